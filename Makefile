@@ -93,10 +93,10 @@ bench-track: .venv/installed
 	before=$$(ls -t out/track | grep -v "^$$commit$$" | head -1); \
 	test -z "$$before" || $(DEV) -m offcut study compare out/track/$$before out/track/$$commit
 
-# Each study leaves its folder; that a row of one fails is said there, and stops nothing.
+# Each study leaves its folder; that a row of one fails is said there, and stops nothing. Wrong values stop nothing either, and are the exit status.
 artifact: .venv/installed
 	@mkdir -p out/artifact
-	@for name in $(ARTIFACT); do $(DEV) -m offcut study studies/$$name.toml --short --out out/artifact/$$name || exit 1; done
+	@status=0; for name in $(ARTIFACT); do $(DEV) -m offcut study studies/$$name.toml --short --out out/artifact/$$name || status=1; done; exit $$status
 
 keep: .venv/installed
 	@for name in $(KEPT); do $(DEV) -m offcut study studies/$$name.toml --out out/keep/$$name --keep results || exit 1; done

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from offcut.experiment.timing import restart_with_threads
+from offcut.experiment.timing import restart_single_threaded
 from offcut.studies.environment import digest
 from offcut.studies.named import named
 from offcut.studies.rows import Row
@@ -48,7 +48,7 @@ def read_options(text: str, has: Collection[str] = ()) -> Options:
             parser.add_argument(f"--{name}", **how)
     values = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     budget = values.get("budget", 0.04 if values.get("quick") else 0.12)
-    restart_with_threads(1)
+    restart_single_threaded()
     return Options(**{**values, "budget": budget})
 
 

@@ -36,29 +36,18 @@ def convolution(kind: str, n: Any) -> Described:
     return (oc.ops.requantize(sums, SHIFT, name="Y") if kind == "int8" else sums), [x, w]
 
 
-def pooling(n: Any) -> Described:
-    """Return the greatest of 3×3 windows, every second one, of an image of n rows of 14 with 64 channels in int8."""
-    x = oc.placeholder((1, n, 14, 64), "int8", name="X")
-    return oc.ops.max_pool2d(x, 3, 2, 1, layout="NHWC", name="Y"), [x]
-
-
 def attention(kind: str, n: Any) -> Described:
     """Return attention of one head of 64 over n queries and keys."""
     q, k, v = (oc.placeholder((1, n, 64), kind, name=name) for name in ("Q", "K", "V"))
     return oc.ops.attention(q, k, v), [q, k, v]
 
 
-def images(b: Any, h: Any, w: Any, c: int, o: int, window: int, stride: int) -> Described:
-    """Return a convolution of b images of (h, w, c) to o channels in int8, requantized; half of the window is padding."""
-    x = oc.placeholder((b, h, w, c), "int8", name="X")
-    weights = oc.placeholder((window, window, c, o), "int8", name="W")
-    sums = oc.ops.conv2d(x, weights, stride=stride, padding=window // 2, layout="NHWC", name="S")
-    return oc.ops.requantize(sums, SHIFT, name="Y"), [x, weights]
-
-
 def residual_layer(h: int, c: int, o: int, window: int, stride: int, b: Any) -> Described:
     """Return a convolution of ResNet-18 over b images of (h, h, c) to o channels in int8, requantized."""
-    return images(b, h, h, c, o, window, stride)
+    x = oc.placeholder((b, h, h, c), "int8", name="X")
+    w = oc.placeholder((window, window, c, o), "int8", name="W")
+    sums = oc.ops.conv2d(x, w, stride=stride, padding=window // 2, layout="NHWC", name="S")
+    return oc.ops.requantize(sums, SHIFT, name="Y"), [x, w]
 
 
 dense_float32, dense_bfloat16 = partial(dense_float, "float32"), partial(dense_float, "bfloat16")

@@ -18,6 +18,7 @@ from examples.sentences.tokens import LONGEST, Tokens
 from examples.sentences.weights import HEADS, HIDDEN, Layer, Linear, Norm, Weights
 from offcut.experiment.contraction import Array
 from offcut.experiment.peers.graphs import serialised
+from offcut.experiment.peers.sessions import onnxruntime_session, openvino_options
 
 INT32, BOOLEAN = 6, 9
 """Element types, as ONNX numbers them."""
@@ -179,12 +180,7 @@ def onnxruntime_encoder(
     onnxruntime: Any, weights: Weights, operator: str, padded: bool, threads: int
 ) -> EncodeAll:
     """The model by onnxruntime, float32."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        encoder_model(weights, operator, padded), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime_session(onnxruntime, encoder_model(weights, operator, padded), threads)
 
     def encode_all(sentences: Sequence[Tokens]) -> Array:
         found: Array = session.run(None, rectangle(sentences, padded))[0]
@@ -202,12 +198,7 @@ def openvino_encoder(
     wrong embeddings from the length of 17 on where the first that it saw was 1.
     """
     core = openvino.Core()
-    options = {
-        "PERFORMANCE_HINT": "LATENCY",
-        "NUM_STREAMS": "1",
-        "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "bf16" if kind == "bfloat16" else "f32",
-    }
+    options = openvino_options(threads, "bf16" if kind == "bfloat16" else "f32")
     model = core.read_model(encoder_model(weights, "Attention", padded))
     request = core.compile_model(model, "CPU", options).create_infer_request()
 

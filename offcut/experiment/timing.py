@@ -44,16 +44,11 @@ KERNELS = ("OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA",
 
 
 def restart_single_threaded() -> None:
-    """Start this program again with one thread per mathematics library, unless it has that already."""
-    restart_with_threads(1)
-
-
-def restart_with_threads(threads: int) -> None:
-    """Start this program again with that many threads per mathematics library, and with the kernels that a library chooses itself.
+    """Start this program again with one thread for each mathematics library, and with the kernels that a library chooses itself.
 
     The variables count only if they are set before numpy or torch is loaded. A program that has them already goes on.
     """
-    wanted = dict.fromkeys(THREADS, str(threads))
+    wanted = dict.fromkeys(THREADS, "1")
     forced = {name for name in KERNELS if name in os.environ}
     if forced or any(os.environ.get(name) != value for name, value in wanted.items()):
         sys.stdout.flush()

@@ -68,6 +68,13 @@ def pass_budget() -> AbstractContextManager[None]:
     return operation_budget(PASS)
 
 
+def is_spent() -> bool:
+    """Return whether nothing is left of the budget around: what was answered in it may be for want of work."""
+    with _TURN:
+        bound = _CONTEXT.get_max_operations()
+        return bool(bound) and _reaches(bound)
+
+
 def try_isl(question: Callable[[], T], otherwise: T) -> T:
     """Return the answer to `question`; `otherwise` if isl exceeds the budget of a pass, or fails."""
     try:

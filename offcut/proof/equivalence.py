@@ -28,15 +28,19 @@ from functools import partial
 from itertools import islice
 
 from offcut.core.analysis import analysis
+from offcut.core.expr import Load, Var
 from offcut.core.memo import memo
 from offcut.core.plain_loops import unsynchronized
-from offcut.core.program import Alloc, Program, Tile
+from offcut.core.program import Alloc, Program, Store, Tile
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import (
+    REQUEST,
+    BudgetExceeded,
     accesses_outside,
     escaping_windows,
+    operation_budget,
     request_budget,
     try_isl,
 )
@@ -74,6 +78,7 @@ from offcut.proof.normal_forms.options import (
     pair_options,
     pair_whole_options,
 )
+from offcut.proof.normal_forms.parts_in_sequence import parts_in_sequence
 from offcut.proof.normal_forms.reduction_init import (
     normalize_reductions,
     with_floats,
@@ -83,12 +88,12 @@ from offcut.proof.normal_forms.storage_order import (
 )
 from offcut.proof.shape_equality import (
     is_alike,
-    is_answered_soon,
     is_hoisted,
     is_read_alone,
     is_same_shape,
     is_separated,
     is_unpadded,
+    soon_alike,
 )
 
 _MOST_ALTERNATIVES = 256
@@ -219,18 +224,14 @@ def _theorems(
         way.append(through)
     if any(is_same_shape(step, emitted) for step in reversed(way)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    alike = partial(is_alike, source, emitted, reassociate)
-    questions = (
-        partial(
-            is_answered_soon, alike
-        ),  # of stages in windows, which the next question takes long for
-        partial(
-            _is_staged, source, emitted, reassociate
-        ),  # of tiles in windows, where the others take longer
-        alike,
-        partial(_is_alike_by_iteration, source, emitted, reassociate, inside),
-    )
-    if any(is_proved() for is_proved in questions):
+    alike = soon_alike(source, emitted, reassociate)
+    if (
+        alike
+        or _is_staged(source, emitted, reassociate)  # tiles in windows, of which others take longer
+        or (alike is None and is_alike(source, emitted, reassociate))
+        or _is_alike_by_iteration(source, emitted, reassociate, inside)
+        or _is_alike_in_parts(source, emitted, reassociate, users, inside)
+    ):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     for one in (source, emitted):
         _check_ranges(one, users)
@@ -270,6 +271,20 @@ def _theorems(
         except NotRepresentable as why:
             raise undecided_error(of, f"{why.refused}: {why.because}") from None
     return tuple(theorems)
+
+
+def _is_alike_in_parts(
+    source: Program, emitted: Program, reassociate: bool, users: Mapping[str, str], inside: bool
+) -> bool:
+    """Return whether two programs are equal part by part, as far as half of a request tells of each part."""
+    pairs = parts_in_sequence(source, emitted)
+    try:
+        for one, other in pairs:
+            with operation_budget(REQUEST // 2):
+                _theorems(one, other, reassociate, users, one, inside)
+    except (BudgetExceeded, PartitionError):
+        return False
+    return bool(pairs)
 
 
 def _by_instances(
@@ -331,9 +346,8 @@ def _is_alike_by_iteration(
     """
     own = [buffer.name for buffer in source.buffers]
     copied = try_isl(lambda: forward_copies(emitted, own), emitted)
-    if copied != emitted and is_same_shape(source, copied):
-        read = (*(() if inside else accesses_outside(source)), *accesses_outside(emitted))
-        return all(one.sizes is None for one in read)
+    if copied != emitted and is_same_shape(source, copied) and _reads_as_inside(emitted, copied):
+        return inside or all(one.sizes is None for one in accesses_outside(source))
     for one in dict.fromkeys((emitted, copied)):
         for whole in (False, True):
             pairs = bodies(source, one, whole)
@@ -343,6 +357,30 @@ def _is_alike_by_iteration(
                 outside = () if inside else accesses_outside(source)
                 return all(one.sizes is None for one in outside)
     return False
+
+
+def _reads_as_inside(emitted: Program, copied: Program) -> bool:
+    """Return whether every read of the arrays that `emitted` has and `copied` has not is inside of them where the read of what they are copies of
+    is: it is shown to be, or the array is another one in another order of its axes.
+    """
+    copies = frozenset(b.name for b in emitted.buffers) - {b.name for b in copied.buffers}
+    read = accesses_outside(emitted, copies)
+    return all(one.sizes is None and _is_reordered(emitted, one.buffer) for one in read)
+
+
+def _is_reordered(program: Program, name: str) -> bool:
+    """Return whether an array holds the elements of another one, each at its place, the axes in another order."""
+    shape = program.buffer(name).shape
+    for store in (one for one in analysis(program).of(Store) if one.buffer == name):
+        if not (isinstance(store.value, Load) and set(store.index) == set(store.value.index)):
+            return False
+        if not all(isinstance(part, Var) for part in store.index):
+            return False
+        extents = dict(zip(store.index, shape, strict=True))
+        array = program.buffer(store.value.buffer).shape
+        if [extents[part] for part in store.value.index] != [*array] or len(extents) < len(array):
+            return False
+    return True
 
 
 def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:

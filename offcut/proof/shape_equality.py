@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +9,14 @@ from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import Buffer, Program, Store
 from offcut.core.program import walk as statements_of
 from offcut.core.traversal import canonicalize
-from offcut.polyhedral import PASS, BudgetExceeded, accesses_outside, operation_budget, try_isl
+from offcut.polyhedral import (
+    PASS,
+    BudgetExceeded,
+    accesses_outside,
+    is_spent,
+    operation_budget,
+    try_isl,
+)
 from offcut.proof.by_structure.places import NotStructural
 from offcut.proof.by_structure.structure import check_structure
 from offcut.proof.normal_forms.condition_hoisting import hoist_conditions, unswitch
@@ -40,13 +46,13 @@ def is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
     return False
 
 
-def is_answered_soon(question: Callable[[], bool]) -> bool:
-    """Return the answer to a question; False where it takes isl half of what a pass may take."""
+def soon_alike(source: Program, emitted: Program, reassociate: bool) -> bool | None:
+    """Return `is_alike`; None where half of what a pass may take does not tell."""
     try:
         with operation_budget(PASS // 2):
-            return question()
+            return is_alike(source, emitted, reassociate) or (None if is_spent() else False)
     except BudgetExceeded:
-        return False
+        return None
 
 
 def _is_inside(program: Program, shaped: Program) -> bool:
@@ -60,9 +66,11 @@ def is_read_alone(source: Program, emitted: Program) -> bool:
     terms whose condition fails.
     """
     forms = (without_unread_elements, without_unread_blocks, unswitch)
-    alone = (try_isl(partial(form, source), source) for form in forms)
-    body = strip_annotations(emitted).body
-    return any(one is not source and strip_annotations(one).body == body for one in alone)
+    formed = (try_isl(partial(form, source), source) for form in forms)
+    alone = [one for one in formed if one is not source]
+    return bool(alone) and strip_annotations(emitted).body in [
+        strip_annotations(one).body for one in alone
+    ]
 
 
 def is_separated(source: Program, emitted: Program) -> bool:

@@ -55,15 +55,16 @@ def group_samples(
     limits: Limits | None = None,
     rates: Mapping[str, float] | None = None,
     turn: Callable[[str], None] = lambda cell: None,
-) -> Iterator[Sample]:
-    """Yield a sample for each cell of a group: first those of calls, which take turns, then what else is measured.
+) -> Iterator[tuple[Sample, ...]]:
+    """Yield the samples of a group: those of calls, which take turns, together; then that of each cell that is measured otherwise.
 
     limits, rates, turn  as of `measured_group`
     """
     measures = {cell: definition.entry(one.name).measure for cell, one in group.cells.items()}
     calls = {cell: one for cell, one in group.cells.items() if measures[cell] == CALL}
     if calls:
-        yield from measured_group(definition, replace(group, cells=calls), limits, rates, turn)
+        in_turns = replace(group, cells=calls)
+        yield tuple(measured_group(definition, in_turns, limits, rates, turn))
     for cell, contender in group.cells.items():
         if cell in calls:
             continue
@@ -74,9 +75,10 @@ def group_samples(
         try:
             again = partial(turn, cell)
             one = Cell(definition, group.operator, group.point, contender, again)
-            yield replace(blank, **read_measure(measures[cell], one))
+            sample = replace(blank, **read_measure(measures[cell], one))
         except (Exception, SystemExit) as error:  # what stops one contender is a row that says why
-            yield replace(blank, failed=reason(error))
+            sample = replace(blank, failed=reason(error))
+        yield (sample,)
 
 
 def measured_group(

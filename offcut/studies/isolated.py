@@ -103,10 +103,10 @@ class GroupProcess:
     def measure(
         self,
         cells: Mapping[str, str],
-        tell: Callable[[Sample], None],
+        tell: Callable[[Sequence[Sample]], None],
         rates: Rates | None = None,
     ) -> None:
-        """Tell a sample for each cell of a group, once; the sample of a cell that failed by itself has no names (`named_sample`).
+        """Tell a sample for each cell of a group, once, those that took turns together; that of a process that ended has no names.
 
         cells  with what the contender of each is known by: one that ended a process is measured apart from then on
         rates  as of `measured_group`
@@ -115,10 +115,10 @@ class GroupProcess:
         """
         done: set[str] = set()
 
-        def tell_once(sample: Sample | None) -> None:
-            if sample is not None and sample.cell not in done:
-                done.add(sample.cell)
-                tell(sample)
+        def tell_once(samples: Sequence[Sample]) -> None:
+            if new := [one for one in samples if one.cell not in done]:
+                done.update(one.cell for one in new)
+                tell(new)
 
         def run(children: Children, some: Sequence[str]) -> Ended:
             (Path(self._folder.name) / TURN).write_text("")
@@ -137,15 +137,14 @@ class GroupProcess:
             if ended.ending is Ending.RETURNED:
                 break
             if (cell := self._turn()) not in rest:  # the operator itself: no contender had its turn
-                for one in rest:
-                    tell_once(_failure(one, ended))
+                tell_once([_failure(one, ended) for one in rest])
                 break
             self._suspects.add(cells[cell])
             apart.append(cell)
         for cell in apart:
             ended = run(self._apart, [cell])
             if ended.ending is not Ending.RETURNED:
-                tell_once(_failure(cell, ended))
+                tell_once([_failure(cell, ended)])
 
     def _turn(self) -> str:
         """Return the cell whose turn it was, "" where none was told."""
@@ -176,7 +175,7 @@ def list_cells(order: _Order, say: Callable[[Any], None]) -> frozenset[str]:
 
 
 def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
-    """Say a sample for each of some cells that take turns, and None now and then; called in the child.
+    """Say the samples of some cells that take turns, and none of them now and then; called in the child.
 
     Raises OffcutError for a cell that the study does not have here.
     """
@@ -198,11 +197,11 @@ def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
             os.pwrite(turns.fileno(), f"{cell:16}".encode(), 0)
             if time.monotonic() - said > MIN_SILENCE:
                 said = time.monotonic()
-                say(None)
+                say(())
 
         for group in groups:
-            for sample in group_samples(definition, group, limits, order.rates, turn):
-                say(sample)
+            for samples in group_samples(definition, group, limits, order.rates, turn):
+                say(samples)
 
 
 def _end_with_parent() -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 from offcut.core.extras import EXTRAS, PEERS, installing
 
+MAX_NAMES = 6
+"""Operators that a line names."""
+
 
 @dataclass(frozen=True, slots=True)
 class AbsentOperator:
@@ -92,5 +95,7 @@ def absent_lines(operators: Sequence[AbsentOperator]) -> list[str]:
         what = "an operator is" if len(names) == 1 else f"{len(names)} operators are"
         known = module in EXTRAS | PEERS
         help = installing(module) if known else f"pip install {module}"
-        lines.append(f"{module} is not installed ({help}): {what} left out: {', '.join(names)}")
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        listed = f"{', '.join(names[:MAX_NAMES])}{more}"
+        lines.append(f"{module} is not installed ({help}): {what} left out: {listed}")
     return lines

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from offcut.experiment.contraction import Array
+from offcut.experiment.peers.sessions import onnxruntime_session, openvino_options
 from offcut.studies.errors import refusal
 from offcut.studies.models import ModelTask, TorchTask, results_of
 
@@ -78,9 +79,7 @@ def _torch(peer: str, threads: int, first: TorchTask) -> Callable[[ModelTask | T
 def _onnxruntime(threads: int, first: ModelTask) -> Callable[[ModelTask | TorchTask], Call]:
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 4
-    session = onnxruntime.InferenceSession(first.file, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime_session(onnxruntime, first.file, threads)
     names = [one.name for one in session.get_inputs()]
 
     def call(task: ModelTask | TorchTask) -> Call:
@@ -95,13 +94,7 @@ def _openvino(threads: int, first: ModelTask) -> Callable[[ModelTask | TorchTask
     """Return requests on the memory of the arrays."""
     import openvino
 
-    how = {
-        "PERFORMANCE_HINT": "LATENCY",
-        "NUM_STREAMS": "1",
-        "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
-    }
-    core = openvino.Core()
+    core, how = openvino.Core(), openvino_options(threads)
     model = core.compile_model(core.read_model(first.file, b""), "CPU", how)
     names = {name for one in model.inputs for name in one.names}
 

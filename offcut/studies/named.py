@@ -50,8 +50,9 @@ def named(name: str, group: str, folder: Path, at: str, known: Sequence[str] = (
         points = {point.name: point for point in entry_points(group=group)}
         if name not in points:
             listed = ", ".join(sorted(points)) or "none"
-            because = f"there is no {name!r}; entry points of {group}: {listed}"
             close = nearest(name, (*known, *points))
+            own = f"; offcut has {', '.join(known)}" if known and not close else ""
+            because = f"there is no {name!r}{own}; entry points of {group}: {listed}"
             help = '"module:function", a file beside the study'
             raise refusal(at, because, *filter(None, [close]), help)
         module, _, attribute = points[name].value.partition(":")

@@ -86,5 +86,5 @@ def _measured(cells: Cells) -> Result:
     """Return the samples of a group."""
     assert _WORK.process is not None
     samples: list[Sample] = []
-    _WORK.process.measure(dict(zip(cells, cells, strict=True)), samples.append)
+    _WORK.process.measure(dict(zip(cells, cells, strict=True)), samples.extend)
     return Result(tuple(samples), environment())

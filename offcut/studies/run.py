@@ -24,7 +24,7 @@ from offcut.studies.missing_modules import absent_lines
 from offcut.studies.report import tables_of, write_report
 from offcut.studies.results import results_of
 from offcut.studies.rows import Row
-from offcut.studies.samples import FILE, WRONG, Sample, append_sample, read_samples
+from offcut.studies.samples import FILE, WRONG, Sample, append_samples, read_samples
 from offcut.studies.statistics import is_loaded, median
 from offcut.studies.study_files import pack_study
 from offcut.studies.table import Table, plural
@@ -193,12 +193,12 @@ def measure_groups(
             known_rates = rates.setdefault(operator, {})
 
             def write(
-                sample: Sample, group: Group = group, samples: dict[str, Sample] = samples
+                some: Sequence[Sample], group: Group = group, samples: dict[str, Sample] = samples
             ) -> None:
-                sample = named_sample(sample, group)
-                write_sample(definition, folder, sample, where)
-                samples[sample.contender] = sample
-                bar.advance(task)
+                named = [named_sample(one, group) for one in some]
+                write_samples(definition, folder, named, where)
+                samples.update({one.contender: one for one in named})
+                bar.advance(task, len(named))
 
             names = {cell: f"{operator}\n{one.name}" for cell, one in group.cells.items()}
             process.measure(names, write, known_rates)
@@ -228,23 +228,22 @@ def measure_groups_pooled(
 
         def write(result: Result) -> None:
             nonlocal done
-            for sample in result.samples:
-                write_sample(definition, folder, sample, result.environment)
-                done += 1
-                bar.advance(task)
+            write_samples(definition, folder, result.samples, result.environment)
+            done += len(result.samples)
+            bar.advance(task, len(result.samples))
 
         measure_pooled(study, groups, pool, write)
     return done
 
 
-def write_sample(
-    definition: Definition, folder: Path, sample: Sample, facts: Mapping[str, Any]
+def write_samples(
+    definition: Definition, folder: Path, samples: Sequence[Sample], facts: Mapping[str, Any]
 ) -> None:
-    """Append a sample to those of a folder, with the environment that it was measured in beside them."""
+    """Append samples to those of a folder, together, with the environment that they were measured in beside them."""
     name = digest(facts)
     if not (folder / "environments" / f"{name}.json").exists():
         write_environment(folder, name, {**facts, "command": command(), "seed": definition.seed})
-    append_sample(folder / FILE, replace(sample, environment=name))
+    append_samples(folder / FILE, [replace(one, environment=name) for one in samples])
 
 
 def _progress() -> Progress:

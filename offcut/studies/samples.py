@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,9 +138,9 @@ def _sample(fields: Any) -> Sample:
     return sample
 
 
-def append_sample(file: Path, sample: Sample) -> None:
-    """Write a sample behind the others, whole or not at all: a last line without an end is cut off first."""
-    line = json.dumps(asdict(sample), ensure_ascii=False) + "\n"
+def append_samples(file: Path, samples: Iterable[Sample]) -> None:
+    """Write samples behind the others, in one go, each whole or not at all: a last line without an end is cut off first."""
+    lines = "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in samples)
     with file.open("ab+") as text:
         end = text.seek(0, os.SEEK_END)
         if end:
@@ -148,6 +148,6 @@ def append_sample(file: Path, sample: Sample) -> None:
             if text.read(1) != b"\n":
                 text.seek(0)
                 text.truncate(text.read().rfind(b"\n") + 1)
-        text.write(line.encode())
+        text.write(lines.encode())
         text.flush()
         os.fsync(text.fileno())

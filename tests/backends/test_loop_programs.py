@@ -784,3 +784,30 @@ for u in 0:n
     for n in (0, 1, 3, 15, 16, 17, 40):
         exact = [[0.5, -2.0, 3.0][index(u)] if 0 <= index(u) < 3 else 9.0 for u in range(n)]
         np.testing.assert_array_equal(kernel(n=n), exact)
+
+
+LAST = """program last
+size n in 0:99
+input A: float32[n]
+output B: float32[n]
+output C: float32[1]
+local t: float32[1]
+t[0] = -1.0
+for i in 0:n
+  if A[i] > 0.0
+    t[0] = A[i]
+  B[i] = where(A[i] < 0.0, t[0], A[i])
+C[0] = t[0]
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_scalar_that_conditions_write_and_read_has_the_last_value(threads: int) -> None:
+    kernel = oc.compile(oc.parse(LAST), threads=threads)
+    for n in (0, 1, 15, 16, 17, 53):
+        a = np.random.default_rng(n).integers(-1, 2, n).astype(np.float32) * np.arange(1, n + 1)
+        values, last = kernel(a.astype(np.float32))
+        positive = np.maximum.accumulate(np.where(a > 0, np.arange(n), -1))
+        wanted = np.where(positive >= 0, a[positive], -1) if n else a
+        np.testing.assert_array_equal(values, np.where(a < 0, wanted, a))
+        assert last[0] == (wanted[-1] if n else -1)

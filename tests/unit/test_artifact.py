@@ -86,3 +86,33 @@ def test_a_study_can_be_read_in_both_forms_and_is_listed(file: Path) -> None:
     assert long.about
     assert long.seconds * count[0] < 600
     assert f"`{file.name}`" in (ROOT / "studies" / "README.md").read_text(encoding="utf-8")
+
+
+def claims() -> list[list[str]]:
+    """Return the rows of the artifact's tables: claim, command, what was printed, tolerance, minutes."""
+    text = (ROOT / "ARTIFACT.md").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return [row for row in rows if row[0] != "claim"]
+
+
+@pytest.mark.parametrize("row", claims(), ids=lambda row: row[0][:40])
+def test_a_claim_names_a_command_a_table_and_minutes(row: list[str]) -> None:
+    _, command, printed, tolerance, minutes = row
+    page = (ROOT / "docs" / "research" / "study.md").read_text(encoding="utf-8")
+    listed = re.findall(
+        r"^\| (`\w+`(?:, `\w+`)*) \| ", page.partition("## What the folder holds")[2], re.M
+    )
+    tables = {name for cell in listed for name in re.findall(r"\w+", cell)}
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+
+    for text in re.findall(r"`(?:offcut study|make) ([^`]+)`|`(studies/[^`]+)`", command):
+        name = next(filter(None, text)).split()[0]
+        assert name in targets or (ROOT / name).is_file(), name
+    assert re.search(r"`(offcut study|make|studies/)|the same run", command)
+    if "offcut study" in command:
+        named = re.findall(r"^`(\w+)`", printed) + re.findall(r", `(\w+)`", printed)
+        assert set(named) - {"cpu"} <= tables
+        assert named, "which table to look at"
+    assert tolerance
+    assert re.fullmatch(r"\d+|–", minutes)

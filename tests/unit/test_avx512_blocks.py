@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -195,3 +196,22 @@ def test_every_shape_is_code_for_its_machine(variant: Variant) -> None:
     shapes = [(rows, width) for rows, options in widths.items() for width in options]
     text = fma.emit_assembly(ZEN4.isa, "float64", variant, shapes)
     assert jit.text_bytes(jit.object_code(text, ZEN4, passes=False)) > 64 * len(shapes)
+
+
+@pytest.mark.parametrize("measured", [1.0, 4.0])
+def test_what_is_predicted_of_a_machine_that_is_described_does_not_depend_on_the_one_that_predicts(
+    measured: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = bf16_dots.instruction_rates
+    monkeypatch.setattr(rates, "cached_measurement", lambda *_: (measured,))
+    bf16_dots.issue.cache_clear()
+    unstated = isa.host_for_machine(load_machine("sapphire-rapids"))
+
+    for name in ("zen4", "zen5"):
+        described = isa.host_for_machine(load_machine(name))
+        assert bf16_dots.issue(described) == 1.0, "64 in a cycle, where two vectors are multiplied"
+        assert len(list(bf16_dots.families(described))) == 1
+    assert bf16_dots.issue(replace(ZEN4, here=True)) == measured
+    bf16_dots.issue.cache_clear()
+    assert list(bf16_dots.families(unstated)) == [], "its description has no such unit"
+    assert len(list(bf16_dots.families(replace(unstated, here=True)))) == 1

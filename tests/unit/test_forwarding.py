@@ -213,6 +213,16 @@ def test_a_copy_that_may_be_read_outside_is_refused() -> None:
         oc.prove_equal(source, oc.parse(FAR.format(copy=copy, read=f"S[{place}]")))
 
 
+def test_a_copy_of_a_whole_array_may_be_read_at_any_place_that_memory_says() -> None:
+    place, copy = "index(I[x])", "local S: float32[n]\nfor z in 0:n\n  S[z] = X[z]\n"
+    source = oc.parse(FAR.format(copy="", read=f"X[{place}]"))
+    oc.prove_equal(source, oc.parse(FAR.format(copy=copy, read=f"S[{place}]")))
+    longer = "local S: float32[n + 1]\nfor z in 0:n + 1\n  S[z] = X[min(z, n - 1)]\n"
+    for other in (longer, copy.replace("X[z]", "X[n - 1 - z]"), copy.replace("0:n", "0:n - 1")):
+        with pytest.raises(PartitionError):
+            oc.prove_equal(source, oc.parse(FAR.format(copy=other, read=f"S[{place}]")))
+
+
 def test_copies_of_copies_do_not_grow_without_end() -> None:
     stages = 30
     buffers = "".join(f"local S{q}: float32[{3 * stages + 9}]\n" for q in range(stages))

@@ -31,7 +31,7 @@ from offcut.studies.operators import read_operators
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
-from offcut.studies.samples import FILE, Sample, append_sample, read_samples
+from offcut.studies.samples import FILE, Sample, append_samples, read_samples
 from offcut.studies.sizes import read_values
 from offcut.studies.statistics import geometric_mean, percentiles, profile, ratio, regret
 from offcut.studies.suites import FOLDER as SUITES
@@ -153,8 +153,8 @@ def test_a_cell_that_fails_in_the_second_folder_is_named(tmp_path: Path) -> None
     other = replace(sample, cell="other")
     for name, cell in (("a", sample), ("b", replace(sample, seconds=(), failed="wrong values"))):
         (tmp_path / name).mkdir()
-        append_sample(tmp_path / name / FILE, cell)
-        append_sample(tmp_path / name / FILE, other)
+        append_samples(tmp_path / name / FILE, [cell])
+        append_samples(tmp_path / name / FILE, [other])
 
     comparison = compare(tmp_path / "a", tmp_path / "b")
     assert comparison.failed == ("dense m=3 auto: wrong values",)
@@ -324,14 +324,14 @@ def test_another_text_of_a_file_of_ones_own_is_another_cell(tmp_path: Path) -> N
 
 def test_a_line_that_was_cut_short_is_measured_again(tmp_path: Path) -> None:
     file = tmp_path / FILE
-    append_sample(file, sampled("a", (1.0,)))
-    append_sample(file, sampled("b", (2.0,)))
+    append_samples(file, [sampled("a", (1.0,))])
+    append_samples(file, [sampled("b", (2.0,))])
     whole = file.read_bytes()
     end = whole.index(b"\n")
     for cut in (0, 1, end // 2, end, end + 1, end + 2, len(whole) - 1, len(whole)):
         file.write_bytes(whole[:cut])
         known = read_samples(file)
-        append_sample(file, sampled("c", (3.0,)))
+        append_samples(file, [sampled("c", (3.0,))])
         after = read_samples(file)
         assert set(after) == {*known, "c"}
         assert ("a" in known, "b" in known) == (cut > end, cut == len(whole))
@@ -399,12 +399,10 @@ def test_two_folders_are_compared_beyond_noise(tmp_path: Path, loss: float, verd
         (tmp_path / folder).mkdir()
         for cell in range(6):
             seconds = tuple(factor * (1 + 0.01 * rng.random(21)) * 1e-5)
-            append_sample(tmp_path / folder / FILE, sampled(f"{cell}", seconds, predicted=1e-5))
+            append_samples(tmp_path / folder / FILE, [sampled(f"{cell}", seconds, predicted=1e-5)])
             peers = tuple((1 + 0.01 * rng.random(21)) * 2e-5)
-            append_sample(
-                tmp_path / folder / FILE,
-                sampled(f"peer {cell}", peers, contender="numpy", peer=True),
-            )
+            peer = sampled(f"peer {cell}", peers, contender="numpy", peer=True)
+            append_samples(tmp_path / folder / FILE, [peer])
     comparison = compare(tmp_path / "a", tmp_path / "b")
 
     assert {one.verdict for one in comparison.changes} == {verdict}
@@ -418,9 +416,9 @@ def test_what_peers_stray_is_noise(tmp_path: Path) -> None:
         for cell in range(10):
             factor = strayed if cell % 2 else 1 / strayed
             one = sampled(f"{cell}", (factor,) * 9, contender="numpy", peer=True)
-            append_sample(tmp_path / folder / FILE, one)
+            append_samples(tmp_path / folder / FILE, [one])
         for cell, loss in (("few", strayed**0.5), ("more", strayed**3)):
-            append_sample(tmp_path / folder / FILE, sampled(cell, (loss,) * 9))
+            append_samples(tmp_path / folder / FILE, [sampled(cell, (loss,) * 9)])
     comparison = compare(tmp_path / "a", tmp_path / "b")
 
     agree(np.array(comparison.margin), np.array(0.1))

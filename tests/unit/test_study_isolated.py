@@ -112,7 +112,7 @@ class FakeChildren:
                 del self.ends[0]
                 (order.folder / "turn").write_text(cell)  # type: ignore[attr-defined]
                 return Ended(Ending.CRASHED, None, "it left with status 3")
-            said(Sample(cell, "dense", {}, cell, (1.0,)))  # type: ignore[operator]
+            said((Sample(cell, "dense", {}, cell, (1.0,)),))  # type: ignore[operator]
         return Ended(Ending.RETURNED)
 
     def close(self) -> None:
@@ -127,8 +127,8 @@ def test_a_cell_whose_turn_another_one_ended_is_measured_alone(
     monkeypatch.setattr(isolated, "Children", lambda memory, environment: pending.pop(0))
     told: list[Sample] = []
     with GroupProcess(Source({}, Path("s"))) as process:
-        process.measure(dict(zip("abcd", "wxyz", strict=True)), told.append)
-        process.measure({"e": "x", "f": "w"}, told.append)
+        process.measure(dict(zip("abcd", "wxyz", strict=True)), told.extend)
+        process.measure({"e": "x", "f": "w"}, told.extend)
 
     together, apart = children
     assert [one.cell for one in told] == ["a", "c", "b", "d", "f", "e"]

@@ -21,7 +21,7 @@ from offcut.studies.keep import keep_results, machine_name
 from offcut.studies.order import order_table, ordered_pairs
 from offcut.studies.results import Results, results_of
 from offcut.studies.rows import Row
-from offcut.studies.samples import FILE, Sample, append_sample, read_samples
+from offcut.studies.samples import FILE, Sample, append_samples, read_samples
 from offcut.studies.target_tables import program_size, target_tables
 from tests.agree import agree
 
@@ -196,6 +196,23 @@ def test_a_first_call_is_at_a_size_that_the_process_has_not_met(tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_onnxruntime_takes_part_in_first_calls_of_a_module(tmp_path: Path) -> None:
+    for package in ("torch", "onnx", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is an extra")
+    (tmp_path / "net.py").write_text(
+        "import torch\n"
+        "def dense():\n"
+        "    return torch.nn.Linear(8, 4), lambda m: (torch.randn(m, 8),)\n"
+    )
+    text = HEAD + 'measure = "first call"\n[[operators]]\nmodel = "net:dense"\n'
+    text += 'sizes = {m = [2, 3]}\n[[contenders]]\npeer = "onnxruntime"\n'
+    found = measured(tmp_path, text)
+
+    assert found["onnxruntime 3"].failed == ""
+    assert len(found["onnxruntime 3"].seconds) == 2
+
+
+@pytest.mark.slow
 def test_a_tuned_contender_runs_what_its_explorer_found(tmp_path: Path) -> None:
     text = HEAD + OF_VTA + '[[contenders]]\nname = "auto"\ntarget = "vta"\nmeasure = "simulated"\n'
     text += '[[contenders]]\ntarget = "vta"\nmeasure = "simulated"\ntune = {explorer = "random"}\n'
@@ -338,7 +355,8 @@ REJECTED = {
         "hiding = 1\n",
         "study: cannot read the study\n"
         "  at       study.toml, contenders[0].hiding\n"
-        "  because  1 is neither true nor false",
+        "  because  1 is neither true nor false\n"
+        "  help     hiding = false",
     ),
     "tune with a strategy": (
         'strategy = "cut"\ntune = {trials = 3}\n',
@@ -379,7 +397,7 @@ def test_results_are_kept_by_machine_date_and_commit_and_never_of_a_changed_one(
     sample = Sample(
         "cell", "dense", {"m": 1}, "auto", (1.0,), 1, environment="a", date="2026-01-02T03"
     )
-    append_sample(out / FILE, sample)
+    append_samples(out / FILE, [sample])
     (out / "cells.csv").write_text("x\n")
 
     place = keep_results(definition.file, out, results)
@@ -387,7 +405,7 @@ def test_results_are_kept_by_machine_date_and_commit_and_never_of_a_changed_one(
     kept = {file.relative_to(place).as_posix() for file in place.rglob("*") if file.is_file()}
     assert kept == {"study.toml", FILE, "cells.csv", "environments/a.json", "environments/b.json"}
     assert read_samples(place / FILE) == read_samples(out / FILE)
-    append_sample(out / FILE, replace(sample, cell="other", environment="b"))
+    append_samples(out / FILE, [replace(sample, cell="other", environment="b")])
     with pytest.raises(DescribeError, match="at a commit with changes"):
         keep_results(definition.file, out, results)
     assert machine_name("AMD EPYC-Rome Processor") == "amd-epyc-rome"

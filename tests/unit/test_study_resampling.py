@@ -13,7 +13,7 @@ import pytest
 from offcut.experiment.timing import Ratio
 from offcut.studies import compare
 from offcut.studies.resampling import Pair, allowed_shift, mean_ratio, stray_under_load
-from offcut.studies.samples import FILE, Sample, append_sample
+from offcut.studies.samples import FILE, Sample, append_samples
 from offcut.studies.statistics import geometric_mean, is_loaded, ratio, share_of
 
 ROUNDS = 21
@@ -148,7 +148,7 @@ def test_two_folders_of_one_code_are_the_same_under_load_and_it_is_said(tmp_path
         for one in folder(rng, 4, 0.01, load):
             if not one.peer:
                 times = tuple(slower * seconds for seconds in one.seconds)
-                append_sample(tmp_path / name / FILE, replace(one, seconds=times))
+                append_samples(tmp_path / name / FILE, [replace(one, seconds=times)])
     text = str(comparison := compare(tmp_path / "a", tmp_path / "b"))
 
     assert (comparison.slower, comparison.faster) == ((), ())
@@ -172,6 +172,6 @@ def test_a_predicted_time_that_changes_by_little_has_changed(tmp_path: Path) -> 
     for name, seconds in (("a", 1.0), ("b", 1.001)):
         (tmp_path / name).mkdir()
         one = Sample("c", "d", {"m": 1}, "auto", (seconds,), 1, clock="predicted")
-        append_sample(tmp_path / name / FILE, one)
+        append_samples(tmp_path / name / FILE, [one])
 
     assert [one.label for one in compare(tmp_path / "a", tmp_path / "b").slower] == ["d m=1 auto"]

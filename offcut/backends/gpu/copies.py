@@ -5,9 +5,9 @@ Source: PTX ISA, "ldmatrix", "cp.async" and "cp.async.bulk.tensor".
 
 from __future__ import annotations
 
+from offcut.backends.executor.steps import MAIN as MAIN_MEMORY
 from offcut.backends.gpu import mma
 from offcut.backends.gpu.layouts import BOXES, MMA_A
-from offcut.backends.gpu.units import MAIN as MAIN_MEMORY
 from offcut.backends.gpu.units import SHARED as SHARED_MEMORY
 from offcut.backends.gpu.wgmma import WGMMA
 from offcut.core.dtypes import ITEM_BYTES

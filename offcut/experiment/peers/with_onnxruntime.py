@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from offcut.experiment.contraction import Array
 from offcut.experiment.peers.graphs import Graph, graphs
 from offcut.experiment.peers.matmul import Way
+from offcut.experiment.peers.sessions import onnxruntime_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,7 @@ class Onnxruntime:
     def _session(self, graph: Graph) -> Any:
         key = (graph.key, *map(id, graph.keeps))
         if key not in self._sessions:
-            options = self.onnxruntime.SessionOptions()
-            options.intra_op_num_threads = self.threads
-            options.log_severity_level = 4
-            session = self.onnxruntime.InferenceSession(
-                graph.model(), options, providers=["CPUExecutionProvider"]
-            )
+            session = onnxruntime_session(self.onnxruntime, graph.model(), self.threads)
             self._sessions[key] = session, graph.keeps
         return self._sessions[key][0]
 

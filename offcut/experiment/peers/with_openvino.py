@@ -12,6 +12,7 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.experiment.contraction import Array
 from offcut.experiment.peers.graphs import Graph, graphs
 from offcut.experiment.peers.matmul import Way
+from offcut.experiment.peers.sessions import openvino_options
 
 INTEGER_OPERATORS = ("MatMulInteger", "DequantizeLinear")
 """What OpenVINO computes in another way than asked: in float32, or with operands quantised anew."""
@@ -66,12 +67,7 @@ class Openvino:
                     borders.input(index).tensor().set_element_type(self.openvino.Type.bf16)
                 borders.output(0).tensor().set_element_type(self.openvino.Type.bf16)
                 model = borders.build()
-            options = {
-                "PERFORMANCE_HINT": "LATENCY",
-                "NUM_STREAMS": "1",
-                "INFERENCE_NUM_THREADS": self.threads,
-                "INFERENCE_PRECISION_HINT": hint,
-            }
+            options = openvino_options(self.threads, hint)
             self._compiled[key] = core.compile_model(model, "CPU", options), graph.keeps
         return self._compiled[key][0]
 

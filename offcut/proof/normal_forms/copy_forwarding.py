@@ -53,8 +53,9 @@ def forward_copies(program: Program, live_buffers: Collection[str] = ()) -> Prog
         if buffer.kind is Kind.LOCAL and buffer.name not in live_buffers:
             whole = (None,) * len(buffer.shape)
             body = _Copy(program, buffer).without(program.body, (), whole)
-            windows = {stmt.buffer for stmt in statements(body) if isinstance(stmt, Alloc)}
-            if buffer.name not in accessed_arrays(body) | windows:
+            if buffer.name not in accessed_arrays(body) and not any(
+                isinstance(stmt, Alloc) and stmt.buffer == buffer.name for stmt in statements(body)
+            ):
                 left = tuple(other for other in program.buffers if other != buffer)
                 program = replace(program, buffers=left, body=body)
     return program

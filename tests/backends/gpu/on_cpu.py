@@ -56,6 +56,7 @@ DEVICE f16 to_f16(float x) { _Float16 y = (_Float16)x; f16 z; memcpy(&z, &y, 2);
 GROUPS
 DEVICE void init(barrier *b, int count) {
   if ((uintptr_t)b % 8) fault("alignment: a barrier between multiples of 8 bytes");
+  if (phases.count(b)) fault("barriers: one begins twice");
   check_room("a barrier", (unsigned char *)b, (unsigned char *)(b + 1));
   phases[b] = {count, count};
 }

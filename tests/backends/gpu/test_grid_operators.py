@@ -207,6 +207,27 @@ def test_attention_to_any_number_of_keys_takes_strategies(strategy: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["cut", "mask", "pad"])
+def test_attention_whose_past_is_a_size_takes_strategies(strategy: str) -> None:
+    s, t, past = (oc.dim(name, max=256) for name in ("s", "t", "past"))
+    q = oc.placeholder((2, s, 16), "bfloat16", name="q")
+    k, v = (oc.placeholder((2, t, 16), "bfloat16", name=name) for name in "kv")
+    target = oc.target("cuda", machine="h200", device="emulated")
+    result = oc.ops.attention(q, k, v, causal=True, past=past)
+    made = oc.compile(result, inputs=[q, k, v], target=target, strategy=strategy)
+    draw = np.random.default_rng(1)
+    for queries, keys, before in ((0, 3, 1), (1, 1, 0), (3, 40, 37), (70, 131, 61)):
+        shapes = (2, queries, 16), (2, keys, 16), (2, keys, 16)
+        x, y, z = (draw.normal(size=shape).astype(ml_dtypes.bfloat16) for shape in shapes)
+        a, b, c = (one.astype("float64") for one in (x, y, z))
+        seen = np.arange(keys) <= np.arange(queries)[:, None] + before
+        weights = np.where(seen, np.exp(a @ b.swapaxes(-1, -2) / 4), 0)
+        weights /= weights.sum(-1, keepdims=True)
+        error = np.abs(np.asarray(made(x, y, z, past=before)).astype("float64") - weights @ c)
+        assert (error <= 2.0**-6 * (weights @ np.abs(c))).all()
+
+
+@pytest.mark.slow
 def test_what_an_array_masks_reaches_no_query_on_either_executor() -> None:
     n = oc.dim("n", max=64)
     q, k, v = (oc.placeholder((n, 16), "bfloat16", name) for name in "qkv")

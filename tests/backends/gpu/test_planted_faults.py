@@ -113,6 +113,7 @@ IN_TEXT = {
         ("an arrival that never comes is counted", "init(warpgroup_to_load + k, 8)", "init(warpgroup_to_load + k, 9)", "standstill"),
         ("a stage is not waited for before it is filled again", "if (k_stage - 4 >= 0) wait", "if (k_stage - 5 >= 0) wait", "arrivals"),
         ("barriers begin without a meeting", "  __syncthreads();", "", "barriers"),
+        ("a barrier begins twice", "k < 4; ++k) init(warpgroup_to_load", "k <= 4; ++k) init(warpgroup_to_load", "barriers"),
         ("copies do not see the barriers", "    barriers_ready();", "", "fence"),
         ("the compiler may read sums before the wait", "end_of(S);", "", "values"),
         ("a box inside of a cell", ", 64 * k_stage, 128 * i_block)", ", 64 * k_stage + 4, 128 * i_block)", "alignment"),

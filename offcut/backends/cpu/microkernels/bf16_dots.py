@@ -51,9 +51,9 @@ PAIRS = Arithmetic("vdpbf16ps", "vbroadcastss", "vmovups", word=4, terms=TERMS)
 
 
 def families(host: Host) -> Iterator[Family]:
-    """The one there is, where the host has the instruction."""
+    """The one there is, where the host has the instruction; a machine that is described, where its description says how often."""
     isa = host.isa
-    if host.features >= FEATURES:
+    if host.features >= FEATURES and (host.here or stated_rate(host) is not None):
         yield Family(
             microkernel(isa, issue(replace(host, external=(), threads=1))),
             partial(symbol, isa),
@@ -98,12 +98,21 @@ def _step_cycles(isa: Isa, rows: int, vectors: int, issue: float) -> float:
 @cache
 def issue(host: Host) -> float:
     """The time of the instruction over that of a multiply–add, to a power of two: 1, 2, 4; 1 where
-    this machine cannot tell.
+    this machine cannot tell. Of a machine that is described it is what the description says, wherever it is planned for.
     """
+    rate = None if host.here else stated_rate(host)
+    if rate is not None:
+        return host.machine.core.multiply_adds * host.isa.lanes("float32") * TERMS / rate
     measured = instruction_rates.cached_measurement(
         ("vdpbf16ps",), FEATURES, partial(_measured, host)
     )
     return 1.0 if measured is None else measured[0]
+
+
+def stated_rate(host: Host) -> float | None:
+    """The multiply–adds of the instruction in a cycle, as the host's description has them; None where it has none."""
+    units = (one for one in host.machine.unit if one.name == PAIRS.step)
+    return next((one.multiply_adds for one in units if one.multiply_adds), None)
 
 
 def _measured(host: Host) -> list[float]:

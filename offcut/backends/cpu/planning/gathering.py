@@ -54,6 +54,7 @@ def turned_gather(
         return None
     prices = StatementPrices(machine, lanes)
     gathered = sum(prices.value(body, Inside(names[-1])) for body in bodies) / lanes
+    turned_copy = machine.loops.gather_cycles + machine.loops.vector_cycles / lanes
     least, best = gathered / (1 + machine.traffic.convert_share), None
     for axis in lead.axes[:-1]:
         extent = ix.literal_value(axis.extent)
@@ -64,7 +65,7 @@ def turned_gather(
         each = sum(prices.value(body, Inside(axis.name)) for body in turned)
         sources = {load.buffer for copy in copies for load in _loads(copy.value)}
         copied = 1 + sum(_size_ratio(computation, source, lead) for source in sources)
-        price = each * -(-extent // lanes) / extent + machine.traffic.copy_cycles * copied
+        price = each * -(-extent // lanes) / extent + turned_copy * copied
         if price < least:
             order = (*(name for name in names if name != axis.name), axis.name)
             least, best = price, TurnedGather(copies, order)

@@ -67,7 +67,8 @@ class CoverChecker:
         runs = agent.unit if kernel.unit in LOOP_UNITS else (tile.unit or agent.unit)
         if runs != kernel.unit:
             yield "unit", f"{kernel.name} runs on a {kernel.unit}, and it is on a {runs}"
-        if kernel.issue == "async" and not tile.asynchronous and cover.microkernel != kernel.reset:
+        is_reset = cover.microkernel == kernel.reset  # of several microkernels
+        if kernel.issue == "async" and not tile.asynchronous and not is_reset:
             yield "cover", f"{kernel.name} runs in the background, and the tile is not @async"
         extents = self.extents(step, tile)
         for axis, iterator in cover.axes:
@@ -85,7 +86,8 @@ class CoverChecker:
                 memories = " or ".join(declared.memories)
                 because = f"{name} lies in {place.region.memory}, and {kernel.name} takes {operand} in {memories}"
                 yield "memory", because
-            yield from self.operand_faults(tile, cover, kernel, operand, name)
+            if not is_reset:
+                yield from self.operand_faults(tile, cover, kernel, operand, name)
         if kernel.issue == "async":
             for operand, name in cover.operands:
                 place = places.get(name)
