@@ -180,6 +180,8 @@ REPLAYED = {
     "chunks of rows on threads": ("dense", ("split C.i cut 8 as io ii", "bind C.io thread"), 2),
     "tiles of columns on lanes": ("dense", ("split C.j shift 16 as jo ji", "bind C.ji lane"), 1),
     "lanes of a loop that is fused": ("dense", ("bind C.j lane", "fuse C.i C.j as i_j"), 1),
+    "a tile of one element": ("dense", ("cover C at k fma_float32_avx512", "separate 16"), 1),
+    "a split inside of a nest": ("recurrence", ("split H.k cut 4 as a b",), 1),
     "several strategies": ("dense", ("split C.j mix 16 as jo ji",), 1),
 }
 
@@ -223,6 +225,20 @@ bind * lane""",
 prove: cannot tell whether the emitted program computes what the source does
   at       line 5: bind * lane
   because  the proof does not see through C[i, 7*f_7] += A[i, k] * W[k, 7*f_7]: with n = 1, runs show no difference""",
+    ),
+    "a stage that others are computed in": (
+        "cpu",
+        "two stages",
+        """\
+schedule C
+stage read A for B as A_in
+at A_in B.i
+inline B""",
+        """\
+inline: cannot inline B
+  at       line 4: inline B
+  because  A_in is computed in its loops
+  help     inline B, before the line that says where A_in is computed""",
     ),
     "a window that may be too small": (
         "cpu",

@@ -37,6 +37,7 @@ def check_compute_inline(target: Target) -> None:
     after = nests.nests[nests.nests.index(nest) + 1 :]
     sources = {n.buffer for s in stores for n in walk(s.value) if isinstance(n, Load)}
     changed = [n.name for n in after if sources & set(n.written)]
+    placed = [n.name for n in nests.nests if n.at is not None and n.at[0] == nest.name]
     kind = nests.buffer(buffer).kind
     if kind is not Kind.LOCAL:
         because = f"{buffer} is {kind.value}: all of it is wanted"
@@ -53,6 +54,9 @@ def check_compute_inline(target: Target) -> None:
         because = f"{changed[0]} writes what it reads"
     elif not nest.untouched:
         because = "its loops are scheduled already"
+    elif placed:
+        because = f"{placed[0]} is computed in its loops"
+        help_ = (f"inline {buffer}, before the line that says where {placed[0]} is computed",)
     if because:
         raise PartitionError(
             "compute_inline",
