@@ -192,7 +192,7 @@ def kernels_of(text: str) -> str:
 def variants(texts: Sequence[str]) -> str:
     """Return one text, which is compiled once, with the kernels of several: those of the k-th have names that end with ``_k``.
 
-    texts  that differ in their kernels alone; the first has all primitives that the others call
+    texts  whose own primitives, if they have any, have names of their own
     """
     first, kernels = texts[0], [kernels_of(one) for one in texts]
     for number, text in enumerate(texts):
@@ -277,8 +277,8 @@ def compiled(text: str) -> ctypes.CDLL:
     source, made = folder / "kernel.cpp", folder / "kernel.so"
     source.write_text("\n".join([FIBERS, HEAD, *own, kernels, *wrappers]))
     assert COMPILER is not None
-    command = [*COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-fwrapv"]
-    subprocess.run([*command, "-o", str(made), str(source)], check=True, timeout=120)
+    command = [*COMPILER, "-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-fwrapv"]
+    subprocess.run([*command, "-o", str(made), str(source)], check=True, timeout=900)
     library = ctypes.CDLL(str(made))
     library.fault_found.restype = ctypes.c_char_p
     shutil.rmtree(folder)

@@ -146,7 +146,7 @@ def test_tiles_give_the_same_bits() -> None:
     terms = np.abs(x.astype("float64")) @ np.abs(w.astype("float64"))
     whole = np.asarray(kernels[0](x, w))
     assert (np.abs(whole.astype("float64") - exact) <= (2.0**-8 + 45 * 2.0**-23) * terms).all()
-    for n in SIZES:
+    for n in (1, 33, 65):
         for one in kernels:
             np.testing.assert_array_equal(np.asarray(one(x[:n], w)), whole[:n])
 

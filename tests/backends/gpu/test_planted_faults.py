@@ -182,9 +182,8 @@ IN_PRIMITIVES = {
 """Planted in primitives that the kernel of "groups" calls."""
 
 
-@cache
-def planted_text(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return one text of the kernels of a case, each with a fault, the first without; and what is planted."""
+def planted_texts(name: str) -> dict[str, str]:
+    """Return the text of a case by what is planted in it; first of all nothing."""
     text = cuda_text(case(name).kernel.loops)
     texts = {"nothing": text}
     for what, old, new, _ in IN_TEXT[name]:
@@ -192,7 +191,14 @@ def planted_text(name: str) -> tuple[str, tuple[str, ...]]:
         texts[what] = text.replace(old, new)
     for what, (primitive, old, new, _) in IN_PRIMITIVES.items() if name == "groups" else ():
         texts[what] = primitive_variant(text, primitive, old, new)
-    return variants([*texts.values()]), tuple(texts)
+    return texts
+
+
+@cache
+def planted_text() -> tuple[str, dict[tuple[str, str], int]]:
+    """Return one text of the kernels of all cases, each with a fault; and the number of each, by the case and what is planted."""
+    texts = {(name, what): text for name in IN_TEXT for what, text in planted_texts(name).items()}
+    return variants([*texts.values()]), {key: number for number, key in enumerate(texts)}
 
 
 def text_finders(name: str) -> dict[str, str]:
@@ -207,10 +213,11 @@ def text_finders(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", IN_TEXT)
 def test_each_fault_planted_in_a_text_is_found_by_its_finder(name: str) -> None:
     kernel, arrays, n, exact = case(name)
-    text, planted = planted_text(name)
+    text, numbers = planted_text()
     found = {
         what: finder_of(kernel.loops, arrays, {"n": n}, exact, text, number)
-        for number, what in enumerate(planted)
+        for (of, what), number in numbers.items()
+        if of == name
     }
     assert found == text_finders(name)
 
@@ -218,13 +225,13 @@ def test_each_fault_planted_in_a_text_is_found_by_its_finder(name: str) -> None:
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
 def test_an_access_of_a_text_outside_of_an_array_is_named() -> None:
     kernel, arrays, n, _ = case("rows")
-    text, planted = planted_text("rows")
+    text, numbers = planted_text()
     for what, element in (
         ("a row past the last", "C, which has 2261"),
         ("a row of A past the last", "A, which has 629"),
     ):
         with pytest.raises(DeviceFault, match=f"bounds: element .* of {element}"):
-            run_text(kernel.loops, arrays, {"n": n}, text, planted.index(what))
+            run_text(kernel.loops, arrays, {"n": n}, text, numbers["rows", what])
 
 
 BOXES = "@digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)"
