@@ -176,6 +176,8 @@ def _proved_as_written(
     most: int | None,
 ) -> tuple[Theorem, ...]:
     several = min(count_combinations(emitted.body), _MOST_REQUESTS)
+    if parts_in_sequence(source, emitted):
+        several += 1  # for the parts, which are asked apart
 
     def ran(because: str) -> PartitionError:
         return compare_sampled_runs(source, emitted, dict(names), reassociate, because)
