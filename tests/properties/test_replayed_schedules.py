@@ -18,14 +18,8 @@ import pytest
 
 import offcut as oc
 from tests.agree import agree
-from tests.hand_schedules import (
-    CASES,
-    ENDINGS,
-    Case,
-    drawn_schedule,
-    edited_schedule,
-    varied_schedule,
-)
+from tests.hand_programs import CASES, Case
+from tests.hand_schedules import ENDINGS, drawn_schedule, edited_schedule, varied_schedule
 
 MOST_SECONDS = 20
 """Of the processor, that a compile takes at most."""
