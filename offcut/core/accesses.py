@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from offcut.core.expr import Expr, Load, all_loads, loads, variables
-from offcut.core.memo import memo
 from offcut.core.program import Alloc, For, Stmt, Store, blocks
 from offcut.core.program import walk as statements
 from offcut.core.traversal import expressions
@@ -14,7 +13,7 @@ from offcut.core.traversal import expressions
 
 def stored_arrays(body: tuple[Stmt, ...]) -> set[str]:
     """Return the arrays that `body` stores."""
-    return set().union(*(_stored_and_accessed(stmt)[0] for stmt in body))
+    return {stmt.buffer for stmt in statements(body) if isinstance(stmt, Store)}
 
 
 def read_arrays(exprs: Iterable[Expr]) -> set[str]:
@@ -38,16 +37,7 @@ def statement_arrays(stmt: Stmt) -> set[str]:
 
 def accessed_arrays(body: tuple[Stmt, ...]) -> set[str]:
     """Return the arrays that `body` stores or reads."""
-    return set().union(*(_stored_and_accessed(stmt)[1] for stmt in body))
-
-
-@memo(1 << 14)
-def _stored_and_accessed(stmt: Stmt) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the arrays that a statement, with those inside of it, stores, and those that it stores or reads."""
-    inner = [_stored_and_accessed(one) for block in blocks(stmt) for one in block]
-    own = frozenset((stmt.buffer,)) if isinstance(stmt, Store) else frozenset[str]()
-    stored = own.union(*(one for one, _ in inner))
-    return stored, frozenset(statement_arrays(stmt)).union(*(one for _, one in inner))
+    return set().union(*map(statement_arrays, statements(body)))
 
 
 def last_stored(stmt: Stmt) -> str:

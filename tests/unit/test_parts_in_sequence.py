@@ -95,13 +95,12 @@ def test_elements_that_nobody_reads_may_differ() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["shift", "even"])
-def test_attention_whose_last_tiles_overlap_is_proved_and_right_on_a_grid(strategy: str) -> None:
+def test_attention_whose_last_tiles_overlap_is_proved_and_right_on_a_grid() -> None:
     n = oc.dim("n", min=1, max=1024)
     q, k, v = (oc.placeholder((1, n, 64), "float16", name=name) for name in "qkv")
     target = oc.target("cuda", machine="h200", device="emulated")
     kernel = oc.compile(
-        oc.ops.attention(q, k, v), inputs=[q, k, v], target=target, strategy=strategy
+        oc.ops.attention(q, k, v), inputs=[q, k, v], target=target, strategy="shift"
     )
     for length in (1, 63, 64, 65, 197):
         rng = np.random.default_rng(length)

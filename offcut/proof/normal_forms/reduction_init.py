@@ -17,10 +17,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, read_arrays, stored_arrays
+from offcut.core.accesses import indices, read_arrays
 from offcut.core.dtypes import FLOATS, INTEGERS, is_identity
 from offcut.core.expr import Binary, Const, Expr, Load, Var, loads, rewrite, variables
-from offcut.core.memo import memo
 from offcut.core.program import For, Kind, Program, Stmt, Store, walk
 from offcut.core.traversal import (
     bound_names,
@@ -54,7 +53,7 @@ def normalize_init(program: Program, live_buffers: Collection[str]) -> Program:
         if buffer.kind not in (Kind.PRIVATE, Kind.LOCAL) or buffer.name in live_buffers:
             continue
         body = _started(program.body, buffer.name)
-        if buffer.name not in accessed_arrays(body):
+        if not indices(body, buffer.name):
             left = tuple(other for other in program.buffers if other != buffer)
             program = replace(program, buffers=left, body=body)
     return program
@@ -65,11 +64,8 @@ def _started(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
     statements: list[Stmt] = []
     position = 0
     while position < len(body):
-        stmt = body[position]
         here = _sum(body[position : position + 3], name)
-        if not here and name in stored_arrays((stmt,)):
-            stmt = map_blocks(stmt, lambda inner: _started(inner, name))
-        statements += here or [stmt]
+        statements += here or [map_blocks(body[position], lambda inner: _started(inner, name))]
         position += 3 if here else 1
     return tuple(statements)
 
@@ -103,7 +99,6 @@ def _sum(body: tuple[Stmt, ...], name: str) -> list[Stmt]:
     return [replace(last, value=start), added(terms)]
 
 
-@memo(16)
 def with_floats(program: Program) -> Program:
     """Return `program` with each number of a float type as a float, and shapes in one form."""
 
