@@ -41,7 +41,7 @@ from offcut.backends.no_schedule import no_schedule_error
 from offcut.backends.options import Options, Strategies, TargetPlan
 from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.backends.tilings_by_size import Draft, Price, competing
-from offcut.backends.verify import unproved_step
+from offcut.backends.verify import Unproved, unproved_step
 from offcut.core.analysis import analysis
 from offcut.core.expr import variables
 from offcut.core.program import Program, Tile
@@ -251,18 +251,29 @@ def policy(
                 because="no microkernel computes a part of it",
                 help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
             )
+        own_steps = partial(_unproved, program, reassociate=options.reassociate)
         schedule = plans.schedule(_levels(plans, options.strategy))
         if price is not None:
 
-            def is_proved(_: Schedule, plan: TargetPlan) -> bool:
-                steps = (program, *plan.through, plan.program)
-                return unproved_step(steps, options.reassociate) is None
+            def proved(one: Schedule) -> TargetPlan:
+                plan = plans.plan(one)
+                if (unproved := own_steps(plan)) is not None:
+                    raise unproved.error
+                return complete(plan)
 
-            schedule = with_priced_options(
-                schedule, plans.emitted, lambda one: complete(plans.plan(one)), is_proved, price
-            )
+            def is_proved(_: Schedule, plan: TargetPlan) -> bool:
+                return own_steps(plan) is None
+
+            schedule = with_priced_options(schedule, plans.emitted, proved, is_proved, price)
+        refused: list[Unproved] = []
         for small in (False, True):
-            yield complete(plans.plan(schedule, small))
+            plan = plans.plan(schedule, small)
+            if (unproved := own_steps(plan)) is None:
+                yield complete(plan)
+            else:
+                refused.append(unproved)
+        if len(refused) == 2:
+            raise refused[0].error
         return
     refusals: list[PartitionError] = []
     for some, draft in _preferred(plans, price, complete):
@@ -282,6 +293,13 @@ def policy(
     if not isinstance(plan, TargetPlan):
         raise refusals[0] if refusals else plan
     yield plan
+
+
+def _unproved(program: Program, plan: TargetPlan, reassociate: bool) -> Unproved | None:
+    """Return the first step of a plan that is not proved; None if all are: a plan is proved before a target completes it, which takes
+    several times as long, and then that much of it has been asked.
+    """
+    return unproved_step((program, *plan.through, plan.program), reassociate)
 
 
 def _preferred(
