@@ -187,6 +187,11 @@ def parts_of_minimum(expr: Expr) -> Iterator[Expr]:
             yield expr
 
 
+def distance(start: Expr, end: Expr) -> Expr:
+    """Return ``end - start``; of an end that is the least of several, the least of the distances."""
+    return reduce(minimum, (sub(part, start) for part in parts_of_minimum(end)))
+
+
 def literal_bound(expr: Expr) -> int | None:
     """Return a literal upper bound of an extent, from its minima and remainders; None if they give none."""
     form = to_linear(expr)

@@ -153,6 +153,7 @@ class Applying:
         with self.line(part):
             if isinstance(part, Nest):
                 position = position_of(self.given, part.stage)
+                self.check_followers(position, part)
                 if position in self.nests:
                     raise not_applied(f"cannot compute {part.stage} twice", "two nests are of it")
                 self.nests[position] = part, around
@@ -167,6 +168,22 @@ class Applying:
             for place in range(len(around), len(inside)):
                 self.check_shared_name(lead, place, inside)
             check_shared(self.given, part, len(around))
+
+    def check_followers(self, position: int, nest: Nest) -> None:
+        """Refuse a nest of other stages than are computed at one point."""
+        group = tuple(stage.buffer for stage in self.given.groups[position])
+        members = (nest.stage, *nest.followers)
+        if not nest.followers or members == group:
+            return
+        refused = f"cannot compute {', '.join(members[:-1])} at each point of {nest.last}"
+        if nest.last not in group:
+            because = f"{nest.last} reads other elements of {group[-1]} than the one at its point, or has other axes"
+            raise not_applied(
+                refused, because, help=(f"at {nest.stage} in a loop around the tile",)
+            )
+        because = f"what is computed at one point is {', '.join(group)}, in this order"
+        places = (f"at {one} {group[-1]} …" for one in reversed(group[:-1]))
+        raise not_applied(refused, because, help=tuple(places))
 
     def check_shared_name(self, lead: Stage, place: int, names: Sequence[str]) -> None:
         """Refuse to call the loop of an axis, by its place, as another axis of its stage or another loop is called."""

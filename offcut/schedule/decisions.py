@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import html
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -274,6 +274,26 @@ def primitive_of(step: Primitive) -> str:
             )
         case _:
             return _PRIMITIVES[type(step)]
+
+
+def stages_of_points(steps: Sequence[Step]) -> dict[str, str]:
+    """Return the stages that are computed at each point of another one, with that one: nothing covers them."""
+    decisions = list(each_decision(steps))
+    covered = {step.stage for step in decisions if isinstance(step, Cover)}
+    copies = {s.name for s in decisions if isinstance(s, Staging) and s.how == "read"}
+    return {
+        step.stage: step.reader
+        for step in decisions
+        if isinstance(step, At)
+        if step.stage not in covered | copies | {step.reader} and step.reader in covered
+        if (step.memory, step.depth, step.inplace) == (None, 1, None)
+    }
+
+
+def stages_at_points(steps: Sequence[Step], members: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the stages that decisions place at each point of a tile, what is read before what reads it: readers are placed first."""
+    stages = (step.stage for step in steps if isinstance(step, At) and step.stage in members)
+    return tuple(dict.fromkeys(stages))[::-1]
 
 
 def stages_in(step: Primitive) -> frozenset[str]:

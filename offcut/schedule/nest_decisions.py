@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeGuard
 
 from offcut.describe.computation import Names
 from offcut.partition import LADDER, AxisCut
@@ -37,19 +38,24 @@ def decisions_of(
     steps: list[Step] = []
     places: list[Step] = []
 
-    def visit(part: Nest | Together, shared: Sequence[tuple[str, Level | None]]) -> str:
+    def visit(
+        part: Nest | Together,
+        shared: Sequence[tuple[str, Level | None]],
+        around: tuple[str, ...],
+    ) -> str:
         if isinstance(part, Nest):
-            steps.extend(_nest_steps(part, tuple(shared), sums))
-            return part.stage
+            steps.extend(_nest_steps(part, tuple(shared), sums, around))
+            return part.last
         own = (*((axis, None) for axis in part.axes[:-1]), (part.axes[-1], part.block))
         *others, last = part.parts
-        inside = [visit(other, ()) for other in others]
-        reader = visit(last, (*shared, *own))
+        around = (*around, *part.axes)
+        inside = [visit(other, (), around) for other in others]
+        reader = visit(last, (*shared, *own), around)
         places.extend(At(stage, reader, _shared_name(*own[-1])) for stage in inside)
         return reader
 
     for part in parts:
-        visit(_alone(part), ())
+        visit(_alone(part), (), ())
     return (*steps, *places)
 
 
@@ -82,33 +88,49 @@ def _shared_name(axis: str, block: Level | None) -> str:
 
 @lru_cache(1 << 15)
 def _nest_steps(
-    nest: Nest, shared: tuple[tuple[str, Level | None], ...], sums: frozenset[tuple[str, str]]
+    nest: Nest,
+    shared: tuple[tuple[str, Level | None], ...],
+    sums: frozenset[tuple[str, str]],
+    around: tuple[str, ...],
 ) -> tuple[Step, ...]:
-    stage, steps = nest.stage, list[Step]()
+    stage, steps = nest.last, list[Step]()
     for axis, block in shared:
         if block is not None:
             names = _shared_name(axis, block), f"{axis}_in"
             steps.append(Split(stage, axis, (block,), names))
     if shared:
         steps.append(Order(stage, tuple(_shared_name(*one) for one in shared)))
-    summed = frozenset(axis for of, axis in sums if of == stage)
+    summed = frozenset(axis for of, axis in sums if of in (stage, nest.stage))
     if len(nest.ways) == 1 and nest.ways[0].cost is None:
-        return (*steps, *_way_steps(stage, nest.ways[0], summed))
+        return (*steps, *_way_steps(nest, nest.ways[0], summed, around))
     options = (
-        Alternative(way.label, way.cost, tuple(_way_steps(stage, way, summed))) for way in nest.ways
+        Alternative(way.label, way.cost, tuple(_way_steps(nest, way, summed, around)))
+        for way in nest.ways
     )
     return (*steps, Choose(tuple(options)))
 
 
-def _way_steps(stage: str, way: Way, sums: frozenset[str]) -> Iterator[Primitive]:
-    way, pack = way.plain, way.pack
+def _way_steps(
+    nest: Nest, way: Way, sums: frozenset[str], around: tuple[str, ...]
+) -> Iterator[Primitive]:
+    way, pack, stage = way.plain, way.pack, nest.last
     if pack is not None:
-        yield Staging("read", pack.buffer, pack.name, (stage,), layout=pack.layout)
+        yield Staging("read", pack.buffer, pack.name, (nest.stage,), layout=pack.layout)
         yield from loop_steps(pack.name, pack.splits, pack.loops, (), sums, {})
-        if pack.at:
-            yield At(pack.name, stage, pack.at)
     inside: dict[str, str] = {}
-    yield from loop_steps(stage, way.splits, way.loops, way.inner, sums, inside)
+    own = list(loop_steps(stage, way.splits, way.loops, way.inner, sums, inside))
+    place = () if pack is None or not pack.at else (At(pack.name, stage, pack.at),)
+    if nest.followers:
+        orders = [step.loops for step in own if isinstance(step, Order)]
+        named = orders[0] if inside.keys() - sums else () if way.loops else around
+        innermost = named[-1] if named else None
+        members = (*nest.followers[-2::-1], nest.stage)
+        terms = [replace(s, stage=nest.stage) for s in own if _is_of_sum(s, sums)]
+        own = [step for step in own if not _is_of_sum(step, sums)]
+        place = (*(At(member, stage, innermost) for member in members), *place)
+        yield from (*own, *place, *terms)
+    else:
+        yield from (*place, *own)
     if way.depth is not None:
         axis, windows = way.depth
         yield At(stage, stage, f"{axis}_tile" if axis in inside else axis, depth=windows)
@@ -119,6 +141,11 @@ def _way_steps(stage: str, way: Way, sums: frozenset[str]) -> Iterator[Primitive
     along = zip(KERNEL_AXES, (way.cover.rows, way.cover.columns, way.cover.depth), strict=True)
     axes = tuple((name, inside.get(axis, axis)) for name, axis in along if axis)
     yield Cover(stage, at, way.cover.microkernel, axes)
+
+
+def _is_of_sum(step: Primitive, sums: frozenset[str]) -> TypeGuard[Split]:
+    """Return whether a decision splits the terms of a sum."""
+    return isinstance(step, Split) and step.axis in sums
 
 
 def loop_steps(

@@ -8,7 +8,8 @@ The decisions of a nest end with what covers its tiles::
     cover C at i_in fma_float32_avx512(i=i_in, j=j_in, p=k)
 
 `nests_of` reads these, `decisions_of` writes them: loops outside of the tiles run in the order that is said, and every other loop
-lies in the tile. `choose` holds several ways of one nest. ``at S C.i`` says that S is computed in a loop that it shares with C.
+lies in the tile. `choose` holds several ways of one nest. ``at S C.i`` says that S is computed in a loop that it shares with C, if
+something covers S; else that it is computed at each point of the tiles of C: both are one nest, whose loops are those of C.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ from offcut.schedule.decisions import (
     Step,
     each_decision,
     is_of_loops,
+    stages_at_points,
     stages_in,
+    stages_of_points,
     unit_splits,
 )
 from offcut.schedule.nests import (
@@ -69,11 +72,11 @@ def nests_of(schedule: Schedule) -> NestView | None:
     steps = schedule.steps
     if not any(isinstance(step, Cover | Choose) for step in steps):
         return None
-    line = 2
+    line, members = 2, stages_of_points(steps)
     for first, step in enumerate(steps):
         if not isinstance(step, Bind) or step.unit in (LANE, THREAD, UNROLL):
             with suppress(_OtherLoops):
-                return _Reader(line, steps[first:]).view(first)
+                return _Reader(line, steps[first:], members).view(first)
         line += _height(step)
     return None
 
@@ -104,14 +107,21 @@ class _Group:
 
 
 class _Reader:
-    """Decisions, the first of which stands in line `line`."""
+    """Decisions, the first of which stands in line `line`.
 
-    def __init__(self, line: int, steps: Sequence[Step]) -> None:
-        self.line, self.steps = line, steps
+    members  the stages that are computed at each point of another one, with that one
+    """
+
+    def __init__(self, line: int, steps: Sequence[Step], members: Mapping[str, str]) -> None:
+        self.line, self.steps, self.members = line, steps, members
         self.groups: list[_Group] = []
         self.places: list[tuple[At, int]] = []
         self.depths: dict[str, At] = {}
         self.lines: dict[int, int] = {}
+
+    def home(self, stage: str) -> str:
+        """Return the stage whose loops a stage is computed in."""
+        return self.members.get(stage, stage)
 
     def view(self, first: int) -> NestView:
         """Return what all of them say of nests.
@@ -126,7 +136,9 @@ class _Reader:
             steps = list(group.steps)
             if group.stage in readers:
                 heads[group.stage] = _head(steps)
-            nest = Nest(group.stage, tuple(self.ways(group, steps)))
+            ways = tuple(self.ways(group, steps))
+            lead, *followers = self.stages_at_point(group, steps)
+            nest = Nest(lead, ways, tuple(followers))
             self.lines[id(nest)] = group.line
             nests.append(nest)
         return NestView(first, self.shared(nests, heads), self.lines)
@@ -144,7 +156,11 @@ class _Reader:
                     pass
                 case Bind(_, _, str()):
                     pass
-                case At(stage, reader, str(), None, 1, None) if copies.get(stage) == reader:
+                case At(stage, reader, str(), None, 1, None) if copies.get(stage) == self.home(
+                    reader
+                ):
+                    self.add(self.home(reader), step, line)
+                case At(stage, reader) if stage in self.members:
                     self.add(reader, step, line)
                 case At(stage, reader, axis, None, depth, None):
                     if stage == reader and axis is not None:
@@ -159,12 +175,12 @@ class _Reader:
                         raise _OtherLoops
                     self.add(stages.pop(), step, line)
                 case Staging("read", _, name, (reader,), (), None, layout) if layout is not None:
-                    copies[name] = reader
-                    self.add(reader, step, line)
+                    copies[name] = self.home(reader)
+                    self.add(self.home(reader), step, line)
                 case Split(stage) if step in of_units and self.ends(stage):
                     pass
                 case Split(stage) | Order(stage) | Cover(stage) if stage != ANY:
-                    self.add(copies.get(stage, stage), step, line)
+                    self.add(copies.get(stage, self.home(stage)), step, line)
                 case _:
                     raise _OtherLoops
             line += _height(step)
@@ -185,6 +201,18 @@ class _Reader:
             last = _Group(stage, line)
             self.groups.append(last)
         last.steps.append((step, line))
+
+    def stages_at_point(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> list[str]:
+        """Return the stages of a nest, in the order in which a point of it computes them: those of each of its ways alike."""
+        match steps:
+            case [(Choose(options), _)]:
+                ways = [option.steps for option in options]
+            case _:
+                ways = [tuple(s for s, _ in steps if isinstance(s, Primitive))]
+        first, *rest = ([*stages_at_points(way, self.members), group.stage] for way in ways)
+        if any(other != first for other in rest):
+            raise _OtherLoops
+        return first
 
     def ways(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> Iterator[Way]:
         """Yield the ways of a nest."""
@@ -212,9 +240,13 @@ class _Reader:
     ) -> Way:
         """Return a way."""
         copy = next((one for one in steps if isinstance(one[0], Staging)), None)
+        members = {member for member, reader in self.members.items() if reader == stage}
         own_stages = {stage, *(step.name for step, _ in steps if isinstance(step, Staging))}
-        if any(step.stage not in own_stages for step, _ in steps if isinstance(step, _OF_STAGES)):
-            raise _OtherLoops
+        for step, _ in steps:
+            if isinstance(step, Order | Cover) and step.stage not in own_stages:
+                raise _OtherLoops
+            if isinstance(step, Split | At) and step.stage not in own_stages | members:
+                raise _OtherLoops
         pack: Pack | None = None
         if copy is not None:
             staging, line = copy
@@ -222,12 +254,18 @@ class _Reader:
             loops = self.loops([one for one in steps if _is_of(one[0], staging.name)])
             if staging.layout is None or loops.inner or loops.cover is not None:
                 raise _OtherLoops
-            places = (step for step, _ in steps if isinstance(step, At))
-            place = next((p.axis or "" for p in places if p.stage == staging.name), "")
+            own_places = (step for step, _ in steps if isinstance(step, At))
+            place = next((p.axis or "" for p in own_places if p.stage == staging.name), "")
             names = staging.what, staging.name, staging.layout
             pack = Pack(*names, loops.splits, loops.outer, place)
             self.lines[id(pack)] = line
-        own = self.loops([one for one in steps if _is_of(one[0], stage)])
+        own = self.loops(
+            [one for one in steps if any(_is_of(one[0], name) for name in (stage, *members))]
+        )
+        places = (step.axis for step, _ in steps if isinstance(step, At) and step.stage in members)
+        chooses = any(cut.strategy.among for cut in own.splits)  # by hand, a split may be a choice
+        if own.around & {*places} or (members and chooses):
+            raise _OtherLoops
         if own.cover is None or (pack is not None and pack.at not in ("", *own.outer)):
             raise _OtherLoops
         cover = own.kernel()
@@ -283,7 +321,9 @@ class _Reader:
         place = head.index(grouped[0]) if grouped else len(head)
         splits = tuple(cuts[name] for name in (*tiles, *(n for n in cuts if n not in tiles)))
         outer, inner = tuple(head[:place]), tuple(head[place + 1 :])
-        return _Loops(splits, outer, inner, cover, cover_line, roots)
+        innermost = {*inside} & {*listed[-1:]} if listed else {*inside}
+        around = frozenset((*listed, *roots)) - innermost
+        return _Loops(splits, outer, inner, cover, cover_line, roots, around)
 
     def shared(
         self, nests: Sequence[Nest], heads: Mapping[str, tuple[tuple[str, str, Level | None], ...]]
@@ -291,7 +331,7 @@ class _Reader:
         """Return the nests, those together that share loops."""
         children: dict[tuple[str, str], list[Nest]] = {}
         inside: set[int] = set()
-        firsts = {nest.stage: nest for nest in reversed(nests)}
+        firsts = {nest.last: nest for nest in reversed(nests)}
         place = {id(nest): at for at, nest in enumerate(nests)}
         first_lines: dict[tuple[str, str], int] = {}
         for at, line in self.places:
@@ -309,13 +349,13 @@ class _Reader:
             nest: Nest, head: Sequence[tuple[str, str, Level | None]]
         ) -> Nest | Together:
             end = next(
-                (k for k, (name, _, _) in enumerate(head) if (nest.stage, name) in children), None
+                (k for k, (name, _, _) in enumerate(head) if (nest.last, name) in children), None
             )
             if end is None:
                 return nest
-            key = nest.stage, head[end][0]
+            key = nest.last, head[end][0]
             own = sorted(children[key], key=lambda child: place[id(child)])
-            parts = [with_children(child, heads.get(child.stage, ())) for child in own]
+            parts = [with_children(child, heads.get(child.last, ())) for child in own]
             axes = tuple(axis for _, axis, _ in head[: end + 1])
             together = Together(axes, (*parts, with_children(nest, head[end + 1 :])), head[end][2])
             self.lines[id(together)] = first_lines[key]
@@ -324,7 +364,7 @@ class _Reader:
         if any((stage, head[-1][0]) not in children for stage, head in heads.items()):
             raise _OtherLoops
         return tuple(
-            with_children(nest, heads.get(nest.stage, ()))
+            with_children(nest, heads.get(nest.last, ()))
             for nest in nests
             if id(nest) not in inside
         )
@@ -334,7 +374,8 @@ class _Reader:
 class _Loops:
     """The loops of a stage: plain ones around groups and inside of them, and splits, outermost first.
 
-    roots  the axis that each loop of a split is of
+    roots   the axis that each loop of a split is of
+    around  the loops that have others inside of them
     """
 
     splits: tuple[AxisCut, ...]
@@ -343,6 +384,7 @@ class _Loops:
     cover: Cover | None
     cover_line: int
     roots: Mapping[str, str]
+    around: frozenset[str]
 
     def kernel(self) -> KernelAxes | None:
         """Return the axes of what covers the tiles; None where it is no microkernel."""
@@ -369,9 +411,6 @@ def _covered(option: Alternative) -> str:
     if not isinstance(last, Cover):
         raise _OtherLoops
     return last.stage
-
-
-_OF_STAGES = (Split, Order, Cover, At)
 
 
 def _is_of(step: Step, stage: str) -> bool:
@@ -428,7 +467,8 @@ def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | 
             stages |= {step.name} if isinstance(step, Staging) else frozenset()
             steps.append(step)
     covered_stages = {step.stage for step in each_decision(steps) if isinstance(step, Cover)}
-    if not {group[0].buffer for group in computation.groups} <= covered_stages:
+    groups = ({stage.buffer for stage in group} for group in computation.groups)
+    if not all(group & covered_stages for group in groups):
         return None
     return Schedule(computation.name, tuple(steps))
 

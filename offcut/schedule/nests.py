@@ -99,10 +99,18 @@ def label_of(way: Way) -> str:
 class Nest(CachedHash):
     """The loops that compute `stage` and what follows it point by point, in one way or in several
     that compete at run time.
+
+    followers  the stages that follow it, in order: the loops are those of the last; none: nothing follows, or the text does not say it
     """
 
     stage: str
     ways: tuple[Way, ...]
+    followers: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> str:
+        """Return the stage whose loops these are."""
+        return self.followers[-1] if self.followers else self.stage
 
 
 @dataclass(frozen=True, slots=True)

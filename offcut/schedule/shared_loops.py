@@ -99,7 +99,8 @@ def _runs(
     for run, length in runs:
         lead = groups[run[0]][0]
         if len(run) == 1:
-            parts.append(Nest(lead.buffer, ()))
+            followers = tuple(stage.buffer for stage in groups[run[0]][1:])
+            parts.append(Nest(lead.buffer, (), followers))
             continue
         axes = tuple(axis.name for axis in lead.axes[depth:length])
         parts.append(Together(axes, tuple(_runs(groups, run, length, limits))))

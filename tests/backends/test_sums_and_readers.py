@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,29 +37,29 @@ class Case(NamedTuple):
     value: Callable[..., Any]
 
 
-def dense() -> tuple[oc.Tensor, oc.Tensor, oc.Tensor]:
+def dense(width: int = WIDTH) -> tuple[oc.Tensor, oc.Tensor, oc.Tensor]:
     """The operands of a product of symbolic height, and the product ``S``."""
     a = oc.placeholder((oc.dim("n", max=4096), DEPTH), name="A")
-    w, k = oc.placeholder((DEPTH, WIDTH), name="W"), oc.reduce_axis(DEPTH, name="k")
-    size = (a.shape[0], WIDTH)
+    w, k = oc.placeholder((DEPTH, width), name="W"), oc.reduce_axis(DEPTH, name="k")
+    size = (a.shape[0], width)
     return a, w, oc.compute(size, lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="S")
 
 
-def relu() -> Case:
-    a, w, s = dense()
+def relu(width: int = WIDTH) -> Case:
+    a, w, s = dense(width)
     c = oc.compute(s.shape, lambda i, j: oc.maximum(s[i, j], 0.0), name="C")
     return Case((c,), (a, w), lambda a, w: np.maximum(a @ w, 0))
 
 
-def gelu() -> Case:
-    """Bias and a polynomial of it in tanh."""
+def silu() -> Case:
+    """Bias, and x/(1 + exp(-x)) of it."""
     (a, w, s), bias = dense(), oc.placeholder((WIDTH,), name="b")
 
-    def of(x: Any, tanh: Any) -> Any:
-        return 0.5 * x * (1.0 + tanh(0.75 * (x + 0.05 * x * x * x)))
+    def of(x: Any, exp: Any) -> Any:
+        return x / (1.0 + exp(-x))
 
-    c = oc.compute(s.shape, lambda i, j: of(s[i, j] + bias[j], oc.tanh), name="C")
-    return Case((c,), (a, w, bias), lambda a, w, b: of(a @ w + b, np.tanh))
+    c = oc.compute(s.shape, lambda i, j: of(s[i, j] + bias[j], oc.exp), name="C")
+    return Case((c,), (a, w, bias), lambda a, w, b: of(a @ w + b, np.exp))
 
 
 def neighbours() -> Case:
@@ -82,9 +84,9 @@ def partial_reader() -> Case:
     return Case((s, c), (a, w), lambda a, w: (a @ w, (a @ w)[:, :-1]))
 
 
-def row_peaks() -> Case:
+def row_peaks(width: int = WIDTH) -> Case:
     """A reader of a whole row."""
-    (a, w, s), r = dense(), oc.reduce_axis(WIDTH, name="r")
+    (a, w, s), r = dense(width), oc.reduce_axis(width, name="r")
     c = oc.compute((s.shape[0],), lambda i: oc.max(s[i, r], axis=r), name="C")
     return Case((c,), (a, w), lambda a, w: (a @ w).max(1, initial=-np.inf))
 
@@ -114,7 +116,7 @@ POINTS = f"at S C.j_in\ncover C at i_in {KERNEL}(i=i_in, j=j_in, p=k)\n"
 VECTORS = "at S C.j_in\ncover C at i_in vectors\n"
 BY_HEIGHT = """\
 split C.i balance 14 as i_tile i_in
-split C.j ladder 48 then ladder by i_in 1..1: 48 16, 2..9: 48 32 16, 10..14: 32 16 as j_group j_tile j_in
+split C.j ladder 192 then ladder by i_in 1..1: 64 32 16, 2..9: 48 32 16, 10..14: 32 16 as j_group j_tile j_in
 order C j_group i_tile j_tile i_in j_in
 """
 PANELS = "stage read W for S as P layout panels(0, 1, 16)\n"
@@ -142,13 +144,13 @@ cover C at i_in vectors
 """
 
 
-def compiled(case: Case, lines: str, **options: Any) -> oc.Kernel:
+def kernel_of(case: Case, lines: str, **options: Any) -> oc.Kernel:
     schedule = oc.Schedule.parse("schedule C\n" + lines)
     assert oc.Schedule.parse(str(schedule)) == schedule
     return oc.compile(case.outputs, inputs=case.inputs, schedule=schedule, **options)
 
 
-def given(case: Case, n: int) -> list[Array]:
+def arrays_of(case: Case, n: int) -> list[Array]:
     shapes = [[int(str(e)) if str(e).isdigit() else n for e in one.shape] for one in case.inputs]
     return [floats(number, *shape) for number, shape in enumerate(shapes)]
 
@@ -156,10 +158,10 @@ def given(case: Case, n: int) -> list[Array]:
 def check(case: Case, kernel: oc.Kernel) -> None:
     """Check what a kernel gives at every way a size can sit against a tile, against numpy in float64."""
     for n in edge_sizes(ROWS):
-        arrays = given(case, n)
-        found, exact = kernel(*arrays), computed(case.value, *arrays)
+        arrays = arrays_of(case, n)
+        results, exact = kernel(*arrays), computed(case.value, *arrays)
         for one, wanted in zip(
-            *((x if isinstance(x, tuple) else (x,)) for x in (found, exact)), strict=True
+            *((x if isinstance(x, tuple) else (x,)) for x in (results, exact)), strict=True
         ):
             agree(one, wanted, what=f"n = {n}")
 
@@ -168,14 +170,14 @@ def check(case: Case, kernel: oc.Kernel) -> None:
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("lines", [WINDOW, POINTS, VECTORS])
 def test_a_sum_is_what_its_reader_reads_whatever_the_tail(lines: str, tail: str) -> None:
-    check(relu(), compiled(relu(), SPLITS.format(tail=tail) + lines))
+    check(relu(), kernel_of(relu(), SPLITS.format(tail=tail) + lines))
 
 
 @pytest.mark.parametrize(
     ("case", "lines"),
     [
-        (gelu, SPLITS.format(tail="balance") + WINDOW),
-        (gelu, SPLITS.format(tail="mask") + POINTS),
+        (silu, SPLITS.format(tail="balance") + WINDOW),
+        (silu, SPLITS.format(tail="mask") + POINTS),
         (relu, BY_HEIGHT + WINDOW),
         (relu, BY_HEIGHT + POINTS),
         (relu, PANELS + SPLITS.format(tail="ladder") + WINDOW),
@@ -196,7 +198,7 @@ def test_a_sum_is_what_its_reader_reads_whatever_the_tail(lines: str, tail: str)
     ],
 )
 def test_readers_of_several_kinds_are_right(case: Callable[[], Case], lines: str) -> None:
-    check(case(), compiled(case(), lines))
+    check(case(), kernel_of(case(), lines))
 
 
 NEST = f"""\
@@ -210,11 +212,11 @@ cover S at i_in {KERNEL}(i=i_in, j=j_in, p=k)
 @pytest.mark.parametrize("tail", ["ladder", "balance", "mask"])
 @pytest.mark.parametrize("lines", [WINDOW, POINTS])
 def test_it_has_the_bits_of_the_nest_that_a_policy_makes_of_both(lines: str, tail: str) -> None:
-    by_hand = compiled(relu(), SPLITS.format(tail=tail) + lines)
-    nest = compiled(relu(), NEST.format(tail=tail))
+    by_hand = kernel_of(relu(), SPLITS.format(tail=tail) + lines)
+    nest = kernel_of(relu(), NEST.format(tail=tail))
     special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38], "float32")
     for n in edge_sizes(ROWS):
-        a, w = given(relu(), n)
+        a, w = arrays_of(relu(), n)
         assert same_bits(by_hand(a, w), nest(a, w)), n
         if n:
             a[n // 2, : len(special)] = special
@@ -224,17 +226,76 @@ def test_it_has_the_bits_of_the_nest_that_a_policy_makes_of_both(lines: str, tai
 
 @pytest.mark.parametrize("tail", [tail for tail in TAILS if tail != "mix"])
 def test_at_each_point_of_a_tile_of_vectors_it_is_the_program_of_the_nest(tail: str) -> None:
-    by_hand = compiled(relu(), SPLITS.format(tail=tail) + VECTORS)
-    nest = compiled(
+    by_hand = kernel_of(relu(), SPLITS.format(tail=tail) + VECTORS)
+    nest = kernel_of(
         relu(), NEST.format(tail=tail).partition("cover")[0] + "cover S at i_in vectors"
     )
     assert str(by_hand.loops) == str(nest.loops)
 
 
+@pytest.mark.every(2)
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("lines", [POINTS, VECTORS])
+def test_by_hand_it_is_proved_and_interpreted_the_same(lines: str, tail: str) -> None:
+    """`oc.compile` reads these lines as a nest; here they are applied one by one."""
+    case = relu()
+    s = oc.create_schedule(case.outputs, inputs=case.inputs)
+    s.with_microkernels(oc.target("cpu").microkernels())
+    s.apply(oc.Schedule.parse("schedule C\n" + SPLITS.format(tail=tail) + lines))
+    if tail == "balance":  # others say the height of their tails otherwise
+        nest = kernel_of(case, SPLITS.format(tail=tail) + lines)
+        assert str(s.lower()) == re.sub("; A=A, B=W, C=S", "", str(nest.loops))
+    for n in (0, 1, 13, 15, 29):
+        a, w = arrays_of(case, n)
+        agree(s.run({"A": a, "W": w}, n=n), computed(case.value, a, w), what=f"n = {n}")
+
+
+def normed() -> Case:
+    """A layer norm: rows in which two sums each have one follower, all of whose loops are shared."""
+    x = oc.placeholder((oc.dim("n", max=4096), WIDTH), name="X")
+    y = oc.ops.layernorm(x)
+    return Case((y,), (x,), lambda x: x)
+
+
+@pytest.mark.parametrize(
+    ("case", "options"),
+    [(partial(relu, 80), {"strategy": "balance"}), (normed, {})],  # columns of whole vectors
+    ids=["relu", "layer norm"],
+)
+def test_what_a_policy_writes_makes_the_same_program_by_hand(
+    case: Callable[[], Case], options: dict[str, str]
+) -> None:
+    outputs, inputs, _ = case()
+    kernel = oc.compile(outputs, inputs=inputs, records=False, **options)
+    lines = [line for line in str(kernel.schedule).splitlines() if not line.startswith("bind")]
+    assert any(line.startswith("at ") for line in lines)
+    s = oc.create_schedule(outputs, inputs=inputs)
+    s.with_microkernels(oc.target("cpu").microkernels())
+    s.apply(oc.Schedule.parse("\n".join(lines)))
+    text = re.sub(r"; [A-Z]\w*=[^)]*\)", ")", str(kernel.loops)).replace("  @lane", "")
+    assert str(s.lower()).replace("  @body", "") == text.replace("  @body", "")
+
+
+def test_by_hand_more_than_one_element_at_a_point_is_refused() -> None:
+    case = neighbours()
+    s = oc.create_schedule(case.outputs, inputs=case.inputs)
+    s.apply(oc.Schedule.parse("schedule C\n" + SPLITS.format(tail="ladder") + VECTORS))
+    with pytest.raises(oc.PartitionError) as refused:
+        s.lower()
+    assert (
+        str(refused.value)
+        == """\
+compute_at: cannot compute S at each point of a tile of C
+  at       stage S
+  because  C reads S[i, j] and S[i, j + 1] at one point
+  help     at S C.j_tile"""
+    )
+
+
 @pytest.mark.parametrize("lines", [WINDOW, POINTS])
 def test_small_windows_lie_on_the_stack(lines: str) -> None:
     for tail in ("balance", "mask", "guard"):
-        kernel = compiled(relu(), SPLITS.format(tail=tail) + lines)
+        kernel = kernel_of(relu(), SPLITS.format(tail=tail) + lines)
         assert workspace(kernel, 1000) == 0, tail
 
 
@@ -244,37 +305,26 @@ def workspace(kernel: oc.Kernel, n: int) -> int:
 
 
 def test_a_large_window_has_room_for_the_tallest_tile_alone() -> None:
-    kernel = compiled(row_peaks_of(2000), ROW_PEAKS.format(tail="balance"))
+    kernel = kernel_of(row_peaks(2000), ROW_PEAKS.format(tail="balance"))
     assert workspace(kernel, 14) == workspace(kernel, 4000) > 14 * 2000 * 4
-
-
-def row_peaks_of(width: int) -> Case:
-    a = oc.placeholder((oc.dim("n", max=4096), DEPTH), name="A")
-    w, k, r = (
-        oc.placeholder((DEPTH, width), name="W"),
-        oc.reduce_axis(DEPTH, "k"),
-        oc.reduce_axis(width, "r"),
-    )
-    s = oc.compute((a.shape[0], width), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="S")
-    c = oc.compute((a.shape[0],), lambda i: oc.max(s[i, r], axis=r), name="C")
-    return Case((c,), (a, w), lambda a, w: (a @ w).max(1, initial=-np.inf))
 
 
 @pytest.mark.parametrize("lines", [WINDOW, POINTS])
 @pytest.mark.parametrize("tail", ["ladder", "balance"])
 def test_two_threads_have_the_bits_of_one(tail: str, lines: str) -> None:
+    binds = "bind * thread\n" if lines == POINTS else ""  # a nest has the units that its lines name
     with host_threads(**EAGER):
-        shared = compiled(relu(), SPLITS.format(tail=tail) + lines, threads=2)
-    alone = compiled(relu(), SPLITS.format(tail=tail) + lines)
+        shared = kernel_of(relu(), SPLITS.format(tail=tail) + lines + binds, threads=2)
+    alone = kernel_of(relu(), SPLITS.format(tail=tail) + lines)
     assert "@thread" in str(shared.loops)
     for n in edge_sizes(ROWS):
-        a, w = given(relu(), n)
+        a, w = arrays_of(relu(), n)
         assert same_bits(shared(a, w), alone(a, w)), n
 
 
 def test_what_is_left_of_a_shared_loop_is_shared_by_its_inner_loops() -> None:
     """Windows inside of these are of one thread, so no loop runs in step for them."""
-    shared = compiled(relu(), SPLITS.format(tail="cut") + WINDOW, threads=2)
+    shared = kernel_of(relu(), SPLITS.format(tail="cut") + WINDOW, threads=2)
     loops = [line.strip() for line in str(shared.loops).splitlines() if " in 0:n//14" in line]
     assert loops == ["for i_tile in 0:n//14  @body  @thread"]
 
@@ -287,17 +337,17 @@ def test_options_may_place_stages() -> None:
         )
 
     text = "choose\n" + option("ladder", "1e-09*float64(n)") + option("balance", "2e-08")
-    check(relu(), compiled(relu(), text))
+    check(relu(), kernel_of(relu(), text))
 
 
 REFUSED = refusals(
     """\
 a window inside of a tile that reads more than a point
 given neighbours, SPLITS.format(tail='ladder') + VECTORS
-at: cannot compute S at each point of a tile of C
-  at       line 5: at S C.j_in
-  because  C reads 1 by 2 elements of it at a point
-  help     at S C.j_tile
+schedule: cannot compute S at each point of C
+  at       line 2: split C.i ladder 14 as i_tile i_in
+  because  C reads other elements of S than the one at its point, or has other axes
+  help     at S in a loop around the tile
 
 a loop of the tile that is not its innermost
 given relu, SPLITS.format(tail='ladder') + 'at S C.i_in\\ncover C at i_in vectors'
@@ -312,6 +362,13 @@ cover: cannot run C by vectors
   at       line 7: cover C at i_in vectors
   because  S is computed inside of j_in
   help     an order that names the loops around the tile, j_in among them
+
+a cover of what is computed at each point
+given relu, SPLITS.format(tail='ladder') + f'cover C at i_in vectors\\nat S C.j_in\\ncover S at i {KERNEL}(i=i, j=j, p=k)'
+cover: cannot run S by fma_float32_avx512
+  at       line 7: cover S at i fma_float32_avx512(i=i, j=j, p=k)
+  because  it is computed at each point of the tile of C, and what covers that runs both
+  help     at S in a loop around the tile
 
 a stage that is placed in a covered tile, not at its points
 given relu, SPLITS.format(tail='ladder') + 'cover C at i_in vectors\\nat S C.i_in'
@@ -356,5 +413,5 @@ def test_a_place_that_is_not_legal_is_refused_by_its_line(
     case: Callable[[], Case], lines: str, text: str
 ) -> None:
     with pytest.raises(oc.PartitionError) as refused:
-        compiled(case(), lines)
+        kernel_of(case(), lines)
     assert str(refused.value) == text

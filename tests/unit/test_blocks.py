@@ -102,7 +102,7 @@ def test_a_block_of_one_iteration_is_refused() -> None:
         str(refused.value)
         == """\
 parse: cannot read a schedule
-  at       line 7: split result.i 1 if fits 4096 as i_block i_in
+  at       line 8: split result.i 1 if fits 4096 as i_block i_in
   because  a block is of several iterations, in some bytes
   help     split C.i 4 if fits 16384 as i_block i_in"""
     )

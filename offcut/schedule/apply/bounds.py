@@ -53,15 +53,13 @@ def footprint(
     window = []
     for reach, extent in zip(box, shape, strict=True):
         low, high = reach or (ix.const(0), ix.const(-1))
-        start = facts.extreme("max", ix.const(0), low)
-        end = facts.extreme("min", _end_of(high), extent)
-        window.append((start, distance(start, end)))
+        start = facts.extreme("max", low, ix.const(0))
+        end = _end_of(high)
+        lone = start == low and len([*ix.parts_of_minimum(end)]) == 1
+        if not (lone and facts.holds(ix.compare("<=", end, extent))):
+            end = facts.extreme("min", extent, end)
+        window.append((start, ix.sub(end, start)))
     return tuple(window)
-
-
-def distance(start: Expr, end: Expr) -> Expr:
-    """Return ``end - start``; of an end that is the least of several, the least of the distances."""
-    return reduce(ix.minimum, (ix.sub(part, start) for part in ix.parts_of_minimum(end)))
 
 
 def _accesses(

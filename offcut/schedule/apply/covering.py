@@ -45,6 +45,7 @@ Refuse = Callable[..., PartitionError]
 
 def tensorize(target: Target, step: Cover) -> Nests:
     """Return the schedule in which an instruction runs the loops from `axis` inwards, a tile at a time."""
+    check_not_at_points(target, step)
     if step.microkernel == VECTORS:
         return run_by_vectors(target, step)
     axis = target.axis("tensorize", step.axis)
@@ -61,6 +62,22 @@ def tensorize(target: Target, step: Cover) -> Nests:
     intrinsic = find_intrinsic(name, given, at, tuple(own))
     extents = check_tensorize(target, axis, intrinsic)
     return build_tensorize(target, Covered(axis, intrinsic, extents, step))
+
+
+def check_not_at_points(target: Target, step: Cover) -> None:
+    """Check that no stage around runs a stage at each point of a tile: the cover of that one runs both.
+
+    Raises PartitionError, with it.
+    """
+    nest = target.nest
+    if nest.at is not None and target.nests.is_at_points(nest):
+        raise PartitionError(
+            "tensorize",
+            f"cannot run {target.buffer} by {step.microkernel}",
+            at=f"stage {target.buffer}",
+            because=f"it is computed at each point of the tile of {nest.at[0]}, and what covers that runs both",
+            help=(f"at {target.buffer} in a loop around the tile",),
+        )
 
 
 def run_by_vectors(target: Target, step: Cover) -> Nests:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Var
+from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import Alloc, Choose, Kind, Option, Program, Stmt, Tile, walk
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import all_bound_names
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -82,14 +83,18 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     return with_covers(program, kernels.get) if kernels else program, tiles
 
 
-def check_one_element(reader: Nest, producer: Nest, extents: Sequence[Expr]) -> None:
-    """Check that one element of a stage is read at a point of a tile in which it is computed.
+def element_at_point(reader: Nest, producer: Nest, behind: tuple[Stmt, ...]) -> tuple[Expr, ...]:
+    """Return the index of the one element of a stage that is read at a point of the tile in which it is computed.
+
+    behind  what is computed at the point after it
 
     Raises PartitionError if there are more.
     """
-    if all(extent == ix.const(1) for extent in extents):
-        return
     (buffer,), (of, *_) = producer.written, reader.written
+    elements = dict.fromkeys(load for load in loads_of(behind) if load.buffer == buffer)
+    inside = all_bound_names(behind)
+    if len(elements) == 1 and not any(variables(load) & inside for load in elements):
+        return next(iter(elements)).index
     assert producer.placed is not None
     around = [loop for part in reader.parts for loop in part.loops if loop not in reader.tile_loops]
     place = replace(producer.placed, axis=around[-1] if around else None)
@@ -97,7 +102,7 @@ def check_one_element(reader: Nest, producer: Nest, extents: Sequence[Expr]) -> 
         "compute_at",
         f"cannot compute {buffer} at each point of a tile of {of}",
         at=f"stage {buffer}",
-        because=f"{of} reads {' by '.join(map(format_expr, extents))} elements of it at a point",
+        because=f"{of} reads {' and '.join(map(format_expr, elements))} at one point",
         help=(Advice.of(place),),
     )
     refused.decision = producer.placed
@@ -156,8 +161,6 @@ class Lowering:
             box = self.box(nest, producer, behind, at)
             point = [root for root, _ in box]
             reach = {root: (start, ix.add(start, extent)) for root, (start, extent) in box}
-            if self.nests.is_at_points(producer):
-                check_one_element(nest, producer, tuple(extent for _, (_, extent) in box))
             inner = At(at.facts, reach, segments=self.moved(nest, producer, point, at))
             parts.insert(0, self.nest(producer, inner))
             where, (buffer, *_) = producer.placed, producer.written
@@ -188,6 +191,11 @@ class Lowering:
         (buffer,) = producer.written
         point, shape = point_of(producer, buffer), self.nests.buffer(buffer).shape
         assert point is not None
+        if self.nests.is_at_points(producer):
+            element = element_at_point(reader, producer, behind)
+            return tuple(
+                (root, (part, ix.const(1))) for root, part in zip(point, element, strict=True)
+            )
         beside = is_beside(self.nests, producer)
         of = reader.written[0] if beside else buffer
         return tuple(zip(point, footprint(behind, of, shape, at.facts, beside), strict=True))

@@ -243,7 +243,12 @@ class Offsets:
             return self.bound(leaf, 1, at)
         assert isinstance(made, SplitPair)
         mine = ix.add(self.base(leaf, at), self.extent(leaf, at))
-        return at.facts.extreme("min", mine, self.end(made.axis, at))
+        above = self.end(made.axis, at)
+        return (
+            above
+            if self.always(ix.compare("<=", above, mine), at)
+            else at.facts.extreme("min", mine, above)
+        )
 
 
 def _over(bound: Expr, name: str, between: Ends) -> Ends:

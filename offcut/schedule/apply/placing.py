@@ -51,8 +51,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"its nest writes {' and '.join(nest.written)}"
     elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
         because = _not_alike(nest, consumer, axis)
-    elif part := _not_whole(target, consumer):
-        because = part
+    elif because := _not_whole(target, consumer):
         write = Staging("write", target.stage, f"{target.buffer}L")
         help_ = (Advice.of(write, " makes a local buffer that computes it"),)
     elif point_of(nest, target.buffer) is None:

@@ -36,7 +36,6 @@ from offcut.errors import PartitionError
 from offcut.partition import MASK, PAD
 from offcut.partition.strategies.segment_placement import leading_form
 from offcut.polyhedral import Facts
-from offcut.schedule.apply.bounds import distance
 from offcut.schedule.apply.nest_loops import NestLoops
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.reading import loads_of
@@ -92,6 +91,16 @@ class Tiles(NestLoops):
         """Return the loops that an intrinsic runs."""
         covered = self.nest.covered
         return frozenset() if covered is None else frozenset(covered.loops(self.nest))
+
+    @property
+    def is_of_host(self) -> bool:
+        """Return whether a microkernel of a target runs the tiles, which has no units beside the processor."""
+        covered = self.nest.covered
+        return (
+            covered is not None
+            and covered.wanted is not None
+            and covered.intrinsic.unit not in UNITS
+        )
 
     def tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return each part as one tile; a start and its updates together where an intrinsic does both."""
@@ -181,7 +190,12 @@ class Tiles(NestLoops):
                 at = at.updated(offsets={**at.offsets, **offsets})
             at = self.fixed(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
-            extent = distance(start, end)
+            extent = ix.distance(start, end)
+            if self.is_of_host and leaf in at.extents:
+                own_end = ix.add(start, at.extents[leaf])
+                extent = (
+                    at.extents[leaf] if self.always(ix.compare("<=", own_end, end), at) else extent
+                )
             if self.is_fixed(leaf, start, extent):
                 offsets[root] = ix.sub(start, self.bound(root, 0, at))
                 continue
@@ -207,11 +221,6 @@ class Tiles(NestLoops):
             else:
                 reductions.append((name, start, ix.add(start, extent)))
         inner, at_points = at.updated(offsets=offsets), self.nests.at_points(self.nest)
-        for axis in axes if at_points else ():
-            end = ix.add(axis.start, axis.extent)
-            inner = inner.updated(facts=inner.facts.loop(axis.iter, axis.start, end))
-        for condition in where if at_points else ():
-            inner = inner.updated(facts=inner.facts.where(condition))
         for leaf in (name for one in at_points for part in one.parts for name in part.loops):
             called.setdefault(leaf, self.names.fresh(leaf))
             self.names.release(called[leaf])
@@ -244,8 +253,7 @@ class Tiles(NestLoops):
         made_tile = Tile(tuple(axes), body, only, form, cover=cover)
         kernel = covered.intrinsic if covered is not None and cover is not None else None
         if kernel is None or covered is None or kernel.unit not in UNITS:
-            of_host = covered is not None and covered.wanted is not None
-            return replace(made_tile, role=self.role(at)) if of_host else made_tile
+            return replace(made_tile, role=self.role(at)) if self.is_of_host else made_tile
         late = kernel.issue == "async"
         if kernel.unit in LOOP_UNITS:
             return replace(made_tile, asynchronous=late and microkernel != kernel.reset)

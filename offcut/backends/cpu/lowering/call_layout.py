@@ -21,7 +21,7 @@ from offcut.backends.llvm.ir import FunctionWriter
 from offcut.backends.signature import boundary_buffers
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays, windowed_arrays
-from offcut.core.expr import Expr, Var, variables
+from offcut.core.expr import Binary, Expr, Var, variables
 from offcut.core.intervals import interval
 from offcut.core.layout import Layout
 from offcut.core.program import (
@@ -371,6 +371,11 @@ def _range(expr: Expr, ranges: Mapping[str, Range]) -> Range:
     def known(leaf: Expr) -> Range:
         return ranges.get(leaf.name, _ANY) if isinstance(leaf, Var) else _ANY
 
+    match expr:
+        case Binary(
+            "-", end, start
+        ):  # of an end that is the least of several, the least of the distances
+            expr = ix.distance(start, end)
     return interval(expr, known)
 
 

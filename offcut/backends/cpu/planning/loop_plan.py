@@ -173,7 +173,8 @@ class _Nests:
             return None
         plan = attempt(partial(self.plan, computation, decisions))
         if isinstance(plan, PartitionError):
-            self.refused |= {group[0].buffer: plan for group in computation.groups}
+            stages = (stage for group in computation.groups for stage in group)
+            self.refused |= {stage.buffer: plan for stage in stages}
             return None
         assert plan.applied is not None
         pieces = plan.applied.partition.pieces
