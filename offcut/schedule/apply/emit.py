@@ -91,8 +91,10 @@ def check_one_element(reader: Nest, producer: Nest, extents: Sequence[Expr]) -> 
         return
     (buffer,), (of, *_) = producer.written, reader.written
     assert producer.placed is not None
-    around = [loop for part in reader.parts for loop in part.loops if loop not in reader.tile_loops]
-    place = replace(producer.placed, axis=around[-1] if around else None)
+    outer_loops = [
+        loop for part in reader.parts for loop in part.loops if loop not in reader.tile_loops
+    ]
+    place = replace(producer.placed, axis=outer_loops[-1] if outer_loops else None)
     refused = PartitionError(
         "compute_at",
         f"cannot compute {buffer} at each point of a tile of {of}",
