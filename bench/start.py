@@ -147,8 +147,10 @@ def started(folder: Path, turns: int) -> bool:
     for name, seconds in medians.items():
         over = seconds / medians["onnxruntime"]
         target = f", asked {ASKED[name]} ×" if name in ASKED else ""
-        most = f"{memory[name] / 1e6:5.0f} MB"
-        print(f"{folder.name:8} {name:24} {seconds * 1e3:7.0f} ms  {over:5.2f} ×  {most}{target}")
+        peak_memory = f"{memory[name] / 1e6:5.0f} MB"
+        print(
+            f"{folder.name:8} {name:24} {seconds * 1e3:7.0f} ms  {over:5.2f} ×  {peak_memory}{target}"
+        )
     expected = np.load(folder / "onnxruntime.npy")
     for name in ASKED:
         result = np.load(folder / f"{re.sub('[^a-z]+', '-', name)}.npy")

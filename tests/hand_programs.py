@@ -16,13 +16,13 @@ from offcut.ir import Buffer, Kind
 from tests.agree import Exact, computed, exact_matmul, total
 
 Array = npt.NDArray[Any]
-MOST = 40
+MAX_SIZE = 40
 """The largest value of the size of each program."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program with one size ``n``, from 0 to `MOST`.
+    """A program with one size ``n``, from 0 to `MAX_SIZE`.
 
     exact    the result in numpy, from the inputs in their order
     inputs   the shape of each input at a size
@@ -53,7 +53,7 @@ class Case:
 
 
 def _size() -> oc.Expr:
-    return oc.dim("n", min=0, max=MOST)
+    return oc.dim("n", min=0, max=MAX_SIZE)
 
 
 def _product(
@@ -270,7 +270,7 @@ def scan() -> Case:
     def exact(a: Array) -> Exact:
         scale = np.where(np.arange(20) < 3, 1.0, 2.0)
         value, terms = (np.cumsum(x.astype("float64"), 0) * scale for x in (a, np.abs(a)))
-        return Exact(value, terms, MOST)
+        return Exact(value, terms, MAX_SIZE)
 
     return Case(program, _inputs(program), exact, lambda n: ((n, 20),))
 

@@ -244,36 +244,7 @@ def policy(
     """
     plans = kind.of(planner, program, users, options)
     if options.strategy != "auto":
-        if plans is None or not plans.covered:
-            raise PartitionError(
-                "compile",
-                f"cannot take strategy={options.strategy!s} with {program.name}",
-                because="no microkernel computes a part of it",
-                help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
-            )
-        own_steps = partial(_unproved, program, reassociate=options.reassociate)
-        schedule = plans.schedule(_levels(plans, options.strategy))
-        if price is not None:
-
-            def proved(one: Schedule) -> TargetPlan:
-                plan = plans.plan(one)
-                if (unproved := own_steps(plan)) is not None:
-                    raise unproved.error
-                return complete(plan)
-
-            def is_proved(_: Schedule, plan: TargetPlan) -> bool:
-                return own_steps(plan) is None
-
-            schedule = with_priced_options(schedule, plans.emitted, proved, is_proved, price)
-        refused: list[Unproved] = []
-        for small in (False, True):
-            plan = plans.plan(schedule, small)
-            if (unproved := own_steps(plan)) is None:
-                yield complete(plan)
-            else:
-                refused.append(unproved)
-        if len(refused) == 2:
-            raise refused[0].error
+        yield from _plans_of_strategy(plans, program, options, complete, price)
         return
     refusals: list[PartitionError] = []
     for some, draft in _preferred(plans, price, complete):
@@ -295,9 +266,54 @@ def policy(
     yield plan
 
 
-def _unproved(program: Program, plan: TargetPlan, reassociate: bool) -> Unproved | None:
-    """Return the first step of a plan that is not proved; None if all are: a plan is proved before a target completes it, which takes
-    several times as long, and then that much of it has been asked.
+def _plans_of_strategy(
+    plans: Plans | None,
+    program: Program,
+    options: Options,
+    complete: Callable[[TargetPlan], TargetPlan],
+    price: Price | None,
+) -> decide.Plans[TargetPlan]:
+    """Yield the plans of the strategy that options ask for, in few steps and in small ones, as far as they are proved.
+
+    Raises PartitionError for a program without microkernels, and if neither plan is proved.
+    """
+    if plans is None or not plans.covered:
+        raise PartitionError(
+            "compile",
+            f"cannot take strategy={options.strategy!s} with {program.name}",
+            because="no microkernel computes a part of it",
+            help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
+        )
+    unproved_of = partial(_unproved_step, program, reassociate=options.reassociate)
+    schedule = plans.schedule(_levels(plans, options.strategy))
+    if price is not None:
+
+        def proved_plan(one: Schedule) -> TargetPlan:
+            plan = plans.plan(one)
+            if (unproved := unproved_of(plan)) is not None:
+                raise unproved.error
+            return complete(plan)
+
+        def is_proved(_: Schedule, plan: TargetPlan) -> bool:
+            return unproved_of(plan) is None
+
+        schedule = with_priced_options(schedule, plans.emitted, proved_plan, is_proved, price)
+    first_unproved: Unproved | None = None
+    is_yielded = False
+    for small in (False, True):
+        plan = plans.plan(schedule, small)
+        if (unproved := unproved_of(plan)) is None:
+            is_yielded = True
+            yield complete(plan)
+        first_unproved = first_unproved or unproved
+    if first_unproved is not None and not is_yielded:
+        raise first_unproved.error
+
+
+def _unproved_step(program: Program, plan: TargetPlan, reassociate: bool) -> Unproved | None:
+    """Return the first step of a plan that is not proved; None if all are.
+
+    It is asked before a target completes the plan, which takes several times as long; the proof of these steps is kept.
     """
     return unproved_step((program, *plan.through, plan.program), reassociate)
 

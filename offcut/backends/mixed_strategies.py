@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from offcut.backends.decide import attempt
 from offcut.backends.options import TargetPlan
@@ -32,8 +33,8 @@ MAX_OPTIONS, GAIN = 4, 0.0
 """Options that are proved, at most, and what one of them gains in the mean of calls, at least: somebody asked for them."""
 MAX_COMBINATIONS = 9
 """Combinations that are all priced; of more, one split at a time takes another strategy than the first."""
-MAX_REFUSED = 8 * REQUEST
-"""Operations of isl that options may take which are refused, all together: of those that are left then, none is tried."""
+MAX_REFUSED_OPERATIONS = 8 * REQUEST
+"""Operations of isl that refused options may take, all together; after that no other option is planned."""
 
 
 def is_mixed(schedule: Schedule) -> bool:
@@ -65,49 +66,67 @@ def with_priced_options(
     apply(schedule)  # what is wrong with all options is said of the line that it stands in
     (choice,) = with_strategy_options(schedule).steps
     assert isinstance(choice, Choose)
-    options = [(one, Schedule(schedule.name, one.steps)) for one in _few(choice.options)]
-    programs = [apply(one) for _, one in options]
+    options = _priced_combinations(choice.options)
+    schedules = [Schedule(schedule.name, one.steps) for one in options]
+    programs = [apply(one) for one in schedules]
     sizes = programs[0].sizes
     calls = sampled(sizes, programs[0].assumptions, LARGEST, LARGEST)
     seconds = np.stack([calls.of(price(program)) for program in programs])
-    plans, refusals = dict[int, Program](), list[PartitionError]()
-    left, spent = list(range(len(options))), 0
-    while left:
-        worth = [left[k] for k in select_options(seconds[left], MAX_OPTIONS, GAIN).options]
-        for k in (k for k in worth if k not in plans):
-            before = operations()
-            planned = attempt(partial(plan, options[k][1]))
-            if isinstance(planned, PartitionError):
-                refusals.append(planned)
-            elif is_proved(options[k][1], planned):
-                plans[k] = planned.program
-                continue
-            left.remove(k)
-            spent += operations() - before
-            if spent > MAX_REFUSED:
-                left = [one for one in left if one in plans]
-                break
-        if plans.keys() >= set(worth):
-            break
-    else:
-        if refusals:
-            raise refusals[0]
-        return options[0][1]  # and its proof says why
-    if len(worth) == 1:
-        return options[worth[0]][1]
-    labels = [options[k][0].label for k in worth]
+    planned = _plan_best(schedules, seconds, plan, is_proved)
+    if not planned:
+        return schedules[0]  # and its proof says why
+    if len(planned) == 1:
+        return schedules[next(iter(planned))]
+    labels = [options[k].label for k in planned]
     priced = (
         Alternative(
             label if labels.count(label) == 1 else f"{label}_{k}",
-            shortened_over(price(plans[k]), sizes),
-            options[k][0].steps,
+            shortened_over(price(planned[k]), sizes),
+            options[k].steps,
         )
-        for k, label in zip(worth, labels, strict=True)
+        for k, label in zip(planned, labels, strict=True)
     )
     return Schedule(schedule.name, (Choose(tuple(priced)),))
 
 
-def _few(options: Sequence[Alternative]) -> Sequence[Alternative]:
+def _plan_best(
+    schedules: Sequence[Schedule],
+    seconds: npt.NDArray[np.float64],
+    plan: Callable[[Schedule], TargetPlan],
+    is_proved: Callable[[Schedule, TargetPlan], bool],
+) -> dict[int, Program]:
+    """Return the programs that the target plans for the options worth having, by their positions; none if none is proved.
+
+    seconds  of shape (schedules, calls), predicted
+
+    Raises PartitionError, of the first option, if the target refuses all.
+    """
+    programs, refusals = dict[int, Program](), list[PartitionError]()
+    candidates, refused_operations = list(range(len(schedules))), 0
+    while candidates:
+        best = select_options(seconds[candidates], MAX_OPTIONS, GAIN).options
+        worth = [candidates[k] for k in best]
+        if programs.keys() >= set(worth):
+            return {k: programs[k] for k in worth}
+        for k in (k for k in worth if k not in programs):
+            before = operations()
+            planned = attempt(partial(plan, schedules[k]))
+            if isinstance(planned, PartitionError):
+                refusals.append(planned)
+            elif is_proved(schedules[k], planned):
+                programs[k] = planned.program
+                continue
+            candidates.remove(k)
+            refused_operations += operations() - before
+            if refused_operations > MAX_REFUSED_OPERATIONS:
+                candidates = [one for one in candidates if one in programs]
+                break
+    if refusals:
+        raise refusals[0]
+    return {}
+
+
+def _priced_combinations(options: Sequence[Alternative]) -> Sequence[Alternative]:
     """Return the combinations that are priced: all of a few, else those that differ from the first one in one split at most."""
     if len(options) <= MAX_COMBINATIONS:
         return options

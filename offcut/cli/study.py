@@ -15,6 +15,9 @@ from offcut.errors import DescribeError
 if TYPE_CHECKING:
     from offcut.studies.run import Outcome
 
+GOES_ON = "the cells that were measured are in its folder; the same command goes on"
+"""The sentence for a study that is interrupted."""
+
 
 @app.command("study")
 def study_command(
@@ -115,9 +118,7 @@ def _measure(
 
     from offcut.studies import study
 
-    if (
-        not faulthandler.is_enabled()
-    ):  # a module of the user's that crashes while it is read is named
+    if not faulthandler.is_enabled():  # names a module of the user's that crashes while it is read
         faulthandler.enable(2)
     with interruptible("study", lambda: GOES_ON):
         outcome = study(file, out, **how)
@@ -130,12 +131,11 @@ def _measure(
         raise typer.Exit(1)
 
 
-GOES_ON = "the cells that were measured are in its folder; the same command goes on"
-"""What is said where a study is interrupted."""
-
-
 def print_outcome(outcome: Outcome, rows: bool) -> None:
-    """Print what a study has measured: the table of speeds, the goals, what failed; with `rows`, the rows too."""
+    """Print the tables of a study: speeds, goals, failures.
+
+    rows  whether the table of rows is printed, too
+    """
     from offcut.experiment.outputs import wide_console
     from offcut.studies.table import as_rich
     from offcut.studies.tables import failure_lines

@@ -157,8 +157,11 @@ class StatementPrices:
             case _:
                 return apart * self.width
 
-    def apart(self, index: Sequence[Expr], at: Inside) -> float:
-        """Of each lane of a read whose elements lie apart: at a stride, without a loop inside of the lanes, squares of vectors are turned."""
+    def gather_cycles(self, index: Sequence[Expr], at: Inside) -> float:
+        """Return the cycles per lane of a read whose elements lie apart.
+
+        Elements at a stride are turned in squares of vectors, unless a loop runs inside of the lanes; others are looked up.
+        """
         named = any((at.lane or "") in variables(part) and reads_memory(part) for part in index)
         loops = self.machine.loops
         return loops.lookup_cycles if named or at.inner else loops.gather_cycles
@@ -192,7 +195,7 @@ class StatementPrices:
             case Const() | Var():
                 return 0.0
             case Load(_, index, _):
-                return self.access(index, lane, self.apart(index, at), FEW_APART)
+                return self.access(index, lane, self.gather_cycles(index, at), FEW_APART)
             case Binary(op, a, b):
                 inside = self.operand(a, at, known) + self.operand(b, at, known)
                 return inside + self.operation(op, lane) + self.rounded(expr, lane)

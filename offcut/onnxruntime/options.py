@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 
-class _Numbered(Enum):
-    """Names that have numbers, which ``int`` gives."""
+class _NumberEnum(Enum):
+    """An enumeration whose members ``int`` converts to their numbers."""
 
     def __int__(self) -> int:
         return int(self.value)
@@ -17,7 +17,7 @@ class _Numbered(Enum):
     __index__ = __int__
 
 
-class GraphOptimizationLevel(_Numbered):
+class GraphOptimizationLevel(_NumberEnum):
     """How much onnxruntime does to a graph: here, always all."""
 
     ORT_DISABLE_ALL = 0
@@ -27,14 +27,14 @@ class GraphOptimizationLevel(_Numbered):
     ORT_ENABLE_ALL = 99
 
 
-class ExecutionMode(_Numbered):
+class ExecutionMode(_NumberEnum):
     """In which order onnxruntime runs operators: here, one kernel after the other."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
-class ExecutionOrder(_Numbered):
+class ExecutionOrder(_NumberEnum):
     """Likewise."""
 
     DEFAULT = 0
@@ -49,7 +49,10 @@ class _Options:
     config_entries: dict[str, str]
 
     def _add_config_entry(self, key: str, value: str) -> None:
-        """Add a setting of onnxruntime; raises TypeError for what is no text."""
+        """Add a setting of onnxruntime.
+
+        Raises TypeError for a key or a value that is not a text.
+        """
         if not (isinstance(key, str) and isinstance(value, str)):
             raise TypeError(f"a setting is two texts, not {key!r} and {value!r}")
         self.config_entries[key] = value

@@ -21,27 +21,27 @@ class Profile:
     def __init__(self) -> None:
         self._begin, self._events = perf_counter_ns(), list[dict[str, Any]]()
 
-    def of_calls(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the same function, of whose calls there are events."""
+    def profile_calls(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return a function that adds an event for each call of `call`."""
         from offcut.graph.models.step import observed_by
 
-        def profiled(feed: Any) -> Any:
+        def profiled_call(feed: Any) -> Any:
             begin = perf_counter_ns()
             with observed_by(self):
                 results = call(feed)
             self._add("Session", "model_run", begin, {})
             return results
 
-        return profiled
+        return profiled_call
 
     @contextmanager
     def model(self, model: Observed, sizes: Mapping[str, int]) -> Iterator[None]:
-        """Watch a call of a model: its kernels have the events."""
+        """Add no event for the model itself: its kernels have theirs."""
         yield
 
     @contextmanager
     def kernel(self, step: Step) -> Iterator[None]:
-        """Watch a kernel."""
+        """Add an event for a kernel."""
         begin = perf_counter_ns()
         yield
         args = {"op_name": " ".join(step.nodes), "provider": "CPUExecutionProvider"}
@@ -50,12 +50,15 @@ class Profile:
     def _add(self, category: str, name: str, begin: int, args: Mapping[str, str]) -> None:
         end = perf_counter_ns()
         times = {"ts": (begin - self._begin) // 1000, "dur": (end - begin) // 1000}
-        where = {"pid": os.getpid(), "tid": threading.get_native_id()}
-        event = {"cat": category, **where, **times, "ph": "X", "name": name, "args": args}
+        thread = {"pid": os.getpid(), "tid": threading.get_native_id()}
+        event = {"cat": category, **thread, **times, "ph": "X", "name": name, "args": args}
         self._events.append(event)
 
     def write(self, prefix: str) -> str:
-        """Write the events, times in µs, and return the name of the file: `prefix` and the time of day; raises OSError where it cannot be written."""
+        """Write the events, times in µs; return the name of the file, `prefix` with date and time.
+
+        Raises OSError for a file that cannot be written.
+        """
         path = f"{prefix}_{datetime.now():%Y-%m-%d_%H-%M-%S_%f}"[:-3] + ".json"
         with open(path, "w", encoding="utf-8") as file:
             json.dump(self._events, file)

@@ -16,6 +16,7 @@ from offcut.backends.host.saved import SavedModel, load
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
 from offcut.core.fork_safety import ForkSafeLock
+from offcut.core.program import MAX_SIZE
 from offcut.core.text.printer import format_expr
 from offcut.errors import (
     CallError,
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from offcut.plugins.onnx.model import OnnxModel
 
 PROVIDERS = ("CPUExecutionProvider",)
-MAX_SIZE = 2**31 - 1
-"""The greatest that a size may be."""
 _SUFFIXES = (".offcut", ".so")
 
 
@@ -112,10 +111,10 @@ class InferenceSession:
         self._source: Any = None
         self._zeros, self._lock = frozenset[str](), ForkSafeLock()
         if is_path and str(path_or_bytes).endswith(_SUFFIXES):
-            self._file = self._of_saved(load(str(path_or_bytes)))
+            self._file = self._load_saved(load(str(path_or_bytes)))
         else:
             self._source = path_or_bytes
-            self.model = self._compiled(())
+            self.model = self._compile(())
             self._file = self.model.file
         self._inputs, self._outputs = (
             [
@@ -125,16 +124,20 @@ class InferenceSession:
             for arguments in (self.model.inputs, self.model.outputs)
         )
         self._profile = Profile() if self._options.enable_profiling else None
-        self._call = self._function()
+        self._call = self._run_function()
         self._names = [one.name for one in self._outputs]
         self._dtypes = {name: one.dtype for name, one in self.model.inputs.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It is made again where it is read."""
+        """Return how to pickle the session: it is opened again from the same source and options."""
         source = self.model.path if isinstance(self.model, SavedModel) else self._source
         return type(self), (source, self._options)
 
-    def _of_saved(self, saved: Any) -> FileFacts:
+    def _load_saved(self, saved: Any) -> FileFacts:
+        """Take a saved model; return the facts of its file.
+
+        Raises CallError for a saved kernel.
+        """
         if not isinstance(saved, SavedModel):
             raise CallError(
                 "InferenceSession",
@@ -142,17 +145,22 @@ class InferenceSession:
                 because="it holds a kernel, and no model",
             )
         self.model = saved
-        return FileFacts.read({"graph_name": saved.signature.name, **saved.saved.source})
+        return FileFacts.from_json({"graph_name": saved.signature.name, **saved.saved.source})
 
-    def _compiled(self, zeros: Iterable[str]) -> OnnxModel:
-        """Return the model of a file of ONNX, which takes these sizes from 0 on, the others from 1."""
+    def _compile(self, zeros: Iterable[str]) -> OnnxModel:
+        """Return the model of a file of ONNX.
+
+        zeros  names of sizes that begin at 0; the others begin at 1
+
+        Raises the errors of onnxruntime for a file that does not run.
+        """
         source, threads = self._source, max(self._options.intra_op_num_threads, 0) or None
         sizes: dict[str, Any] = {**dict.fromkeys(zeros, (0, MAX_SIZE)), **self._options.dimensions}
         while True:
             try:
                 return offcut.from_onnx(source, sizes=sizes, threads=threads)
-            except UnknownSizeError as refused:  # one that a file does not have has no effect
-                sizes.pop(refused.size or "")
+            except UnknownSizeError as refused:  # without effect, as in onnxruntime
+                sizes.pop(refused.size)
             except UnreadableFileError as refused:
                 text = "Failed to load model because protobuf parsing failed."
                 if not isinstance(source, bytes):
@@ -166,13 +174,13 @@ class InferenceSession:
             except DescribeError as refused:
                 raise Fail.of(refused.refused, refused) from refused
 
-    def _function(self) -> Callable[[Any], Any]:
-        """Return what a run calls."""
+    def _run_function(self) -> Callable[[Any], Any]:
+        """Return the function that a run calls: the model, with a profile if the options ask for one."""
         if self._profile is None:
             return self.model
         if not isinstance(self.model, SavedModel):
-            self.model.compile()  # one of the cache does not say what its kernels take
-        return self._profile.of_calls(self.model)
+            self.model.compile()  # a model of the cache has no steps to profile
+        return self._profile.profile_calls(self.model)
 
     def _shape(self, name: str, shape: Sequence[Expr]) -> list[Extent]:
         """Return the shape of an array as the file declares it, or as the model has it where the file does not."""
@@ -199,7 +207,7 @@ class InferenceSession:
         if isinstance(output_names, str):
             raise TypeError("run(): output_names is a list of names, or None")
         if run_options is not None:
-            _check_run(run_options)
+            _check_run_options(run_options)
         feed = input_feed
         for one in feed.values():
             if type(one) is not np.ndarray:
@@ -215,13 +223,15 @@ class InferenceSession:
             text = f"Invalid output name:{error.args[0]}"
             raise InvalidArgument.of(text, f"the outputs are {names}") from None
         except CallError as refused:
-            if self._takes_zeros(feed):
+            if self._recompile_for_zeros(feed):
                 return self.run(output_names, input_feed, run_options)
             raise self._refusal(feed, refused) from refused
 
-    def _takes_zeros(self, feed: Mapping[str, Any]) -> bool:
-        """Compile the file once more where a call has sizes of 0 that the model does not take yet, a batch or a cache of nothing; return
-        whether there is another model now."""
+    def _recompile_for_zeros(self, feed: Mapping[str, Any]) -> bool:
+        """Compile the file once more if a call has sizes of 0 that the model does not take yet, as an empty batch or cache.
+
+        Return whether there is another model now.
+        """
         zeros = {
             extent if isinstance(extent, str) else f"{one.name}_{axis}"
             for one in self._inputs
@@ -235,10 +245,10 @@ class InferenceSession:
             if self._zeros == before:  # another thread has compiled it
                 return True
             try:
-                self.model = self._compiled(self._zeros)
-            except OffcutError:  # nothing of these is not taken
+                self.model = self._compile(self._zeros)
+            except OffcutError:  # some of these sizes cannot be 0
                 return False
-            self._call = self._function()
+            self._call = self._run_function()
             return True
 
     def _array(self, name: str, value: Any) -> Any:
@@ -398,13 +408,16 @@ def _check_providers(providers: Sequence[Any]) -> None:
 
 
 def _extents(feed: Mapping[str, Any], one: NodeArg) -> Sequence[int]:
-    """Return the extents of an array that is given for an input; none where there is none."""
+    """Return the extents of the array for an input; none if the array is missing."""
     shape: Sequence[int] = getattr(feed.get(one.name), "shape", ())
     return shape
 
 
-def _check_run(options: Any) -> None:
-    """Raises TypeError for what are no options, Fail for those that say to terminate."""
+def _check_run_options(options: Any) -> None:
+    """Check the options of a run.
+
+    Raises TypeError for anything but `RunOptions`, Fail if they say to terminate.
+    """
     if not isinstance(options, RunOptions):
         raise TypeError(f"run(): run_options is a RunOptions, not {type(options).__name__}")
     if options.terminate:

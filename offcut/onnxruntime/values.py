@@ -45,7 +45,10 @@ class OrtValue:
 
     @staticmethod
     def ortvalue_from_numpy(array: Any, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
-        """Return a value that has the memory of an array; raises RuntimeError for what is none, or is of texts."""
+        """Return a value that has the memory of an array.
+
+        Raises RuntimeError for anything but an array, and for an array of texts.
+        """
         _check_device(device_type)
         if not isinstance(array, np.ndarray) or array.dtype.kind in "OSU":
             raise RuntimeError(
@@ -120,7 +123,10 @@ class OrtValue:
         return True
 
     def update_inplace(self, array: Any) -> None:
-        """Take over the elements of an array of as many; raises RuntimeError for one of more or fewer, TypeError for another element type."""
+        """Copy the elements of an array with as many elements.
+
+        Raises RuntimeError for another number of elements, TypeError for another element type.
+        """
         if array.size != self._array.size:
             raise RuntimeError(
                 "The input size of numpy arrays does not match the size of the OrtValue."

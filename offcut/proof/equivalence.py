@@ -93,7 +93,7 @@ from offcut.proof.shape_equality import (
     is_same_shape,
     is_separated,
     is_unpadded,
-    soon_alike,
+    try_is_alike,
 )
 
 _MOST_ALTERNATIVES = 256
@@ -177,7 +177,7 @@ def _proved_as_written(
 ) -> tuple[Theorem, ...]:
     several = min(count_combinations(emitted.body), _MOST_REQUESTS)
     if parts_in_sequence(source, emitted):
-        several += 1  # for the parts, which are asked apart
+        several += 1  # the parts are compared first, with half of a request each
 
     def ran(because: str) -> PartitionError:
         return compare_sampled_runs(source, emitted, dict(names), reassociate, because)
@@ -226,7 +226,7 @@ def _theorems(
         way.append(through)
     if any(is_same_shape(step, emitted) for step in reversed(way)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    alike = soon_alike(source, emitted, reassociate)
+    alike = try_is_alike(source, emitted, reassociate)
     if (
         alike
         or _is_staged(source, emitted, reassociate)  # tiles in windows, of which others take longer
@@ -278,7 +278,7 @@ def _theorems(
 def _is_alike_in_parts(
     source: Program, emitted: Program, reassociate: bool, users: Mapping[str, str], inside: bool
 ) -> bool:
-    """Return whether two programs are equal part by part, as far as half of a request tells of each part."""
+    """Return whether two programs are equal part by part; False if half of the budget of a request does not decide a part."""
     pairs = parts_in_sequence(source, emitted)
     try:
         for one, other in pairs:
@@ -362,8 +362,9 @@ def _is_alike_by_iteration(
 
 
 def _reads_as_inside(emitted: Program, copied: Program) -> bool:
-    """Return whether every read of the arrays that `emitted` has and `copied` has not is inside of them where the read of what they are copies of
-    is: it is shown to be, or the array is another one in another order of its axes.
+    """Return whether the reads of copies in `emitted` that `copied` forwards are inside of the copies if those of the originals are.
+
+    isl shows that a read is inside, or the copy is the original in another order of its axes.
     """
     copies = frozenset(b.name for b in emitted.buffers) - {b.name for b in copied.buffers}
     read = accesses_outside(emitted, copies)

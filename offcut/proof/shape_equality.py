@@ -46,8 +46,8 @@ def is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
     return False
 
 
-def soon_alike(source: Program, emitted: Program, reassociate: bool) -> bool | None:
-    """Return `is_alike`; None where half of what a pass may take does not tell."""
+def try_is_alike(source: Program, emitted: Program, reassociate: bool) -> bool | None:
+    """Return `is_alike`; None if half of the budget of a pass does not decide it."""
     try:
         with operation_budget(PASS // 2):
             return is_alike(source, emitted, reassociate) or (None if is_spent() else False)

@@ -216,10 +216,11 @@ def tuned_schedule(
 
 
 _RECORDS: list[Path] = []
+"""The folder of `keep_records_in`, if it was called."""
 
 
 def keep_records_in(folder: Path) -> None:
-    """Let contenders that are tuned take from, and add to, the records in a folder of the caller's from now on."""
+    """Keep the records of tuned contenders in a folder of the caller's from now on."""
     _RECORDS[:] = [folder]
 
 
@@ -229,11 +230,11 @@ def _records_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def drawn_schedule(operator: Operator, options: Mapping[str, Any], number: int) -> oc.Schedule:
-    """Return a schedule of the space that tuning searches for an operator: of those that are drawn at random, each once, that of a number.
+    """Return the schedule with a number of those that are drawn at random, each once, from the space that tuning searches.
 
     number  from 0 on
 
-    Raises DescribeError for a model, and where the space has no so many schedules.
+    Raises DescribeError for a model, and if the space has fewer schedules.
     """
     workload = operator.workload
     if not isinstance(workload, Described):
@@ -248,21 +249,21 @@ def drawn_schedule(operator: Operator, options: Mapping[str, Any], number: int) 
     schedules.extend(islice(more, max(number + 1 - len(schedules), 0)))
     if number >= len(schedules):
         because = (
-            f"of its space, {REPEATS} draws in a row gave none but the {len(schedules)} before"
+            f"of its space, {MAX_REPEATS} draws in a row gave none but the {len(schedules)} before"
         )
         raise refusal(operator.name, because, f"draw = {len(schedules) - 1}", what="cannot draw")
     return schedules[number]
 
 
-REPEATS = 64
+MAX_REPEATS = 64
 """Draws in a row that may give nothing new before a space counts as exhausted."""
 
 _DRAWS: dict[str, tuple[list[oc.Schedule], Iterator[oc.Schedule]]] = {}
-"""By program and options: the schedules that were drawn, and what draws on."""
+"""By program and options: the schedules that were drawn, and the iterator that draws the next ones."""
 
 
 def _new_schedules(workload: Described, options: Mapping[str, Any]) -> Iterator[oc.Schedule]:
-    """Yield schedules at random, those that are new; end where a space gives nothing new any more."""
+    """Yield schedules at random, each once; end after `MAX_REPEATS` draws in a row that give no new one."""
     arguments = dict(options)
     target = arguments.pop("target", "cpu")
     target = oc.target(target) if isinstance(target, str) else target
@@ -271,7 +272,7 @@ def _new_schedules(workload: Described, options: Mapping[str, Any]) -> Iterator[
     known = target.options("study", **arguments)
     space = target.space(proved_plan(target, request, known), request, known, 1)
     draw, texts, repeats = Random(0), set[str](), 0
-    while repeats < REPEATS:
+    while repeats < MAX_REPEATS:
         schedule = space.sample(draw)
         repeats = repeats + 1 if str(schedule) in texts else 0
         texts.add(str(schedule))

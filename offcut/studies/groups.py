@@ -58,13 +58,13 @@ def group_samples(
 ) -> Iterator[tuple[Sample, ...]]:
     """Yield the samples of a group: those of calls, which take turns, together; then that of each cell that is measured otherwise.
 
-    limits, rates, turn  as of `measured_group`
+    limits, rates, turn  as of `measure_group`
     """
     measures = {cell: definition.entry(one.name).measure for cell, one in group.cells.items()}
     calls = {cell: one for cell, one in group.cells.items() if measures[cell] == CALL}
     if calls:
         in_turns = replace(group, cells=calls)
-        yield tuple(measured_group(definition, in_turns, limits, rates, turn))
+        yield tuple(measure_group(definition, in_turns, limits, rates, turn))
     for cell, contender in group.cells.items():
         if cell in calls:
             continue
@@ -81,14 +81,14 @@ def group_samples(
         yield (sample,)
 
 
-def measured_group(
+def measure_group(
     definition: Definition,
     group: Group,
     limits: Limits | None = None,
     rates: Mapping[str, float] | None = None,
     turn: Callable[[str], None] = lambda cell: None,
 ) -> Iterator[Sample]:
-    """Yield a sample for each cell: checked against the exact result, then measured in turns with the others.
+    """Yield a sample for each cell, which is checked against the exact result, then measured in turns with the others.
 
     limits  of the machine, if they are measured too: before and after, of which the tighter one counts
     rates   operations, or bytes, per second of contenders in the operator's rows before
@@ -142,21 +142,21 @@ def measured_group(
     for cell, contender in group.cells.items():
         sample = replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
         sample = replace(sample, exact=exact.by)
-        off = errors.get(cell)
+        distance = errors.get(cell)
         if cell in failed:
-            shown = off if off is not None and math.isfinite(off) else None
-            yield replace(sample, failed=failed[cell], error=shown)
+            finite = distance if distance is not None and math.isfinite(distance) else None
+            yield replace(sample, failed=failed[cell], error=finite)
             continue
         timing, one = timings[cell], ready[cell]
         yield replace(
-            _predicted(one, task, sample),
+            _with_prediction(one, task, sample),
             seconds=timing.samples,
             calls=timing.calls,
             round=tuple(range(len(timing.samples))),
             order=timing.places,
             way=one.way,
             clock=SIMULATED if cell in simulated else clock,
-            error=off,
+            error=distance,
             compile_seconds=round(one.compile_seconds, 4),
             load=asdict(load),
         )
@@ -169,9 +169,9 @@ def _in_turns(
     failed: dict[str, str],
     turn: Callable[[str], None],
 ) -> tuple[Mapping[str, Timing], Load, str]:
-    """Return the times of contenders that took turns, the load meanwhile, and the clock: that of the wall where several threads run.
+    """Return the times of contenders that took turns, the load meanwhile, and the clock: the wall's if several threads run.
 
-    One that raises moves from `ready` to `failed`, and the others take their turns anew.
+    A contender that raises moves from `ready` to `failed`, and the others take their turns anew.
     """
     if not ready:
         return {}, Load(1.0, 0.0, 0.0), ""
@@ -199,8 +199,8 @@ def _in_turns(
     return timings, load, "processor time" if threads == 1 else "wall"
 
 
-def _predicted(ready: Ready, task: Task, sample: Sample) -> Sample:
-    """Return a sample with what the cost of a call says; operations are those of the operator, where they are known."""
+def _with_prediction(ready: Ready, task: Task, sample: Sample) -> Sample:
+    """Return a sample with the predicted cost of a call; operations are those of the operator, if they are known."""
     cost = ready.predicted
     if cost is None:
         return replace(sample, flop=task.flop, moved=task.moved)

@@ -32,7 +32,7 @@ MAX_SILENCE = 3600.0
 """Seconds on the wall from one turn to the next, at most: for compiling, checking, and a call that does not return."""
 MIN_SILENCE = 60.0
 """Seconds for which the child says nothing while turns change: a message would disturb what is timed."""
-MEMORY = 1 << 40
+MAX_MEMORY_BYTES = 1 << 40
 """Bytes of address space of the child: a study has no limit of its own."""
 PR_SET_PDEATHSIG = 1
 """The call of Linux by which a process is sent a signal when the one that started it ends."""
@@ -71,8 +71,8 @@ class GroupProcess:
     def __init__(self, source: Source, has_owner: bool = False) -> None:
         self._source, self._has_owner = source, has_owner
         one_thread = dict.fromkeys(THREADS, "1")
-        self._together = Children(MEMORY, one_thread)
-        self._apart = Children(MEMORY, one_thread)
+        self._shared_child = Children(MAX_MEMORY_BYTES, one_thread)
+        self._single_child = Children(MAX_MEMORY_BYTES, one_thread)
         self._suspects: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="offcut-study-")
 
@@ -84,8 +84,8 @@ class GroupProcess:
 
     def close(self) -> None:
         """End the process."""
-        self._together.close()
-        self._apart.close()
+        self._shared_child.close()
+        self._single_child.close()
         self._folder.cleanup()
 
     def cells(self) -> frozenset[str]:
@@ -94,7 +94,7 @@ class GroupProcess:
         Raises OffcutError where it cannot read the study.
         """
         job = "offcut.studies.isolated:list_cells"
-        ended = self._together.run(job, self._order((), {}), MAX_SILENCE)
+        ended = self._shared_child.run(job, self._order((), {}), MAX_SILENCE)
         if ended.ending is not Ending.RETURNED:
             raise OffcutError("study", "cannot read the study", because=ended.because)
         cells: frozenset[str] = ended.value
@@ -106,10 +106,11 @@ class GroupProcess:
         tell: Callable[[Sequence[Sample]], None],
         rates: Rates | None = None,
     ) -> None:
-        """Tell a sample for each cell of a group, once, those that took turns together; that of a process that ended has no names.
+        """Measure the cells of a group; tell the sample of each once, those that took turns together.
 
-        cells  with what the contender of each is known by: one that ended a process is measured apart from then on
-        rates  as of `measured_group`
+        cells  with a key of the contender of each: one that ended a process is measured alone from then on
+        tell   called with samples; that of a process that ended lacks its names (`named_sample`)
+        rates  as of `measure_group`
 
         Raises OffcutError where the process reads another study than this one, since a file was changed.
         """
@@ -131,18 +132,20 @@ class GroupProcess:
                 raise OffcutError("study", "cannot go on", because=because, help=(help,))
             return ended
 
-        apart = [cell for cell, known in cells.items() if known in self._suspects]
-        while rest := [cell for cell in cells if cell not in apart and cell not in done]:
-            ended = run(self._together, rest)
+        suspects = [cell for cell, known in cells.items() if known in self._suspects]
+        while waiting := [cell for cell in cells if cell not in suspects and cell not in done]:
+            ended = run(self._shared_child, waiting)
             if ended.ending is Ending.RETURNED:
                 break
-            if (cell := self._turn()) not in rest:  # the operator itself: no contender had its turn
-                tell_once([_failure(one, ended) for one in rest])
+            if (
+                cell := self._turn()
+            ) not in waiting:  # the operator itself: no contender had its turn
+                tell_once([_failure(one, ended) for one in waiting])
                 break
             self._suspects.add(cells[cell])
-            apart.append(cell)
-        for cell in apart:
-            ended = run(self._apart, [cell])
+            suspects.append(cell)
+        for cell in suspects:
+            ended = run(self._single_child, [cell])
             if ended.ending is not Ending.RETURNED:
                 tell_once([_failure(cell, ended)])
 
@@ -175,7 +178,9 @@ def list_cells(order: _Order, say: Callable[[Any], None]) -> frozenset[str]:
 
 
 def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
-    """Say the samples of some cells that take turns, and none of them now and then; called in the child.
+    """Measure cells that take turns, and say their samples; called in the child.
+
+    An empty tuple is said now and then, as a sign of life.
 
     Raises OffcutError for a cell that the study does not have here.
     """
@@ -188,15 +193,15 @@ def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
         others = f"{len(missing)} of {len(order.cells)} cells are others now"
         raise OffcutError("study", f"a file was changed while the study ran: {others}", because="")
     limits = _limits(definition.threads) if definition.limits else None
-    said = time.monotonic()
+    last_message = time.monotonic()
     keep_records_in(order.folder)
     with (order.folder / TURN).open("r+b", buffering=0) as turns:
 
         def turn(cell: str) -> None:
-            nonlocal said
+            nonlocal last_message
             os.pwrite(turns.fileno(), f"{cell:16}".encode(), 0)
-            if time.monotonic() - said > MIN_SILENCE:
-                said = time.monotonic()
+            if time.monotonic() - last_message > MIN_SILENCE:
+                last_message = time.monotonic()
                 say(())
 
         for group in groups:
@@ -205,13 +210,14 @@ def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
 
 
 def end_with_parent() -> None:
-    """Let the system end this process when the one that started it ends, where it can: a study that is begun again runs alone."""
+    """Let Linux end this process when its parent ends: a study that is begun again runs alone."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 _READ: list[tuple[Source, Definition]] = []
+"""The study that was read last."""
 
 
 def _definition(source: Source) -> Definition:

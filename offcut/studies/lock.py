@@ -15,9 +15,9 @@ FILE = ".lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[str]:
-    """Hold the lock of a folder, created if needed; yield the number of a process that ended without releasing it, "" of none.
+    """Hold the lock of a folder, created if needed; yield the number of the process that held it and was killed, "" if none was.
 
-    The system releases the lock when the process ends, by whatever; its number stays in the file where it was killed.
+    The system releases the lock when the process ends, however it does; if it is killed, its number stays in the file.
 
     Raises OffcutError if another process holds the lock.
     """
@@ -33,11 +33,11 @@ def locked(folder: Path) -> Iterator[str]:
                 "study", "cannot measure", at=str(folder), because=because, help=help
             ) from error
         file.seek(0)
-        killed = file.read().strip()
+        killed_process = file.read().strip()
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
         try:
-            yield killed
+            yield killed_process
         finally:
             file.truncate(0)

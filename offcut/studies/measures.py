@@ -19,7 +19,7 @@ from offcut.studies.contenders import Contender, Ours
 from offcut.studies.definition import Definition
 from offcut.studies.described import CompiledKernel
 from offcut.studies.errors import refusal
-from offcut.studies.samples import PREDICTED, SIMULATED
+from offcut.studies.samples import CACHED_COMPILE, COMPILE, PREDICTED, PROOF, SIMULATED
 from offcut.studies.sizes import Point
 from offcut.studies.tasks import Operator
 
@@ -115,7 +115,7 @@ def _compile(cell: Cell) -> Mapping[str, Any]:
     runs = _in_processes("compile", cell)
     return {
         "seconds": tuple(one["compile"] for one in runs),
-        "clock": "processor time of a compile",
+        "clock": COMPILE,
     }
 
 
@@ -125,7 +125,7 @@ def _cached_compile(cell: Cell) -> Mapping[str, Any]:
     runs = _in_processes("cached compile", cell)
     return {
         "seconds": tuple(one["compile"] for one in runs),
-        "clock": "processor time of a cached compile",
+        "clock": CACHED_COMPILE,
     }
 
 
@@ -141,7 +141,7 @@ def _proof(cell: Cell) -> Mapping[str, Any]:
         raise refusal(
             cell.operator.name, because, 'measure = "compile"', what="cannot time a proof"
         )
-    return {"seconds": seconds, "clock": "time of the proof"}
+    return {"seconds": seconds, "clock": PROOF}
 
 
 def _first_call(cell: Cell) -> Mapping[str, Any]:
@@ -170,17 +170,18 @@ def _in_processes(job: str, cell: Cell) -> list[dict[str, Any]]:
     full_key = (*key, definition.rounds, definition.seed)
     if full_key not in _RESULTS:
         results = []
-        is_cached = job == "cached compile"
+        fills = 1 if job == "cached compile" else 0  # runs that fill the cache, which do not count
         with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
-            for number in range(definition.rounds + is_cached):
+            for number in range(fills + definition.rounds):
                 cell.turn()
-                cache = folder if is_cached else f"{folder}/{number}"
+                cache = folder if fills else f"{folder}/{number}"
                 results.append(_in_process(*key, definition.seed, cache))
-        _RESULTS[full_key] = results[is_cached:]
+        _RESULTS[full_key] = results[fills:]
     return _RESULTS[full_key]
 
 
 _RESULTS: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+"""By job and cell: the results of fresh processes, of which several cells take a part each."""
 
 
 def _in_process(

@@ -19,7 +19,8 @@ MAX_NAMES = 6
 class AbsentOperator:
     """An operator that is left out of a study.
 
-    name    in tables; module: what it needs and is not installed
+    name    in tables
+    module  that it needs and that is not installed
     """
 
     name: str
@@ -27,7 +28,7 @@ class AbsentOperator:
 
 
 def missing_module(error: BaseException, own: str) -> str:
-    """Return the module that is not installed, which an error or one of its causes is about; "" for another error.
+    """Return the module that is not installed by an error or one of its causes; "" for another error.
 
     own  the module that the study's file names: where that is missing, the file is wrong
     """
@@ -77,10 +78,8 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _imports(code: CodeType) -> Iterator[str]:
     """Yield the packages that a code imports by their full names."""
-    before: list[Any] = [
-        None,
-        None,
-    ]  # an import takes its level and its names from the two last constants
+    # an import takes its level and its names from the two last constants
+    before: list[Any] = [None, None]
     for step in dis.get_instructions(code):
         if step.opname == "IMPORT_NAME" and before[0] == 0:
             yield str(step.argval).partition(".")[0]

@@ -38,7 +38,7 @@ def model_workload(
     if ":" in text:
         own = named(text, "offcut.operators", folder, f"{at}.model")
         arguments = dict(table.get("arguments", {}))
-        if needs_missing_module(own.value):  # whether it does with these arguments, it says itself
+        if needs_missing_module(own.value):  # a call with these arguments raises if it does
             own.value(**arguments)
         identity = {"model": text, "digest": own.digest, "arguments": arguments}
         return FunctionModel(text, own.value, arguments, dict(axes), dict(values)), identity

@@ -74,7 +74,10 @@ def named(name: str, group: str, folder: Path, at: str, known: Sequence[str] = (
 
 
 def _attribute(owner: Any, name: str, text: str, at: str) -> Any:
-    """Return an attribute of a module, or of something in one; refuse a name that it lacks."""
+    """Return an attribute of a module, or of an object in one.
+
+    Raises DescribeError for a name that it lacks.
+    """
     if hasattr(owner, name):
         return getattr(owner, name)
     names = [one for one in vars(owner) if not one.startswith("_")] if name else []
@@ -138,7 +141,10 @@ def _imported(file: Path, folder: Path) -> Iterator[Path]:
 
 
 def check_callable(own: Named, at: str, what: str) -> None:
-    """Refuse something that a file names and that cannot be called; `what` it should be: ``a price``."""
+    """Refuse an object that cannot be called.
+
+    what  the function is called with, as the help says it
+    """
     if not callable(own.value):
         because = f"{own.name} is {type(own.value).__name__}, not a function"
         raise refusal(at, because, f'"module:function" of {what}')

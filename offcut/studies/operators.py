@@ -95,8 +95,9 @@ VECTORS = (
     'sizes = "shapes.csv"',
     'sizes = {csv = "shapes.csv", columns = {m = "M", k = "K"}, weights = "calls"}',
 )
-CSV_KEYS = {"csv", "columns", "weights"}
 """Sizes that belong together, as a file may list them."""
+CSV_KEYS = ("csv", "columns", "weights")
+"""The keys of a table of sizes that are the lines of a CSV file."""
 
 
 def _of_suite(
@@ -122,7 +123,7 @@ def _operator(
 ) -> Operator | AbsentOperator:
     values = _table_of(table, "values", at, 'values = {A = "positive"}')
     sizes = table.get("sizes", {})
-    if isinstance(sizes, str) or (isinstance(sizes, Mapping) and sizes.keys() & {"csv", "columns"}):
+    if isinstance(sizes, str) or (isinstance(sizes, Mapping) and sizes.keys() & {*CSV_KEYS}):
         axes, points = _vectors(sizes, f"{at}.sizes", folder)
     elif isinstance(sizes, list):
         axes, points = _listed([(one, 1.0) for one in sizes], f"{at}.sizes")

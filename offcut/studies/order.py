@@ -1,4 +1,4 @@
-"""Whether predictions put contenders in order: the share of pairs, of one operator at one vector of sizes, that they order as their times do."""
+"""The order of contenders by predictions: the share of pairs, of one operator at one vector of sizes, that predictions order as times do."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from offcut.studies.results import Results
 from offcut.studies.statistics import median
 from offcut.studies.table import NONE, Table
 
-APART = 0.15
-"""The part of the shorter time by which the longer one of a pair exceeds it; closer ones are no pair."""
+MIN_DIFFERENCE = 0.15
+"""The part of the shorter time by which the longer one of a pair exceeds it, at least."""
 
 
 def ordered_pairs(predicted: Sequence[float], times: Sequence[float]) -> tuple[float, int]:
-    """Return how many pairs predictions put in order, of how many: pairs whose times are apart; one with equal predictions counts half.
+    """Return the number of pairs that predictions put in order, and of all pairs whose times differ by `MIN_DIFFERENCE`.
+
+    A pair with equal predictions counts half.
 
     predicted, times  seconds, those of one contender at the same place
 
@@ -23,7 +25,7 @@ def ordered_pairs(predicted: Sequence[float], times: Sequence[float]) -> tuple[f
     """
     in_order, count = 0.0, 0
     for longer, shorter in permutations(range(len(times)), 2):
-        if times[longer] > (1 + APART) * times[shorter]:
+        if times[longer] > (1 + MIN_DIFFERENCE) * times[shorter]:
             count += 1
             difference = predicted[longer] - predicted[shorter]
             in_order += 0.5 if difference == 0 else float(difference > 0)
@@ -52,7 +54,7 @@ def order_table(results: Results, targets: Mapping[str, str]) -> Table:
             total, total_count = total + in_order, total_count + count
         if total_count:
             lines.append((target, "all", NONE, *_share(total, total_count)))
-    caption = f"Pairs of contenders on one target whose times differ by more than {APART:.0%}, and the share of them that the predictions put in order."
+    caption = f"Pairs of contenders on one target whose times differ by more than {MIN_DIFFERENCE:.0%}, and the share of them that the predictions put in order."
     return Table(
         "order", caption, ("target", "operator", "contenders", "pairs", "in order"), tuple(lines), 2
     )

@@ -31,10 +31,15 @@ ALLOWED_DRIFT = 0.02
 ALLOWED_OF_DRIFT = 0.25
 """The part of a drift that peers show by which other cells may have drifted more or less."""
 DRAWS = 999
-BLOCK = 3
+"""Sets of rounds that a variance is of."""
+ROUNDS_TOGETHER = 3
 """Rounds that are drawn together: a disturbance outlasts a round."""
 MIN_GROUPS = 3
+"""Groups from which on their deviations count."""
 QUANTILE = 1.96
+"""Standard errors on either side of a 95 % interval of a normal distribution."""
+OF_MEDIAN = 1.4826
+"""The standard deviation of a normal distribution over the median of distances from its middle."""
 
 Pair = tuple[Sample, Sample]
 """A cell in two folders."""
@@ -44,7 +49,8 @@ Pair = tuple[Sample, Sample]
 class MeanRatio:
     """The geometric mean of the seconds in the first folder over those in the second, with its 95 % interval.
 
-    count  of cells; allowed: the part of the interval, in logarithms, that is for what the folders have in common
+    count    of cells
+    allowed  the part of the interval, in logarithms, that is for what the folders have in common
     """
 
     ratio: Ratio
@@ -73,7 +79,7 @@ def stray_under_load(pairs: Sequence[Pair]) -> float:
         return 0.0
     logs = [math.log(median(pair[0]) / median(pair[1])) for pair in pairs]
     middle = statistics.median(logs)
-    return QUANTILE * 1.4826 * statistics.median(abs(one - middle) for one in logs)
+    return QUANTILE * OF_MEDIAN * statistics.median(abs(one - middle) for one in logs)
 
 
 def mean_ratio(
@@ -129,9 +135,9 @@ def _variance(group: Sequence[tuple[Pair, float]]) -> float:
 
 
 def _drawn_rounds(rounds: int, count: int, seed: int) -> NDArray[np.int64]:
-    """Return the numbers of `count` rounds for each draw, in runs of `BLOCK` that go on at the first round behind the last one."""
+    """Return the numbers of `count` rounds for each draw, in runs of `ROUNDS_TOGETHER` that go on at the first round behind the last one."""
     rng = np.random.default_rng(seed)
-    block = min(BLOCK, count)
+    block = min(ROUNDS_TOGETHER, count)
     starts = rng.integers(0, rounds, (DRAWS, -(-count // block), 1))
     runs = (starts + np.arange(block)) % rounds
     return runs.reshape(DRAWS, -1)[:, :count]
@@ -143,11 +149,11 @@ def _clustered_variance(residuals: Sequence[float]) -> float:
     if count < MIN_GROUPS:
         return 0.0
     each = np.array(residuals)
-    plain, lags = float(each @ each), int(count ** (1 / 3) + 1e-9)
-    along: float = sum(
+    independent, lags = float(each @ each), int(count ** (1 / 3) + 1e-9)
+    lagged: float = sum(
         2 * (1 - k / (lags + 1)) * float(each[k:] @ each[:-k]) for k in range(1, lags + 1)
     )
-    return max(plain, plain + along) * (count / (count - 1))
+    return max(independent, independent + lagged) * (count / (count - 1))
 
 
 def _student(freedom: int) -> float:

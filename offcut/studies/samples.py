@@ -18,6 +18,9 @@ WRONG = "wrong values"
 """What a failure begins with where a contender gave another result than the exact one."""
 PREDICTED, SIMULATED = "predicted", "simulated"
 """The clocks of a cost model and of a machine that is simulated: nothing is timed."""
+COMPILE, CACHED_COMPILE = "processor time of a compile", "processor time of a cached compile"
+PROOF = "time of the proof"
+"""The clocks of compiles and their proofs, each in a process of its own."""
 _KINDS = {
     **dict.fromkeys(
         ("cell", "operator", "contender", "turns", "clock", "environment", "device"), str

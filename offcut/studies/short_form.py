@@ -41,8 +41,8 @@ def shorten(definition: Definition, table: Any, at: str) -> Definition:
             definition.operators, pattern_of(table, "operators", at), at, "operator"
         )
     ]
-    wanted = pattern_of(table, "contenders", at)
-    names = {one.name for one in _matching(definition.contenders, wanted, at, "contender")}
+    pattern = pattern_of(table, "contenders", at)
+    names = {one.name for one in _matching(definition.contenders, pattern, at, "contender")}
     names.add(definition.baseline)
     pairs = [
         (one, entry)

@@ -166,15 +166,15 @@ def _of_range(text: str, points: int, at: str) -> Values:
 class _Csv:
     """The lines of a CSV file of extents.
 
-    header  names of the columns, or the cells of the first line where that has no names
-    lines   cells of the other lines, with their numbers in the file
-    named   whether the first line has names
+    header     names of the columns, or the cells of the first line where that has no names
+    lines      cells of the other lines, with their numbers in the file
+    has_names  whether the first line has names
     """
 
     file: Path
     header: Sequence[str]
     lines: Sequence[tuple[int, Sequence[str]]]
-    named: bool
+    has_names: bool
 
     def cell(self, line: Sequence[str], position: int) -> str:
         """Return a cell without blanks around it, "" where the line has fewer."""
@@ -201,8 +201,8 @@ class _Csv:
         """
         if not column:
             return [1.0] * len(self.lines)
-        if not self.named or self.header.count(column) != 1:
-            listed = ", ".join(self.header) if self.named else "without names"
+        if not self.has_names or self.header.count(column) != 1:
+            listed = ", ".join(self.header) if self.has_names else "without names"
             because = f"{self.file.name} has no column {column!r}: its columns are {listed}"
             raise refusal(f"{at}.weights", because, 'weights = "…", a column of numbers above 0')
         weights = []
@@ -216,7 +216,7 @@ class _Csv:
                 because = (
                     f"{self.file.name}, line {number}: the weight {text!r} is not a number above 0"
                 )
-                raise refusal(f"{at}.weights", because)
+                raise refusal(f"{at}.weights", because, "a number above 0 in each line")
             weights.append(weight)
         return weights
 
@@ -232,20 +232,21 @@ def vectors_of_csv(
     Raises DescribeError for a file that cannot be read, a column that it lacks, and a cell that is not an extent.
     """
     table = _read_csv(file, at)
-    if not table.named:
+    if not table.has_names:
         raise refusal(at, f"{file.name} has no line with names of axes", "m,n,k")
     own = {name: name for name in table.header if name and name != weights}
-    wanted = own if columns is None else columns
+    column_by_axis = own if columns is None else columns
     listed, first = ", ".join(table.header), table.header[0] or table.header[-1]
     help = f'{{csv = "{file.name}", columns = {{m = "{first}"}}}}'
-    for axis, column in wanted.items():
+    for axis, column in column_by_axis.items():
         if table.header.count(column) != 1:
             because = f"{file.name} has {table.header.count(column) or 'no'} columns {column!r} for {axis}: its columns are {listed}"
             raise refusal(at, because, help)
     if not table.lines:
-        raise refusal(at, f"{file.name} has no line with sizes")
+        raise refusal(at, f"{file.name} has no line with sizes", "a line for each vector")
     extents = {
-        axis: table.extents(table.header.index(column), at, help) for axis, column in wanted.items()
+        axis: table.extents(table.header.index(column), at, help)
+        for axis, column in column_by_axis.items()
     }
     vectors = [dict(zip(extents, one, strict=True)) for one in zip(*extents.values(), strict=True)]
     return list(zip(vectors, table.weights(weights, at), strict=True))
@@ -271,8 +272,8 @@ def _read_csv(file: Path, at: str) -> _Csv:
             at, f"{file.name}: {because}", *EXAMPLES, what="cannot read the sizes"
         ) from error
     header = [name.strip() for name in numbered[0][1]] if numbered else []
-    named = bool(header) and not all(re.fullmatch(r"[0-9]{1,10}", name) for name in header)
-    return _Csv(file, header, numbered[named:], named)
+    has_names = bool(header) and not all(re.fullmatch(r"[0-9]{1,10}", name) for name in header)
+    return _Csv(file, header, numbered[has_names:], has_names)
 
 
 def _of_csv(file: Path, column: str, weights: str, at: str) -> Values:
@@ -282,12 +283,12 @@ def _of_csv(file: Path, column: str, weights: str, at: str) -> Values:
     if header.count(name) > 1:
         because = f"{file.name} has {header.count(name)} columns {name!r}: its columns are {', '.join(header)}"
         raise refusal(at, because, "one name for one column")
-    if table.named and name in header:
+    if table.has_names and name in header:
         position = header.index(name)
     elif len(header) == 1 and not column:
         position = 0
     else:
-        listed = ", ".join(header) if table.named else "without names" if header else "none"
+        listed = ", ".join(header) if table.has_names else "without names" if header else "none"
         raise refusal(
             at,
             f"{file.name} has no column {name!r}: its columns are {listed}",
@@ -295,7 +296,7 @@ def _of_csv(file: Path, column: str, weights: str, at: str) -> Values:
         )
     extents = table.extents(position, at)
     if not extents:
-        raise refusal(at, f"{file.name} has no line with a size")
+        raise refusal(at, f"{file.name} has no line with a size", "a line for each call")
     return _of_weights(zip(extents, table.weights(weights, at), strict=True))
 
 

@@ -11,15 +11,11 @@ from offcut.studies.described import Described
 from offcut.studies.order import order_table
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
-from offcut.studies.samples import Sample
+from offcut.studies.samples import CACHED_COMPILE, COMPILE, PROOF, Sample
 from offcut.studies.statistics import median
 from offcut.studies.table import NONE, Table
 
-CLOCKS = (
-    "processor time of a compile",
-    "processor time of a cached compile",
-    "time of the proof",
-)
+COMPILE_CLOCKS = (COMPILE, CACHED_COMPILE, PROOF)
 """Of samples whose operator's size is shown beside them."""
 
 
@@ -31,7 +27,7 @@ def target_tables(results: Results) -> Iterator[Table]:
         yield _energies(results)
     if any(one.clock == "simulated" for one in results.samples):
         yield _use(results)
-    if any(one.clock in CLOCKS for one in results.samples):
+    if any(one.clock in COMPILE_CLOCKS for one in results.samples):
         yield _program_sizes(results)
     if any(one.predicted and one.seconds for one in results.samples):
         yield order_table(results, targets)
@@ -132,7 +128,7 @@ def _program_sizes(results: Results) -> Table:
         size = program_size(operator.workload)
         for row in results.of(operator.name)[:1]:
             for name, one in _timed(row).items():
-                if one.clock in CLOCKS:
+                if one.clock in COMPILE_CLOCKS:
                     figures = (f"{median(one) * 1e3:.4g}", str(len(one.seconds)))
                     rows.append((operator.name, name, one.clock, *size, *figures))
     columns = ("operator", "contender", "what", "loops", "stores", "sizes", "ms", "processes")

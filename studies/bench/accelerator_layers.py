@@ -19,7 +19,7 @@ def _int8(total: Tensor, shift: int) -> Tensor:
     return ops.requantize(total, shift, name="Y")
 
 
-def _added(sums: Tensor, residual: Tensor) -> Tensor:
+def _with_residual(sums: Tensor, residual: Tensor) -> Tensor:
     """Return sums, shifted, bounded below and added to a residual, as int8."""
     axes = [axis.name for axis in sums.definition.axes] if sums.definition else None
     total = oc.compute(
@@ -38,7 +38,7 @@ def dense(n: Any, depth: int, columns: int, residual: bool = False) -> Described
     if not residual:
         return _int8(sums, 6), [a, w]
     r = _array("R", n, columns)
-    return _added(sums, r), [a, w, r]
+    return _with_residual(sums, r), [a, w, r]
 
 
 def convolution(
@@ -62,7 +62,7 @@ def convolution(
     if not residual:
         return _int8(sums, 9), [x, k]
     r = _array("R", *((n, side, side, results) if last else (n, results, side, side)))
-    return _added(sums, r), [x, k, r]
+    return _with_residual(sums, r), [x, k, r]
 
 
 def pooling(n: Any, image: int, channels: int, kernel: int, stride: int) -> Described:
@@ -80,9 +80,9 @@ def row_maximum(n: Any, columns: int, name: str = "Y") -> Described:
 
 def less_maximum(n: Any, columns: int) -> Described:
     """Return rows less the greatest of each."""
-    (most, (x,)) = row_maximum(n, columns, name="M")
+    (largest, (x,)) = row_maximum(n, columns, name="M")
     less = oc.compute(
-        x.shape, lambda i, j: x[i, j].astype("int32") - most[i].astype("int32"), name="T"
+        x.shape, lambda i, j: x[i, j].astype("int32") - largest[i].astype("int32"), name="T"
     )
     return _int8(less, 1), [x]
 

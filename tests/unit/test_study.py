@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.errors import DescribeError
@@ -24,23 +23,17 @@ from offcut.studies import compare
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
 from offcut.studies.environment import digest, read_environments, write_environment
-from offcut.studies.groups import reason
 from offcut.studies.loops_elsewhere import as_python, compiled_elsewhere, loops_call
 from offcut.studies.named import named
-from offcut.studies.operators import read_operators
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
 from offcut.studies.samples import FILE, Sample, append_samples, read_samples
-from offcut.studies.sizes import read_values
 from offcut.studies.statistics import geometric_mean, percentiles, profile, ratio, regret
 from offcut.studies.suites import FOLDER as SUITES
 from offcut.studies.suites import suites
-from offcut.studies.table import Table, as_csv, as_latex
-from offcut.studies.tables import failure_lines
 from offcut.studies.tasks import Exact
 from tests.agree import agree
-from tests.facade import app
 
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
@@ -66,88 +59,6 @@ def sampled(cell: str, seconds: tuple[float, ...], **more: object) -> Sample:
     return replace(blank, **more)  # type: ignore[arg-type]
 
 
-def test_sizes_are_numbers_lists_ranges_weights_and_files(tmp_path: Path) -> None:
-    (tmp_path / "lengths.csv").write_text("# requests\nm,t\n3,9\n3,1\n17,1\n")
-    values = {
-        "one": read_values(5, "s.m", tmp_path),
-        "list": read_values([7, 1, 7, 9], "s.m", tmp_path),
-        "range": read_values("1:4", "s.m", tmp_path),
-        "weights": read_values({"3": 3, "17": 1}, "s.m", tmp_path),
-        "file": read_values("lengths.csv", "s.m", tmp_path),
-        "column": read_values({"csv": "lengths.csv", "column": "t"}, "s.m", tmp_path),
-    }
-
-    assert {name: tuple(one.weights) for name, one in values.items()} == {
-        "one": (5,),
-        "list": (1, 7, 9),
-        "range": (1, 2, 3, 4),
-        "weights": (3, 17),
-        "file": (3, 17),
-        "column": (1, 9),
-    }
-    assert [name for name, one in values.items() if not one.swept] == ["one"]
-    agree(np.array(list(values["weights"].weights.values())), np.array([0.75, 0.25]))
-    agree(np.array(list(values["file"].weights.values())), np.array([2 / 3, 1 / 3]))
-
-
-def test_lines_of_a_csv_file_are_vectors_of_sizes(tmp_path: Path) -> None:
-    (tmp_path / "shapes.csv").write_text("M,K,N,name\n1,64,80,a\n7,96,16,b\n1,64,80,c\n")
-    table = {"einsum": "mk,kn->mn", "constants": []}
-    sizes = {"csv": "shapes.csv", "columns": {"m": "M", "k": "K", "n": "N"}}
-    (operator,), absent = read_operators([{**table, "sizes": sizes}], tmp_path / "study.toml")
-
-    assert [(dict(one.sizes), one.weight) for one in operator.points] == [
-        ({"m": 1, "k": 64, "n": 80}, 2 / 3),
-        ({"m": 7, "k": 96, "n": 16}, 1 / 3),
-    ]
-    assert absent == ()
-    with pytest.raises(DescribeError) as refused:
-        read_operators([{**table, "sizes": "shapes.csv"}], tmp_path / "study.toml")
-    assert str(refused.value) == (
-        "study: cannot read the study\n"
-        "  at       study.toml, operators[0].sizes\n"
-        "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number\n"
-        '  help     {csv = "shapes.csv", columns = {m = "M"}}'
-    )
-
-
-@pytest.mark.parametrize(("comma", "bom"), [(",", ""), (";", "\ufeff"), ("\t", "\ufeff")])
-def test_a_table_out_of_a_paper_is_read_as_it_stands(tmp_path: Path, comma: str, bom: str) -> None:
-    lines = ("# table 3", "", "layer,M, K ,N,calls", "a,1,64,80,3", ",,,,", "  ", "b,7,96,16,0.5")
-    text = "\r\n".join((*lines, 'a again,1,64,80,"0.5"', "")).replace(",", comma)
-    (tmp_path / "shapes.csv").write_text(bom + text, encoding="utf-8", newline="")
-    table = {"einsum": "mk,kn->mn", "constants": []}
-    sizes = {"csv": "shapes.csv", "columns": {"m": "M", "k": "K", "n": "N"}, "weights": "calls"}
-    (operator,), _ = read_operators([{**table, "sizes": sizes}], tmp_path / "study.toml")
-    one = read_values(
-        {"csv": "shapes.csv", "column": "K", "weights": "calls"}, "study.toml, m", tmp_path
-    )
-
-    assert [(dict(one.sizes), one.weight) for one in operator.points] == [
-        ({"m": 1, "k": 64, "n": 80}, 0.875),
-        ({"m": 7, "k": 96, "n": 16}, 0.125),
-    ]
-    assert one.weights == {64: 0.875, 96: 0.125}
-
-
-@pytest.mark.parametrize(
-    ("more", "because"),
-    [
-        ({"weights": "count"}, "t.csv has no column 'count': its columns are m, w"),
-        ({"weights": "w"}, "t.csv, line 3: the weight '0' is not a number above 0"),
-    ],
-)
-def test_weights_that_are_none_are_refused(
-    tmp_path: Path, more: Mapping[str, str], because: str
-) -> None:
-    (tmp_path / "t.csv").write_text("m,w\n3,1\n4,0\n")
-
-    with pytest.raises(DescribeError) as refused:
-        read_values({"csv": "t.csv", "column": "m", **more}, "s.toml, sizes.m", tmp_path)
-
-    assert (refused.value.at, refused.value.because) == ("s.toml, sizes.m.weights", because)
-
-
 def test_a_cell_that_fails_in_the_second_folder_is_named(tmp_path: Path) -> None:
     sample = Sample("cell", "dense", {"m": 3}, "auto", (1.0, 1.0, 1.0), 1)
     other = replace(sample, cell="other")
@@ -170,22 +81,6 @@ def test_what_a_file_of_ones_own_imports_is_part_of_it(tmp_path: Path) -> None:
         digests.append(named("own:model", "offcut.operators", tmp_path, "at").digest)
 
     assert digests[0] != digests[1]
-
-
-def test_a_csv_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "lengths.csv").write_text("m,m\n3,9\n")
-
-    with pytest.raises(DescribeError) as refused:
-        read_values("lengths.csv", "s.m", tmp_path)
-
-    assert refused.value.because == "lengths.csv has 2 columns 'm': its columns are m, m"
-
-
-def test_a_long_range_is_sampled_with_both_ends() -> None:
-    values = read_values({"range": "1:512", "points": 9}, "s.m", Path())
-
-    assert len(values.weights) == 9
-    assert {1, 512} <= set(values.weights)
 
 
 @pytest.fixture
@@ -523,50 +418,6 @@ def test_every_suite_has_a_source_and_operators_that_are_described() -> None:
         assert suite.about
         names = [one["name"] for one in suite.operators]
         assert len(set(names)) == len(names)
-
-
-def test_tables_are_csv_and_latex_that_say_special_signs() -> None:
-    table = Table("t", "A & b: 5 % of x_1", ("operator", "µs"), (("q·kᵀ {}", "1"), ("–", "–")))
-
-    assert as_csv(table, ["machine"]).splitlines() == ["# machine", "operator,µs", "q·kᵀ {},1", ","]
-    tex = as_latex(table)
-    assert r"\caption{A \& b: 5 \% of x\_1}" in tex
-    assert r"\begin{tabular}{lr}" in tex
-    assert r"q·kᵀ \{\} & 1 \\" in tex
-
-
-def test_a_reason_is_printed_once_for_all_its_rows() -> None:
-    rows = [
-        ("dense", "m=1", "p", "no such thing"),
-        ("dense", "m=3", "p", "no such thing"),
-        ("wide", "m=1", "p", "another thing"),
-        ("wide", "m=1", "q", "study: cannot measure a peer, because q has no way to compute wide"),
-        ("dense", "m=5", "p", "no such thing"),
-    ]
-
-    assert list(failure_lines(rows)) == [
-        "dense m=1 p and 2 other rows: no such thing",
-        "wide m=1 p: another thing",
-    ]
-
-
-def test_a_suite_of_one_operator_has_no_more() -> None:
-    said = CliRunner().invoke(app, ["study", "--list-suites"]).stdout
-
-    assert "(1 operators)" not in said
-    assert re.search(r"\(\d+ operators\)\n  source: ", said)
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (KeyError("a\tb"), "KeyError: 'a\\tb'"),
-        (ValueError("one \x1b[31m\tline\nand another"), "ValueError: one [31m line"),
-        (oc.OffcutError("op", "no\nway", because="so\n\nit is"), "op: no way, because so it is"),
-    ],
-)
-def test_a_reason_is_a_line(error: Exception, text: str) -> None:
-    assert reason(error) == text
 
 
 def test_results_are_by_the_cells_of_the_file(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.limits import Bound
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.goals import Goal
-from offcut.studies.groups import measured_group
+from offcut.studies.groups import measure_group
 from offcut.studies.lock import locked
 from offcut.studies.onnx_reference import exact_results
 from offcut.studies.results import results_of
@@ -214,7 +214,7 @@ def test_limits_are_measured_before_and_after_a_row_and_the_tighter_one_counts(
     text = HEAD + "limits = true\n" + DENSE.replace("[1, 3, 5, 9]", "[3]") + AUTO
     definition = defined(tmp_path, text)
     (group,) = missing_groups(definition, {}, retry=False)
-    (sample,) = measured_group(definition, group, Known(1))  # type: ignore[arg-type]
+    (sample,) = measure_group(definition, group, Known(1))  # type: ignore[arg-type]
     rows: list[Row] = []
     out = tmp_path / "out"
     outcome = run_study(definition, out, tell=rows.append, report=False)
@@ -242,7 +242,7 @@ def test_a_contender_whose_call_would_last_too_long_is_left_out(tmp_path: Path) 
     own = '[[contenders]]\nfunction = "mine:never"\n'
     definition = defined(tmp_path, HEAD + "patience = 0.5\n" + DENSE + own)
     (group, *_) = missing_groups(definition, {}, retry=False)
-    (sample,) = measured_group(definition, group, rates={"mine:never": 100.0})
+    (sample,) = measure_group(definition, group, rates={"mine:never": 100.0})
 
     assert (
         sample.failed
@@ -335,6 +335,8 @@ def test_a_machine_that_is_simulated_is_timed_by_its_simulator(tmp_path: Path) -
 def test_the_studies_that_are_benches_are_read(file: Path) -> None:
     if file.stem in ("compile-models", "models", "single-ops", "stream", "zoo"):
         pytest.importorskip("torch", reason="torch is an extra")
+    if file.stem == "zoo":
+        pytest.importorskip("timm", reason="timm is no extra")
     definition = read_definition(file)
 
     assert definition.about

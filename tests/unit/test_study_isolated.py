@@ -93,18 +93,18 @@ def test_an_operator_that_ends_its_process_fails_in_all_its_cells_and_the_next_o
 
 
 class FakeChildren:
-    """Children whose runs end as a list says: with the cell whose turn it is, or with a sample of each cell.
+    """Children whose runs end with the cell whose turn it is, or with a sample of each cell.
 
-    process  whose file of turns is written; ends: the cells that end a run in turn
+    ends  the cells that end a run, one after the other
+    runs  the cells of each run
     """
 
     runs: list[tuple[str, ...]]
 
     def __init__(self, ends: list[str]) -> None:
         self.ends, self.runs = ends, []
-        self.process: GroupProcess | None = None
 
-    def run(self, function: str, order: object, seconds: float, said: object) -> Ended:
+    def run(self, function: str, order: object, seconds: float, say: object) -> Ended:
         cells = order.cells  # type: ignore[attr-defined]
         self.runs.append(cells)
         for cell in cells:
@@ -112,7 +112,7 @@ class FakeChildren:
                 del self.ends[0]
                 (order.folder / "turn").write_text(cell)  # type: ignore[attr-defined]
                 return Ended(Ending.CRASHED, None, "it left with status 3")
-            said((Sample(cell, "dense", {}, cell, (1.0,)),))  # type: ignore[operator]
+            say((Sample(cell, "dense", {}, cell, (1.0,)),))  # type: ignore[operator]
         return Ended(Ending.RETURNED)
 
     def close(self) -> None:
@@ -130,11 +130,11 @@ def test_a_cell_whose_turn_another_one_ended_is_measured_alone(
         process.measure(dict(zip("abcd", "wxyz", strict=True)), told.extend)
         process.measure({"e": "x", "f": "w"}, told.extend)
 
-    together, apart = children
+    shared, single = children
     assert [one.cell for one in told] == ["a", "c", "b", "d", "f", "e"]
     assert [one.cell for one in told if one.failed] == ["d"]
-    assert together.runs == [("a", "b", "c", "d"), ("c", "d"), ("f",)]
-    assert apart.runs == [("b",), ("d",), ("e",)], "what ended a process stays apart"
+    assert shared.runs == [("a", "b", "c", "d"), ("c", "d"), ("f",)]
+    assert single.runs == [("b",), ("d",), ("e",)], "what ended a process stays apart"
 
 
 def test_a_file_that_is_changed_while_a_study_runs_ends_it_with_words(tmp_path: Path) -> None:

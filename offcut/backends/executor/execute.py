@@ -56,7 +56,7 @@ from offcut.polyhedral.sync import Agents
 
 
 class MachineChecks(Protocol):
-    """What a machine asks of a program beside the order of its units; each raises ExecutionFault."""
+    """Checks of a machine beside the order of units; each raises ExecutionFault."""
 
     def check_launch(self, launch: Sequence[Stmt], sizes: Mapping[str, int]) -> None:
         """Check that a launch is no larger than the machine takes."""
@@ -222,6 +222,7 @@ class _Execution(Synchronization):
                     self.meet()
 
     def value(self, expr: object, values: Mapping[str, int]) -> int:
+        """Return the value of an index expression."""
         return int(evaluate(expr, values))  # type: ignore[arg-type]
 
     def run_agents(self, body: Sequence[Stmt], values: Mapping[str, int], path: UnitPath) -> None:
@@ -257,6 +258,7 @@ class _Execution(Synchronization):
                     tile.end()
 
     def state(self, agent: Agent, steps: list[Step]) -> AgentState:
+        """Return an agent before its first step, with the lanes that it had in earlier launches."""
         unit = self.units[agent.unit]
         lanes = []
         for number in range(2 if unit.lanes else 1):
@@ -296,6 +298,7 @@ class _Execution(Synchronization):
         return True
 
     def leaf(self, state: AgentState, step: Step) -> None:
+        """Run a tile or a store, and compare its accesses; put off the writes of an asynchronous one."""
         stmt = step.stmt
         if self.checks is not None and isinstance(stmt, Tile) and stmt.cover is not None:
             self.checks.check_tile(state.agent, step, {**self.places, **step.places})

@@ -1,4 +1,4 @@
-"""How onnxruntime and OpenVINO are opened wherever they are measured: for the latency of single calls, on so many threads."""
+"""Sessions of onnxruntime and options of OpenVINO, wherever they are measured: for the latency of single calls, on a number of threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import Any
 
 
 def onnxruntime_session(onnxruntime: Any, model: bytes, threads: int) -> Any:
-    """Return a session on the processor with the default optimizations, which only says what stops it."""
+    """Return a session on the processor with the default optimizations, which logs fatal errors alone.
+
+    onnxruntime  the module
+    model        the bytes of a file of ONNX, or its path
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -20,9 +20,8 @@ class Status(CallError):
         because  what offcut says
         """
         refused = f"{cls.number} : {cls.status} : {text}"
-        if isinstance(
-            because, DescribeError
-        ):  # of a file: what would be accepted is not in onnxruntime's text
+        if isinstance(because, DescribeError):
+            # of a file: what would be accepted is not in onnxruntime's text
             return cls(_OP, refused, at=because.at, because=because.because, help=because.help)
         return cls(
             _OP, refused, because=because.because if isinstance(because, OffcutError) else because

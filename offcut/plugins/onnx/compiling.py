@@ -46,8 +46,8 @@ def compile_file(
         graph = imported(proto, sizes, constants, weights)
         model = compiled(graph.bound, **how)
     if key is not None:
-        written = graph.file.written()
-        model.write_cached(key, graph.inputs, graph.outputs, "mapping", written)
+        facts = graph.file.to_json()
+        model.write_cached(key, graph.inputs, graph.outputs, "mapping", facts)
     return CompiledFile(replace(graph, bound=model.asked), model)
 
 

@@ -1,4 +1,4 @@
-"""Why a file of ONNX is no model here, as classes: who reads files for others says it in their terms."""
+"""Errors of files of ONNX by their cause, so that `offcut.onnxruntime` can raise those of onnxruntime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UnsupportedNodesError(DescribeError):
 class UnknownSizeError(DescribeError):
     """A bound of a size that a file does not have.
 
-    size  its name; None where that is not known
+    size  its name
     """
 
-    size: str | None = None
+    size: str = ""

@@ -1,4 +1,4 @@
-"""What a file of ONNX says of itself. It is read here without onnx: a saved model has it in its manifest."""
+"""Facts that a file of ONNX states of itself, in a form that needs no onnx: a saved model has them in its manifest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 Extent = int | str | None
-"""A number, the text of a size, or None for an axis of which a file says neither."""
+"""A number, the text of a size, or None for an axis with neither."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FileFacts:
 
     @staticmethod
     def of(proto: Any) -> FileFacts:
-        """Return those of a model."""
+        """Return the facts of an ``onnx.ModelProto``."""
         graph = proto.graph
         return FileFacts(
             graph.name,
@@ -49,11 +49,11 @@ class FileFacts:
         )
 
     @staticmethod
-    def read(members: Mapping[str, Any]) -> FileFacts:
-        """Return those that `written` gave; what is not there is as in a file that says nothing."""
+    def from_json(members: Mapping[str, Any]) -> FileFacts:
+        """Return the facts that `to_json` gave; a member that is missing has its default."""
         names = {one.name for one in fields(FileFacts)}
-        return FileFacts(**{name: said for name, said in members.items() if name in names})
+        return FileFacts(**{name: value for name, value in members.items() if name in names})
 
-    def written(self) -> Mapping[str, Any]:
-        """Return them as JSON has them."""
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the facts as JSON can hold them."""
         return asdict(self)

@@ -96,11 +96,11 @@ class OnnxModel:
 
     @property
     def file(self) -> FileFacts:
-        """What the file says of itself."""
+        """The facts that the file states of itself."""
         from offcut.plugins.onnx.file_facts import FileFacts
 
         saved = self._saved
-        return FileFacts.read(saved.saved.source) if saved else self.imported.file
+        return FileFacts.from_json(saved.saved.source) if saved else self.imported.file
 
     @property
     def sizes(self) -> tuple[Size, ...]:
@@ -159,7 +159,7 @@ class OnnxModel:
     def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the model into a file, which `offcut.load` runs where there is no compiler, as `Model.save` says."""
         imported = self.imported
-        names, source = (imported.inputs, imported.outputs), imported.file.written()
+        names, source = (imported.inputs, imported.outputs), imported.file.to_json()
         self.model.save(path, *names, "mapping", shared=shared, source=source)
 
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:

@@ -1,4 +1,4 @@
-"""Two programs in; the pairs of parts that they run one after the other out, of which each computes the same.
+"""The parts of two programs that meet in whole arrays, in pairs that are compared one by one.
 
 Stages of a program meet in whole arrays: a later one reads what an earlier one has left::
 
@@ -47,25 +47,26 @@ def parts_in_sequence(source: Program, emitted: Program) -> list[tuple[Program, 
 
 
 def _meeting_arrays(program: Program) -> list[frozenset[str]]:
-    """Return, by position, the arrays by which the statements from there on depend on those before, results among them; none where
-    those store what these touch, or meet them in a window.
+    """Return, by position, the arrays that the statements before store and those from there on read, results among them.
+
+    None if the later statements store an array that the earlier ones access, or if both meet in a window.
 
     An array that both touch in windows alone is another one in each.
     """
     results = {buffer.name for buffer in program.results}
-    meeting = [frozenset[str]()]
+    meeting_arrays = [frozenset[str]()]
     for position in range(1, len(program.body)):
         before, after = program.body[:position], program.body[position:]
-        apart = windowed_arrays(before) & windowed_arrays(after)
-        arrays = stored_arrays(before) & (accessed_arrays(after) | results) - apart
-        again = stored_arrays(after) & accessed_arrays(before) - apart
+        separate = windowed_arrays(before) & windowed_arrays(after)
+        arrays = stored_arrays(before) & (accessed_arrays(after) | results) - separate
+        again = stored_arrays(after) & accessed_arrays(before) - separate
         is_open = not again and not arrays & analysis(program).windows
-        meeting.append(frozenset(arrays) if is_open else frozenset())
-    return meeting
+        meeting_arrays.append(frozenset(arrays) if is_open else frozenset())
+    return meeting_arrays
 
 
 def _is_one_array(source: Program, emitted: Program, name: str) -> bool:
-    """Return whether two programs declare one array: of one shape and type, and whole."""
+    """Return whether two programs declare an array alike: with one shape and type, and not private."""
     one, other = source.buffer(name), emitted.buffer(name)
     private = Kind.PRIVATE in (one.kind, other.kind)
     return not private and (one.shape, one.dtype) == (other.shape, other.dtype)
@@ -89,8 +90,8 @@ def _part(
     )
     parts = []
     for program, body in zip((source, emitted), bodies, strict=True):
-        here = accessed_arrays(body) | {s.buffer for s in walk(body) if isinstance(s, Alloc)}
-        own = (b for b in program.buffers if b.name in here - shared)
+        used = accessed_arrays(body) | {s.buffer for s in walk(body) if isinstance(s, Alloc)}
+        own = (b for b in program.buffers if b.name in used - shared)
         parts.append(replace(program, buffers=(*common, *own), body=body))
     return parts[0], parts[1]
 

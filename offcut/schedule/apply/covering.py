@@ -54,9 +54,9 @@ def tensorize(target: Target, step: Cover) -> Nests:
     own = {kernel.name: kernel for kernel in target.nests.microkernels}
     if name in own and all(kernel.name != name for kernel in given):
         refuse, part, roots = check_tile(target, axis, own[name])
-        inside = [p for one in target.nests.at_points(target.nest) for p in one.parts]
-        loops = dict.fromkeys((*roots, *(leaf for one in inside for leaf in one.loops)))
-        _check_named(step, own[name], (part, *inside), list(loops), refuse)
+        point_parts = [p for one in target.nests.at_points(target.nest) for p in one.parts]
+        loops = dict.fromkeys((*roots, *(leaf for one in point_parts for leaf in one.loops)))
+        _check_named(step, own[name], (part, *point_parts), list(loops), refuse)
         wanted = tile.Cover(name, step.axes, step.operands)
         return build_tensorize(target, Covered(axis, own[name], (), step, wanted))
     intrinsic = find_intrinsic(name, given, at, tuple(own))
@@ -110,7 +110,7 @@ def run_by_vectors(target: Target, step: Cover) -> Nests:
             because = f"{loop} is not the innermost part of a loop: its values are not consecutive"
         elif nest.mark(loop).unit is not None:
             because = f"{loop} is run by {nest.mark(loop).unit}"
-        elif stages := _beside_points(target.nests, nest, loop):
+        elif stages := _attached_off_points(target.nests, nest, loop):
             because = f"{stages[0].name} is computed inside of {loop}"
         elif root in stored and (others := depends_on(roots[root]) & {*roots} - {root}):
             because = f"the bounds of {loop} depend on {min(others)}, another loop of its tile"
@@ -217,21 +217,21 @@ def check_tile(
             raise refuse(f"{leaf} is marked: an instruction runs it")
         roots[leaf] = root
     own = intrinsic in target.nests.microkernels
-    here = (
-        partial(_beside_points, target.nests, nest)
+    attached = (
+        partial(_attached_off_points, target.nests, nest)
         if own
         else partial(target.nests.attached, nest.name)
     )
-    inside = next((one.name for leaf in loops for one in here(leaf)), None)
-    if inside is not None:
+    inner_stage = next((one.name for leaf in loops for one in attached(leaf)), None)
+    if inner_stage is not None:
         raise refuse(
-            f"{inside} is computed inside its loops {', '.join(loops)}",
-            f"at {inside} in a loop around {axis}",
+            f"{inner_stage} is computed inside its loops {', '.join(loops)}",
+            f"at {inner_stage} in a loop around {axis}",
         )
     return refuse, part, roots
 
 
-def _beside_points(nests: Nests, reader: Nest, axis: str) -> tuple[Nest, ...]:
+def _attached_off_points(nests: Nests, reader: Nest, axis: str) -> tuple[Nest, ...]:
     """Return the nests that are computed in a loop of a tile of `reader`, and not at each of its points."""
     at_points = nests.at_points(reader)
     return tuple(one for one in nests.attached(reader.name, axis) if one not in at_points)
@@ -287,7 +287,7 @@ def _check_vectors_stand(nest: Nest, vectors: VectorTile, after: Nests, step: Pr
         for at, loop in enumerate(part.loops)
         if vectors.loops & {*part.loops[: at + 1]}
     }
-    stages = [one for loop in vectors.loops for one in _beside_points(after, now, loop)]
+    stages = [one for loop in vectors.loops for one in _attached_off_points(after, now, loop)]
     units = [loop for loop in sorted(vectors.loops) if now.mark(loop).unit is not None]
     if inside != vectors.loops:
         because = f"its tile has the loops {', '.join(sorted(vectors.loops))}"
@@ -326,7 +326,9 @@ def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primit
             f"it was given {', '.join(loops)}, and the loops from {covered.axis} inwards would be "
             f"{', '.join(inside) or 'gone'}"
         )
-    attached = next((n.name for leaf in loops for n in _beside_points(after, now, leaf)), None)
+    attached = next(
+        (n.name for leaf in loops for n in _attached_off_points(after, now, leaf)), None
+    )
     if attached is not None:
         raise refused(f"{attached} would be computed inside its loops {', '.join(loops)}")
     uncovered = after.with_nest(replace(now, covered=None))

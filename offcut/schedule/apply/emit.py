@@ -96,8 +96,10 @@ def element_at_point(reader: Nest, producer: Nest, behind: tuple[Stmt, ...]) -> 
     if len(elements) == 1 and not any(variables(load) & inside for load in elements):
         return next(iter(elements)).index
     assert producer.placed is not None
-    around = [loop for part in reader.parts for loop in part.loops if loop not in reader.tile_loops]
-    place = replace(producer.placed, axis=around[-1] if around else None)
+    outer_loops = [
+        loop for part in reader.parts for loop in part.loops if loop not in reader.tile_loops
+    ]
+    place = replace(producer.placed, axis=outer_loops[-1] if outer_loops else None)
     refused = PartitionError(
         "compute_at",
         f"cannot compute {buffer} at each point of a tile of {of}",

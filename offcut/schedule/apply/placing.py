@@ -51,7 +51,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"its nest writes {' and '.join(nest.written)}"
     elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
         because = _not_alike(nest, consumer, axis)
-    elif because := _not_whole(target, consumer):
+    elif because := _why_not_whole(target, consumer):
         write = Staging("write", target.stage, f"{target.buffer}L")
         help_ = (Advice.of(write, " makes a local buffer that computes it"),)
     elif point_of(nest, target.buffer) is None:
@@ -83,7 +83,7 @@ def is_beside(nests: Nests, nest: Nest) -> bool:
     return result and not any(reads(nests, other.name, buffer) for other in nests.nests)
 
 
-def _not_whole(target: Target, consumer: Target) -> str:
+def _why_not_whole(target: Target, consumer: Target) -> str:
     """Return why a stage that is no local array cannot be computed where the consumer reads it; "" if it can.
 
     Theorem: it is a result, and one read of it in the consumer is at loops that run over all of its elements.
@@ -96,7 +96,7 @@ def _not_whole(target: Target, consumer: Target) -> str:
     reads_of_it = [load for load in loads_of(own.plain) if load.buffer == buffer.name]
     if buffer.kind is not Kind.OUTPUT or not reads_of_it:
         return because
-    shown = ""
+    partial_read = ""
     for load in reads_of_it:
         names = [part.name for part in load.index if isinstance(part, Var)]
         loops = [root for root in map(own.root, names) if root is not None]
@@ -109,8 +109,8 @@ def _not_whole(target: Target, consumer: Target) -> str:
         if not short:
             return ""
         lo, hi = (format_expr(end) for end in (short[0].lo, short[0].hi))
-        shown = shown or f"{format_expr(load)} for {short[0].label} in {lo}:{hi}"
-    return f"{because}, and {consumer.buffer} reads {shown or format_expr(reads_of_it[0])}"
+        partial_read = partial_read or f"{format_expr(load)} for {short[0].label} in {lo}:{hi}"
+    return f"{because}, and {consumer.buffer} reads {partial_read or format_expr(reads_of_it[0])}"
 
 
 def _not_alike(nest: Nest, consumer: Target, axis: str | None) -> str:
@@ -167,13 +167,13 @@ def check_depth(target: Target, consumer: Target, axis: str | None, depth: objec
 
 
 def check_window(target: Target, step: At) -> None:
-    """Check that what has a memory, several windows or the place of another stage is no result.
+    """Check that a result is placed without a memory, several windows or the place of another stage.
 
-    Raises PartitionError if it is.
+    Raises PartitionError otherwise.
     """
     kind = target.nests.buffer(target.buffer).kind
-    asked = step.memory or step.inplace or step.depth != 1
-    if kind is not Kind.LOCAL and asked:
+    needs_window = step.memory or step.inplace or step.depth != 1
+    if kind is not Kind.LOCAL and needs_window:
         raise PartitionError(
             "compute_at",
             f"cannot keep {target.buffer} in a window",

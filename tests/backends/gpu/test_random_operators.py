@@ -152,9 +152,8 @@ def elementwise(draw: Random) -> Described:
 
 def reduction(draw: Random) -> Described:
     dtype, axis = draw.choice([*FLOATS, "int32"]), draw.choice([0, 1, 2, (0, 1), (1, 2), (0, 1, 2)])
-    is_open = 0 in (
-        axis if isinstance(axis, tuple) else (axis,)
-    )  # over no rows there is no greatest
+    # over no rows there is no greatest
+    is_open = 0 in (axis if isinstance(axis, tuple) else (axis,))
     op = "sum" if is_open else draw.choice(["sum", "max", "min"])
     a = array("A", (rows(), draw.choice([*ODD, 300]), 3), dtype)
     return getattr(oc.ops, op)(a, axis=axis), [a]

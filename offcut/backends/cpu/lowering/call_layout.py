@@ -42,11 +42,9 @@ from offcut.partition import is_multiple
 from offcut.polyhedral.units.independence import is_written_before_read
 
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
-WINDOW_BYTES = 16384  # likewise of the windows around a place
+WINDOW_BYTES = 16384  # of the windows that are open at a time, likewise
 WINDOW_SCRATCH = "%window_scratch"
-MAX_VARYING = (
-    4096  # elements of a window, at most, along axes whose extents differ from one to the next
-)
+MAX_VARYING_ELEMENTS = 4096  # of a window, along axes whose extents differ between windows
 PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vector
 
 Range = tuple[float, float]
@@ -57,8 +55,8 @@ class Storage(Vectors):
     """A program on its way to LLVM IR: the sizes of a call, its arrays and its scratch.
 
     single        the bytes of buffers of one element that belong to the call, by address
-    open_bytes    bytes of the windows around, on the stack
-    window_bytes  the most that they are
+    open_bytes    bytes on the stack of the windows around a statement
+    window_bytes  their greatest value
     """
 
     def __init__(self, program: Program, isa: Isa, chains: int) -> None:
@@ -68,7 +66,7 @@ class Storage(Vectors):
 
     @property
     def is_shared(self) -> bool:
-        """Return whether several threads run what is written, and share what lies in it."""
+        """Return whether several threads run the code that is being written, and share its windows."""
         return False
 
     def sizes(self, f: FunctionWriter) -> None:
@@ -133,18 +131,21 @@ class Storage(Vectors):
 
     @contextmanager
     def window(self, alloc: Alloc) -> Iterator[None]:
-        """Inside, a buffer that lives in a window lies there; a small one lies on the stack, behind those around it."""
+        """Place the buffer of a window inside of this context: a small one on the stack, behind those around it.
+
+        A buffer that does not live in windows stays where it is.
+        """
         if alloc.buffer not in self.windows:
             yield
             return
-        most, buffer = self.windows[alloc.buffer], self.program.buffer(alloc.buffer)
+        max_extents, buffer = self.windows[alloc.buffer], self.program.buffer(alloc.buffer)
         extents = tuple(
-            extent if is_over_sizes(self.program, extent) else ix.const(int(many))
-            for many, (_, extent) in zip(most, alloc.axes, strict=True)
+            extent if is_over_sizes(self.program, extent) else ix.const(int(max_extent))
+            for max_extent, (_, extent) in zip(max_extents, alloc.axes, strict=True)
         )
         window = replace(buffer, shape=extents, layout=alloc.layout or buffer.layout)
         before = self.open_bytes
-        self.open_bytes += self.greatest_bytes(window, most)
+        self.open_bytes += self.max_bytes(window, max_extents)
         if self.is_shared or self.open_bytes > WINDOW_BYTES:
             base, self.open_bytes = self.scratch_of(self.bytes_of(window)), before
         else:
@@ -158,9 +159,10 @@ class Storage(Vectors):
             yield
         self.open_bytes = before
 
-    def greatest_bytes(self, window: Buffer, most: Sequence[float]) -> int:
+    def max_bytes(self, window: Buffer, max_extents: Sequence[float]) -> int:
         """Return the bytes of a window with these extents, in whole cache lines."""
-        largest = replace(window, shape=tuple(ix.const(int(min(many, MAX_SIZE))) for many in most))
+        shape = tuple(ix.const(int(min(extent, MAX_SIZE))) for extent in max_extents)
+        largest = replace(window, shape=shape)
         bytes_ = ix.literal_value(self.bytes_of(largest))
         assert bytes_ is not None
         return max(-(-bytes_ // 64), 1) * 64
@@ -309,8 +311,9 @@ def runs_as_loops(tile: Tile) -> bool:
 
 
 def windows_of(program: Program) -> dict[str, tuple[float, ...]]:
-    """Return the buffers that lie in windows outside of all tiles, each with the greatest extents of its windows along its axes, by
-    intervals: sizes give an extent before the call, or a literal bounds it.
+    """Return the buffers that lie in windows outside of all tiles, each with the greatest extents of its windows.
+
+    An extent of a window is known before the call, or a literal bounds it, by intervals.
 
     A window of an array in panels begins where a panel does: columns are counted from the first one of the array.
     """
@@ -329,20 +332,22 @@ def windows_of(program: Program) -> dict[str, tuple[float, ...]]:
             is_multiple(start, layout.multiple_of(axis))
             for axis, (start, _) in enumerate(alloc.axes)
         )
-        most = tuple(max(_range(extent, ranges)[1], 0) for _, extent in alloc.axes)
+        max_extents = tuple(max(_range(extent, ranges)[1], 0) for _, extent in alloc.axes)
         varying = (
-            many
-            for many, (_, extent) in zip(most, alloc.axes, strict=True)
+            max_extent
+            for max_extent, (_, extent) in zip(max_extents, alloc.axes, strict=True)
             if not is_over_sizes(program, extent)
         )
-        if not aligned or not prod(varying) <= MAX_VARYING:
+        is_bounded = prod(varying) <= MAX_VARYING_ELEMENTS  # no number of 0 by infinity is
+        if not aligned or not is_bounded:
             whole_arrays.add(alloc.buffer)
-        windows[alloc.buffer] = tuple(map(max, windows.get(alloc.buffer, most), most))
-    return {name: most for name, most in windows.items() if name not in whole_arrays}
+        before = windows.get(alloc.buffer, max_extents)
+        windows[alloc.buffer] = tuple(map(max, before, max_extents))
+    return {name: extents for name, extents in windows.items() if name not in whole_arrays}
 
 
 def is_over_sizes(program: Program, expr: Expr) -> bool:
-    """Return whether an expression is known before the call."""
+    """Return whether an expression is over sizes alone, and known before the call."""
     return variables(expr) <= {size.name for size in program.sizes}
 
 

@@ -90,7 +90,7 @@ class VectorStatements(Reductions):
         return always or buffer not in self.memory or self.is_literal_element(buffer, body)
 
     def is_literal_element(self, buffer: str, body: Sequence[Stmt]) -> bool:
-        """Whether the element that `body` accesses is there at all sizes, in an array of the call that lies as a whole, and that threads do not share."""
+        """Return whether the element that `body` accesses exists at all sizes, in a whole local array that is no status."""
         declared = self.program.buffer(buffer)
         if declared.kind is not Kind.LOCAL or declared.scope == STATUS:
             return False

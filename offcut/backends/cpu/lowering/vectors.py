@@ -46,7 +46,7 @@ class Vectors(VectorStatements):
     copied     the places that say of which rows a part of the workspace holds a copy
     chains     registers of lanes that a tile with a loop inside takes at once
     around     the loops around the statement that is being lowered, outermost first
-    half_panels  buffers in panels of which a row of at most half a panel's columns is read half
+    half_panels  buffers in panels whose rows are read by half if they have at most half a panel's columns
     jammed     the iterator of a loop whose iterations run a tile together, and the number of each; none where they run in turn
     """
 

@@ -147,7 +147,7 @@ class Block:
             self.is_half = False
 
     def tile(self) -> Iterator[str]:
-        """The instructions behind the mask of the last columns."""
+        """Yield the instructions of a tile, behind those of the mask of the last columns."""
         turns = self.variant.turns
         yield f"cmp {self.given('accumulate')}, 0"
         yield f"jne {self.label('resume', ahead=True)}"
@@ -328,31 +328,31 @@ class Block:
 
     @property
     def b(self) -> list[str]:
-        """The registers of the vectors of B of one step."""
+        """Return the registers of the vectors of B of one step."""
         cells = self.rows * self.vectors
         return [self.register(cells + p) for p in range(self.vectors)]
 
     @property
     def element(self) -> str:
-        """The register of an element of A in all lanes."""
+        """Return the register of an element of A in all lanes."""
         return self.register((self.rows + 1) * self.vectors)
 
     def register(self, number: int) -> str:
-        """A vector, or the half of one that has all columns."""
+        """Return a vector register, or its lower half in the tile of halves."""
         return f"{'y' if self.is_half else 'z'}mm{number}"
 
     def vector_at(self, place: str) -> str:
-        """As many bytes of memory as such a register has."""
+        """Return an operand of memory that is as long as `register`."""
         return f"{'y' if self.is_half else 'z'}mmword ptr [{place}]"
 
     @property
     def register_bytes(self) -> int:
-        """Bytes of such a register."""
+        """Return the bytes of a `register`."""
         return _VECTOR // 2 if self.is_half else _VECTOR
 
     @property
     def fetches(self) -> bool:
-        """Whether what comes is asked for ahead of its use: a panel of which half is read comes as fast by itself."""
+        """Return whether panels are prefetched: a panel whose half is read comes as fast without."""
         return self.variant.panels and not self.is_half
 
     def groups(self) -> list[str]:

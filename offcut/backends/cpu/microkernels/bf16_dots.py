@@ -51,7 +51,7 @@ PAIRS = Arithmetic("vdpbf16ps", "vbroadcastss", "vmovups", word=4, terms=TERMS)
 
 
 def families(host: Host) -> Iterator[Family]:
-    """The one there is, where the host has the instruction; a machine that is described, where its description says how often."""
+    """Yield the family if the host has the instruction, and, for a described machine, if its description states the rate."""
     isa = host.isa
     if host.features >= FEATURES and (host.here or stated_rate(host) is not None):
         yield Family(
@@ -110,7 +110,7 @@ def issue(host: Host) -> float:
 
 
 def stated_rate(host: Host) -> float | None:
-    """The multiply–adds of the instruction in a cycle, as the host's description has them; None where it has none."""
+    """Return the multiply–adds per cycle of the instruction by the host's description; None if it states none."""
     units = (one for one in host.machine.unit if one.name == PAIRS.step)
     return next((one.multiply_adds for one in units if one.multiply_adds), None)
 

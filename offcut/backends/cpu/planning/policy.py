@@ -16,7 +16,7 @@ from typing import Literal, TypeGuard
 
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.gathering import turned_gather
+from offcut.backends.cpu.planning.gather_lanes import turned_gather
 from offcut.backends.cpu.planning.operand_layout import OperandChoice, OperandPlanner
 from offcut.backends.cpu.planning.row_reductions import is_row_reduction
 from offcut.backends.cpu.planning.tile_sizes import Tiles
@@ -174,7 +174,7 @@ class _Planner:
             if copy is not None:
                 self.decide(value_staging(stage, copy))
         for stage in leads:
-            self.to_turn_gather(stage)
+            self.turn_gather(stage)
         for stage in reversed([group[0].buffer for group in self.given.groups]):
             order = self.operands.better_order(self.given.groups[position_of(self.given, stage)])
             if order is not None:
@@ -211,8 +211,8 @@ class _Planner:
                 self.decide(*(value_staging(stage, factor) for factor in factors))
                 return
 
-    def to_turn_gather(self, stage: str) -> None:
-        """Compute a stage that gathers in the order of its axes in which it reads vectors, where copies in that order pay."""
+    def turn_gather(self, stage: str) -> None:
+        """Decide that a stage which gathers is computed in an order of its axes in which it reads vectors, if the copies pay."""
         position, dtype = position_of(self.given, stage), self.given.buffer(stage).dtype
         if not self.auto:
             return

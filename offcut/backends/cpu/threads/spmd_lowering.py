@@ -167,7 +167,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
 
     @property
     def is_shared(self) -> bool:
-        """Return whether a team runs what is written."""
+        """Return whether a team of threads runs the code that is being written."""
         return self.team is not None
 
     def scratch_of(self, size: Expr) -> str:

@@ -98,7 +98,11 @@ class CoverChecker:
     def operand_faults(
         self, tile: Tile, cover: Cover, kernel: Microkernel, operand: str, name: str
     ) -> Iterator[tuple[str, str]]:
-        """Yield why an array is no operand of a microkernel: it has other elements, or moves along other axes of the tile."""
+        """Yield faults of an operand of a microkernel: another element type, or other axes of the tile.
+
+        operand  by the name of the microkernel
+        name     of the array
+        """
         tensors = (kernel.computes, *kernel.definition.reads)
         (dtype,) = {tensor.dtype for tensor in tensors if tensor.name == operand}
         own = self.program.buffer(name).dtype
@@ -110,11 +114,11 @@ class CoverChecker:
         declared = {one for part in kernel.index_of(operand) for one in variables(part)}
         expected = {iterator for axis, iterator in axes.items() if axis in declared}
         if moves != expected:
-            along, takes = (", ".join(sorted(one)) or "nothing" for one in (moves, expected))
-            yield (
-                "cover",
-                f"{name} moves along {along}, and {kernel.name} takes {operand} along {takes}",
+            own_axes, taken_axes = (
+                ", ".join(sorted(one)) or "nothing" for one in (moves, expected)
             )
+            because = f"{name} moves along {own_axes}, and {kernel.name} takes {operand} along {taken_axes}"
+            yield "cover", because
 
     def extents(self, step: Step, tile: Tile) -> dict[str, int]:
         """Return the extents of axes of a tile, and of loops inside whose bounds are known around it."""

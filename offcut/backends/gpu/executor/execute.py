@@ -43,7 +43,7 @@ def execute(
 
 
 class _Checks(CoverChecker):
-    """What a GPU asks of a tile with a cover, and of a launch."""
+    """Checks of a GPU: of tiles with a cover, and of launches."""
 
     def __init__(
         self, program: Program, kernels: Sequence[Microkernel], limits: Limits | None

@@ -1,4 +1,4 @@
-"""Elements at computed places: along which axis a stage that reads them has its lanes.
+"""The lanes of a stage that reads elements at computed places: the axis along which it reads vectors.
 
 ``Y[n, c, i, j] = X[n, c, P[n, i, j], Q[n, i, j]]`` gathers along j, lane by lane. Lanes along c read the same
 place of as many channels, which lie side by side in a copy of X whose last axis is c. Y is computed in that order
@@ -28,7 +28,7 @@ from offcut.schedule import beside
 class TurnedGather:
     """The order of a stage's axes in which it gathers nothing.
 
-    copies  of what it reads at computed places
+    copies  of the arrays that it reads at computed places
     order   of its axes, that of its lanes last
     """
 
@@ -39,36 +39,38 @@ class TurnedGather:
 def turned_gather(
     computation: Computation, position: int, machine: Machine, lanes: int
 ) -> TurnedGather | None:
-    """Return the order of a group's axes in which it reads vectors where it gathers now; None if it gathers nothing, or if
-    the copies are predicted to take what that saves.
+    """Return the order of a group's axes in which it reads vectors instead of gathering; None if it does not gather, or if the copies
+    are predicted to cost more than that saves.
 
-    lanes  of a vector of the group's elements
+    lanes  elements of the group's type in a vector
     """
     group = computation.groups[position]
     lead, bodies = group[0], [stage.body for stage in group]
     names = [axis.name for axis in lead.axes]
     rank = len(names)
-    if lead.reducer is not None or not any(_is_gather(load, names[-1]) for load in _read(group)):
+    if lead.reducer is not None or not any(
+        _is_gather(load, names[-1]) for load in _loads_of_group(group)
+    ):
         return None
     if any(len(computation.buffer(stage.buffer).shape) != rank for stage in group):
         return None
     prices = StatementPrices(machine, lanes)
-    gathered = sum(prices.value(body, Inside(names[-1])) for body in bodies) / lanes
-    turned_copy = machine.loops.gather_cycles + machine.loops.vector_cycles / lanes
-    least, best = gathered / (1 + machine.traffic.convert_share), None
+    gather_price = sum(prices.value(body, Inside(names[-1])) for body in bodies) / lanes
+    copy_price = machine.loops.gather_cycles + machine.loops.vector_cycles / lanes
+    least_price, best = gather_price / (1 + machine.traffic.convert_share), None
     for axis in lead.axes[:-1]:
         extent = ix.literal_value(axis.extent)
         copies = _copies(computation, position, axis.name) if extent else None
         if not extent or copies is None:
             continue
-        turned = [_reading(stage, copies).body for stage in group]
-        each = sum(prices.value(body, Inside(axis.name)) for body in turned)
+        bodies_by_copies = [_read_copies(stage, copies).body for stage in group]
+        each = sum(prices.value(body, Inside(axis.name)) for body in bodies_by_copies)
         sources = {load.buffer for copy in copies for load in _loads(copy.value)}
-        copied = 1 + sum(_size_ratio(computation, source, lead) for source in sources)
-        price = each * -(-extent // lanes) / extent + turned_copy * copied
-        if price < least:
+        elements_copied = 1 + sum(_size_ratio(computation, source, lead) for source in sources)
+        price = each * -(-extent // lanes) / extent + copy_price * elements_copied
+        if price < least_price:
             order = (*(name for name in names if name != axis.name), axis.name)
-            least, best = price, TurnedGather(copies, order)
+            least_price, best = price, TurnedGather(copies, order)
     return best
 
 
@@ -76,7 +78,7 @@ def _loads(expr: Expr) -> list[Load]:
     return list(dict.fromkeys(load for load, _ in loads(expr)))
 
 
-def _read(group: tuple[Stage, ...]) -> list[Load]:
+def _loads_of_group(group: tuple[Stage, ...]) -> list[Load]:
     return [load for stage in group for load in _loads(stage.body)]
 
 
@@ -85,19 +87,19 @@ def _is_gather(load: Load, lane: str) -> bool:
     return any(lane in variables(part) and reads_memory(part) for part in load.index)
 
 
-def _reading(stage: Stage, copies: tuple[StagedValue, ...]) -> Stage:
-    """Return `stage` reading copies, as far as it reads what they hold."""
+def _read_copies(stage: Stage, copies: tuple[StagedValue, ...]) -> Stage:
+    """Return `stage` with reads of copies in place of reads of the arrays that they hold."""
     for copy in copies:
         stage = reading_value(stage, copy) or stage
     return stage
 
 
 def _copies(computation: Computation, position: int, axis: str) -> tuple[StagedValue, ...] | None:
-    """Return the copies in which what a group gathers lies side by side along `axis`; None if it would gather anything then."""
+    """Return the copies of the arrays that a group gathers from, whose elements lie side by side along `axis`; None if it still gathers."""
     group = computation.groups[position]
     own, last = {stage.buffer for stage in group}, group[0].axes[-1].name
     moved_axes: dict[str, int] = {}
-    for load in _read(group):
+    for load in _loads_of_group(group):
         places = [place for place, part in enumerate(load.index) if axis in variables(part)]
         if load.buffer in own or not places or beside(load, axis):
             continue
@@ -113,11 +115,11 @@ def _copies(computation: Computation, position: int, axis: str) -> tuple[StagedV
     return tuple(_copy(computation, array, place, names) for array, place in moved_axes.items())
 
 
-def _copy(computation: Computation, array: str, moved: int, names: Names) -> StagedValue:
+def _copy(computation: Computation, array: str, place: int, names: Names) -> StagedValue:
     """Return a copy of all elements of an array, with one of its axes as the last."""
     buffer, own_names = computation.buffer(array), Names(names.taken)
-    axes = [own_names.fresh(f"z{place}") for place in range(len(buffer.shape))]
-    order = (*(name for name in axes if name != axes[moved]), axes[moved])
+    axes = [own_names.fresh(f"z{number}") for number in range(len(buffer.shape))]
+    order = (*(name for name in axes if name != axes[place]), axes[place])
     element = Load(array, tuple(map(Var, axes)), buffer.dtype)
     return StagedValue(names.fresh(f"{array}_staged"), order, tuple(map(Var, order)), element)
 

@@ -1,0 +1,112 @@
+"""Sizes of a study: numbers, lists, ranges, weights, and lines of CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from offcut.errors import DescribeError
+from offcut.studies.operators import read_operators
+from offcut.studies.sizes import read_values
+from tests.agree import agree
+
+
+def test_sizes_are_numbers_lists_ranges_weights_and_files(tmp_path: Path) -> None:
+    (tmp_path / "lengths.csv").write_text("# requests\nm,t\n3,9\n3,1\n17,1\n")
+    values = {
+        "one": read_values(5, "s.m", tmp_path),
+        "list": read_values([7, 1, 7, 9], "s.m", tmp_path),
+        "range": read_values("1:4", "s.m", tmp_path),
+        "weights": read_values({"3": 3, "17": 1}, "s.m", tmp_path),
+        "file": read_values("lengths.csv", "s.m", tmp_path),
+        "column": read_values({"csv": "lengths.csv", "column": "t"}, "s.m", tmp_path),
+    }
+
+    assert {name: tuple(one.weights) for name, one in values.items()} == {
+        "one": (5,),
+        "list": (1, 7, 9),
+        "range": (1, 2, 3, 4),
+        "weights": (3, 17),
+        "file": (3, 17),
+        "column": (1, 9),
+    }
+    assert [name for name, one in values.items() if not one.swept] == ["one"]
+    agree(np.array(list(values["weights"].weights.values())), np.array([0.75, 0.25]))
+    agree(np.array(list(values["file"].weights.values())), np.array([2 / 3, 1 / 3]))
+
+
+def test_lines_of_a_csv_file_are_vectors_of_sizes(tmp_path: Path) -> None:
+    (tmp_path / "shapes.csv").write_text("M,K,N,name\n1,64,80,a\n7,96,16,b\n1,64,80,c\n")
+    table = {"einsum": "mk,kn->mn", "constants": []}
+    sizes = {"csv": "shapes.csv", "columns": {"m": "M", "k": "K", "n": "N"}}
+    (operator,), absent = read_operators([{**table, "sizes": sizes}], tmp_path / "study.toml")
+
+    assert [(dict(one.sizes), one.weight) for one in operator.points] == [
+        ({"m": 1, "k": 64, "n": 80}, 2 / 3),
+        ({"m": 7, "k": 96, "n": 16}, 1 / 3),
+    ]
+    assert absent == ()
+    with pytest.raises(DescribeError) as refused:
+        read_operators([{**table, "sizes": "shapes.csv"}], tmp_path / "study.toml")
+    assert str(refused.value) == (
+        "study: cannot read the study\n"
+        "  at       study.toml, operators[0].sizes\n"
+        "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number\n"
+        '  help     {csv = "shapes.csv", columns = {m = "M"}}'
+    )
+
+
+@pytest.mark.parametrize(("comma", "bom"), [(",", ""), (";", "\ufeff"), ("\t", "\ufeff")])
+def test_a_table_out_of_a_paper_is_read_as_it_stands(tmp_path: Path, comma: str, bom: str) -> None:
+    lines = ("# table 3", "", "layer,M, K ,N,calls", "a,1,64,80,3", ",,,,", "  ", "b,7,96,16,0.5")
+    text = "\r\n".join((*lines, 'a again,1,64,80,"0.5"', "")).replace(",", comma)
+    (tmp_path / "shapes.csv").write_text(bom + text, encoding="utf-8", newline="")
+    table = {"einsum": "mk,kn->mn", "constants": []}
+    sizes = {"csv": "shapes.csv", "columns": {"m": "M", "k": "K", "n": "N"}, "weights": "calls"}
+    (operator,), _ = read_operators([{**table, "sizes": sizes}], tmp_path / "study.toml")
+    one = read_values(
+        {"csv": "shapes.csv", "column": "K", "weights": "calls"}, "study.toml, m", tmp_path
+    )
+
+    assert [(dict(one.sizes), one.weight) for one in operator.points] == [
+        ({"m": 1, "k": 64, "n": 80}, 0.875),
+        ({"m": 7, "k": 96, "n": 16}, 0.125),
+    ]
+    assert one.weights == {64: 0.875, 96: 0.125}
+
+
+@pytest.mark.parametrize(
+    ("more", "because"),
+    [
+        ({"weights": "count"}, "t.csv has no column 'count': its columns are m, w"),
+        ({"weights": "w"}, "t.csv, line 3: the weight '0' is not a number above 0"),
+    ],
+)
+def test_weights_that_are_none_are_refused(
+    tmp_path: Path, more: Mapping[str, str], because: str
+) -> None:
+    (tmp_path / "t.csv").write_text("m,w\n3,1\n4,0\n")
+
+    with pytest.raises(DescribeError) as refused:
+        read_values({"csv": "t.csv", "column": "m", **more}, "s.toml, sizes.m", tmp_path)
+
+    assert (refused.value.at, refused.value.because) == ("s.toml, sizes.m.weights", because)
+
+
+def test_a_csv_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lengths.csv").write_text("m,m\n3,9\n")
+
+    with pytest.raises(DescribeError) as refused:
+        read_values("lengths.csv", "s.m", tmp_path)
+
+    assert refused.value.because == "lengths.csv has 2 columns 'm': its columns are m, m"
+
+
+def test_a_long_range_is_sampled_with_both_ends() -> None:
+    values = read_values({"range": "1:512", "points": 9}, "s.m", Path())
+
+    assert len(values.weights) == 9
+    assert {1, 512} <= set(values.weights)
