@@ -70,7 +70,7 @@ class Candidates:
             check_windows(program)
         self._question, self._by_hand, rest = question, None, options
         if options.schedule is not None and not target.applies_schedules:
-            self._by_hand = lowered_by_hand(target, program, options)
+            self._by_hand = lowered_by_hand(target, program, question.users, options)
             rest = replace(options, schedule=None)
         with at_decision(options.schedule):
             start = program if self._by_hand is None else self._by_hand
@@ -218,13 +218,13 @@ def check_schedule_of(schedule: Schedule | None, program: Program) -> None:
         )
 
 
-def lowered_by_hand(planner: Planner, program: Program, options: Options) -> Program:
+def lowered_by_hand(planner: Planner, program: Program, users: Users, options: Options) -> Program:
     """Return what the decisions by hand of the options make of a program, each proved."""
     assert options.schedule is not None
     verify_pass(program, create_schedule(program).source, options.reassociate)
     schedule = planner.with_options(options.schedule, program, options)
     arguments = (options.microkernels, options.reassociate)
-    return replay(program, schedule, *arguments, planner.microkernels(options))[1]
+    return replay(program, schedule, *arguments, planner.microkernels(options), users=users)[1]
 
 
 def with_whole_covers(planner: Planner, plan: TargetPlan, options: Options) -> TargetPlan:

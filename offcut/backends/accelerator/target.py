@@ -144,7 +144,7 @@ class Accelerator(Target):
             return
         if schedule is not None and not self.applies(program, schedule):
             check_units(schedule, self.spec)
-            _, by_hand = replay(program, schedule, of_target=self.microkernels())
+            _, by_hand = replay(program, schedule, of_target=self.microkernels(), users=users)
             yield annotated_plan(TargetPlan(by_hand, schedule, by_hand=by_hand), self.spec)
             return
         computation = labelled(self.arrays(program), users)

@@ -20,7 +20,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
-from offcut.partition import EmittedTile, tiles_alike
+from offcut.partition import EmittedTile, Users, tiles_alike
 from offcut.partition.cutting import PiecesCost
 from offcut.proof import UNDECIDED, Certificate
 from offcut.schedule.apply import covering
@@ -29,7 +29,7 @@ from offcut.schedule.apply.axes import find_stage, stage_names
 from offcut.schedule.apply.emit import lower, lower_with_tiles
 from offcut.schedule.apply.hand_stage import Stage
 from offcut.schedule.apply.prove import lowering_budget, prove
-from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors
+from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors, with_axis_labels
 from offcut.schedule.apply.staged_form import Nests
 from offcut.schedule.apply.without_windows import joined
 from offcut.schedule.decisions import (
@@ -85,6 +85,7 @@ def replay(
     reassociate: bool = True,
     of_target: Sequence[Microkernel] = (),
     tile_cost: PiecesCost = tiles_alike,
+    users: Users | None = None,
 ) -> tuple[tuple[Primitive, ...], Program]:
     """Return the primitives that `schedule` begins with, and what they make of `program`, proved.
 
@@ -92,6 +93,7 @@ def replay(
     of_target     that `cover` may name, whose tiles the target judges
     reassociate   whether the terms of a sum may be added in another order
     tile_cost     predicted seconds of runs of tiles, by which a call chooses among the strategies of a split
+    users         what the user calls the axes of the program, where it was described as tensors
 
     Raises PartitionError, with the line, for one that is not legal, or that stands behind what a
     target decides.
@@ -115,13 +117,16 @@ def replay(
                     because="what a target decides stands before it, about loops that are made first",
                     help=("primitives by hand come first",),
                 )
-    made = create_schedule(program)
+    start = create_schedule(program)._nests
+    if users is not None:
+        start = with_axis_labels(start, users)
+    made = HandSchedule(start)
     made.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, first), microkernels)
     try:
         return first, made.lower(reassociate)
     except PartitionError as refused:
         whole = refused
-    again = create_schedule(program)
+    again = HandSchedule(start)
     again.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, ()), microkernels)
     for decision in made._steps:  # the line is that after which it is refused first
         with at_line(schedule, decision):

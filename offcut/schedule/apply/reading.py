@@ -14,6 +14,7 @@ from offcut.describe.computation import Names, computation
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import PartitionError
+from offcut.partition import Users
 from offcut.schedule.apply.staged_form import Mark, Nest, Nests, Part, Root
 
 
@@ -30,6 +31,20 @@ def nests_of_tensors(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Nes
     )
     return replace(
         nests, labels=described.labels, size_names=described.size_names, axis_labels=called
+    )
+
+
+def with_axis_labels(nests: Nests, users: Users) -> Nests:
+    """Return nests whose axes answer to the names in `users`, too.
+
+    A name that another loop of the stage has stays that loop's: texts that a target prints name loops of the program.
+    """
+    buffers = dict(users.buffers)
+    loops = {name: nest.loops_of(name) for nest in nests.nests for name in nest.written}
+    pairs = ((full.rpartition("."), loop) for full, loop in users.axes)
+    called = ((buffers.get(stage, stage), loop, label) for (stage, _, label), loop in pairs)
+    return replace(
+        nests, axis_labels=tuple(one for one in called if one[2] not in loops.get(one[0], ()))
     )
 
 

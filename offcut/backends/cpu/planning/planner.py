@@ -93,7 +93,7 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
         first = replace(schedule, steps=by_hand)
         cost = tile_price(own[0], host.machine)
         program_by_hand = replay(
-            program, first, options.microkernels, options.reassociate, own, cost
+            program, first, options.microkernels, options.reassociate, own, cost, users
         )[1]
         program_by_hand = canonicalize(program_by_hand)
     debug.passed("primitives", program_by_hand, program)
