@@ -550,6 +550,16 @@ def test_a_reason_is_printed_once_for_all_its_rows() -> None:
     ]
 
 
+@pytest.mark.parametrize("word", ["new", "compare"])
+def test_a_word_without_its_folder_is_no_file(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(app, ["study", word])
+    assert refused.exit_code == 2
+    assert f"{word} is neither a file, nor compare with two folders" in refused.output
+
+
 def test_a_suite_of_one_operator_has_no_more() -> None:
     said = CliRunner().invoke(app, ["study", "--list-suites"]).stdout
 
