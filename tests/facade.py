@@ -362,6 +362,12 @@ def microkernels_here() -> list[str]:
     return [family.microkernel.name for family in kernels.families(hooked("host")())]
 
 
+def family_of(microkernel: oc.Microkernel) -> Any:
+    """Return a family of the CPU without functions."""
+    family = _module("backends.cpu.microkernels.family").Family
+    return family(microkernel, lambda *_: "", lambda *_: "", {})
+
+
 def claimed(program: Any) -> set[str]:
     """Return the names of the microkernels that tiles of a program are covered by."""
     tiles = [stmt for stmt in oc.ir.walk(program) if isinstance(stmt, oc.ir.Tile)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,6 +94,8 @@ def study_command(
                 typer.echo(
                     f"wrote {write_template(Path(folder))}: offcut study {folder}/study.toml"
                 )
+            case ["new" | "compare" as word] if not Path(word).exists():
+                raise _untold(words)
             case [file] if dry_run:
                 _print_missing(Path(file), out, how)
             case [file]:
@@ -102,13 +104,15 @@ def study_command(
                 workers = None if pool is None else Pool(pool, certificates=certificates)
                 _measure(Path(file), out, {**how, "pool": workers}, rows, keep)
             case _:
-                because = f"{' '.join(words or ()) or 'nothing'} is neither a file, nor compare with two folders, nor new with one"
-                raise DescribeError(
-                    "study",
-                    "cannot tell what to do",
-                    because=because,
-                    help=("offcut study --help",),
-                )
+                raise _untold(words or ())
+
+
+def _untold(words: Sequence[str]) -> DescribeError:
+    said = " ".join(words) or "nothing"
+    because = f"{said} is neither a file, nor compare with two folders, nor new with one"
+    return DescribeError(
+        "study", "cannot tell what to do", because=because, help=("offcut study --help",)
+    )
 
 
 def _measure(

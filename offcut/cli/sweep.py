@@ -108,7 +108,7 @@ def sweep_command(
     ] = Path("out/sweep"),
     oracle: Annotated[
         bool,
-        typer.Option("--oracle", help="Measure every schedule of a small program; see below."),
+        typer.Option("--oracle", help="Measure every schedule of a small program; see above."),
     ] = False,
     csv: Annotated[Path, typer.Option(help="Where the numbers go.")] = Path("out/sweep.csv"),
     png: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("out/sweep.png"),

@@ -12,7 +12,7 @@ import offcut as oc
 from offcut import Microkernel
 from offcut.core.layout import Digit, Layout
 from offcut.errors import DescribeError
-from tests.facade import Place, TileShape, multiples
+from tests.facade import Place, TileShape, family_of, multiples
 
 
 def product(depth: int | None = None) -> oc.Tensor:
@@ -256,3 +256,20 @@ def test_instructions_do_what_is_declared(case: str) -> None:
         f"decl_tensor_intrin: cannot declare C\n  at       {because}\n"
         '  help     inputs[0].access_ptr("r"), outputs[0].access_ptr("w")'
     )
+
+
+def test_a_function_of_the_cpu_takes_one_depth() -> None:
+    m, n = oc.dim("m", min=1, max=4), oc.dim("n", min=1, max=4)
+    h, k = oc.dim("h"), oc.dim("k")
+    r, p = oc.reduce_axis(h, name="r"), oc.reduce_axis(k, name="p")
+    a, b = oc.placeholder((m, h, k), name="A"), oc.placeholder((h, k, n), name="B")
+    both = oc.compute((m, n), lambda i, j: oc.sum(a[i, r, p] * b[r, p, j], axis=(r, p)), name="C")
+    with pytest.raises(DescribeError) as refused:
+        family_of(Microkernel("both", both, GIVEN["tiles"]))
+    assert str(refused.value) == (
+        "microkernel: cannot take both as one of the CPU's\n"
+        "  because  it adds along r, p, and its functions take one depth\n"
+        "  help     the sum along p alone: others are loops around it\n"
+        "  help     repeats={'p'}: a call runs up to two of these, Variant.turns"
+    )
+    assert family_of(Microkernel(**GIVEN)).wide

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offcut.describe.microkernel import Microkernel
+from offcut.errors import DescribeError
 
 TILES = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64, ptr, i64"
 """The parameters of a function for one shape, as above."""
@@ -73,6 +74,9 @@ class Family:
     text     LLVM IR of the functions of these shapes
     widths   rows -> how many panels wide a tile may be, widest first; empty: the family is wide
     halves   whether a function of one panel reads its first half alone where that holds all columns
+
+    Raises DescribeError where the microkernel adds along several axes: functions take one depth, and loops around it
+    are `Variant.turns`.
     """
 
     microkernel: Microkernel
@@ -80,6 +84,19 @@ class Family:
     text: Callable[[Variant, Shapes], str]
     widths: Mapping[int, tuple[int, ...]]
     halves: bool = False
+
+    def __post_init__(self) -> None:
+        kernel = self.microkernel
+        if len(kernel.reduce_axes) > 1:
+            raise DescribeError(
+                "microkernel",
+                f"cannot take {kernel.name} as one of the CPU's",
+                because=f"it adds along {', '.join(kernel.reduce_axes)}, and its functions take one depth",
+                help=(
+                    f"the sum along {kernel.depth} alone: others are loops around it",
+                    f"repeats={{{kernel.depth!r}}}: a call runs up to two of these, Variant.turns",
+                ),
+            )
 
     @property
     def unit_depth(self) -> bool:
