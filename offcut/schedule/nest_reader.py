@@ -290,6 +290,7 @@ class _Reader:
     def loops(self, steps: Sequence[tuple[Step, int]]) -> _Loops:
         """Return what decisions about one stage make of its loops."""
         cuts: dict[str, AxisCut] = {}
+        repeated: list[AxisCut] = []
         groups: set[str] = set()
         roots: dict[str, str] = {}
         inside: list[str] = []
@@ -298,7 +299,11 @@ class _Reader:
         for step, line in steps:
             match step:
                 case Split(_, axis, levels, names):
-                    cuts[names[-2]] = cut = _axis_cut(axis, levels, inside)
+                    cut = _axis_cut(axis, levels, inside)
+                    if names[-2] in cuts:
+                        repeated.append(cut)  # `Applying.check_cuts` refuses it by its line
+                    else:
+                        cuts[names[-2]] = cut
                     self.lines[id(cut)] = line
                     groups |= {*names[:-2]}
                     roots |= dict.fromkeys(names, axis)
@@ -319,7 +324,8 @@ class _Reader:
         if len(grouped) > 1 or {*rest} & {*tiles, *groups} or {*head} & {*inside}:
             raise _OtherLoops
         place = head.index(grouped[0]) if grouped else len(head)
-        splits = tuple(cuts[name] for name in (*tiles, *(n for n in cuts if n not in tiles)))
+        others = (cut for name, cut in cuts.items() if name not in tiles)
+        splits = (*(cuts[name] for name in tiles), *others, *repeated)
         outer, inner = tuple(head[:place]), tuple(head[place + 1 :])
         innermost = {*inside} & {*listed[-1:]} if listed else {*inside}
         around = frozenset((*listed, *roots)) - innermost

@@ -319,6 +319,10 @@ def _read_cover(line: Line) -> Cover:
         return ANY_PRODUCTS
     axes, _, operands = (found[5] or "").partition("; ")
     pairs = tuple(tuple(_read_pairs(line, one)) for one in (axes, operands))
+    for names in ([name for name, _ in some] for some in pairs):
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            line.refuse(f"it says twice what {twice} of {found[4]} is")
     return Cover(found[2], found[3] or "", found[4], *pairs)
 
 
