@@ -420,16 +420,6 @@ def test_every_suite_has_a_source_and_operators_that_are_described() -> None:
         assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("word", ["new", "compare"])
-def test_a_word_without_its_folder_is_no_file(
-    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    refused = CliRunner().invoke(app, ["study", word])
-    assert refused.exit_code == 2
-    assert f"{word} is neither a file, nor compare with two folders" in refused.output
-
-
 def test_results_are_by_the_cells_of_the_file(tmp_path: Path) -> None:
     definition = defined(tmp_path, HEAD + DENSE + AUTO + NUMPY)
     samples = {

@@ -56,3 +56,13 @@ def test_a_suite_of_one_operator_has_no_more() -> None:
 )
 def test_a_reason_is_a_line(error: Exception, text: str) -> None:
     assert reason(error) == text
+
+
+@pytest.mark.parametrize("word", ["new", "compare"])
+def test_a_word_without_its_folder_is_no_file(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(app, ["study", word])
+    assert refused.exit_code == 2
+    assert f"{word} is neither a file, nor compare with two folders" in refused.output
