@@ -307,6 +307,8 @@ def _plans_of_strategy(
             yield complete(plan)
         first_unproved = first_unproved or unproved
     if first_unproved is not None and not is_yielded:
+        if first_unproved.is_undecided:
+            complete(plan)  # what a target refuses it says better than a proof without an end
         raise first_unproved.error
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from tests.agree import agree, computed
 
 N = oc.dim("n", max=9)
 STAGED = "stage value X[z0, z1, z2, z3] for Y as X_staged(z0, z2, z3, z1)"
@@ -43,12 +44,10 @@ def test_elements_at_named_places_are_right(channels: int, dtype: str) -> None:
         p, q = (draw.integers(0, end, (n, 5, 19), np.int32) for end in (6, 8))
         rows, columns = p[:, None, :, :], q[:, None, :, :]
         at = np.arange(n)[:, None, None, None], np.arange(channels)[None, :, None, None]
-        exact = sum(
-            x.astype("float64")[*at, rows + down, columns + across] * 0.25
-            for down in (0, 1)
-            for across in (0, 1)
-        )
-        np.testing.assert_allclose(kernel(x, p, q), exact, rtol=1e-5, atol=1e-6)
+        steps = [(down, across) for down in (0, 1) for across in (0, 1)]
+        places = [(*at, rows + down, columns + across) for down, across in steps]
+        mean = computed(lambda x, places=places: sum(x[place] * 0.25 for place in places), x)
+        agree(kernel(x, p, q), mean)
 
 
 @pytest.mark.parametrize("machine", ["zen4", "zen5", "cascade-lake", "avx2"])

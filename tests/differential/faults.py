@@ -459,8 +459,8 @@ FAULTS = (
     Fault(
         "a window of a buffer starts at its first element",
         "layout",
-        "replace(memory, origins=tuple(self.scalar(at) for at, _ in alloc.axes))",
-        "replace(memory, origins=memory.origins)",
+        "self.placed({window.name: replace(memory, origins=origins)})",
+        "self.placed({window.name: memory})",
     ),
     Fault(
         "a condition's other branch is not run",

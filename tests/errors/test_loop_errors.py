@@ -318,9 +318,9 @@ for i in 0:n
         )
 
 
-def test_a_layout_of_a_window_that_moves_with_a_loop_is_refused() -> None:
+def test_a_layout_of_a_large_window_that_moves_with_a_loop_is_refused() -> None:
     text = """\
-size n in 0:99
+size n in 0:9999
 input A: float32[n, 8]
 local L: float32[n, 8]
 output C: float32[n, 8]

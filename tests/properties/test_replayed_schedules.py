@@ -203,7 +203,7 @@ def test_separate_begins_what_a_target_decides_before_nests() -> None:
     kernel = compiled(case("epilogue"), "schedule D\nbind D.j unroll", "cpu", 1)
     first, second, *nests = str(kernel.schedule).splitlines()[1:]
     assert (first, second) == ("bind D.j unroll", "separate 1")
-    assert nests[-1].startswith("cover C at ")
+    assert nests[-1].startswith("cover D at ")
 
 
 REFUSED = {

@@ -123,7 +123,7 @@ DESCRIBED: dict[str, tuple[type, dict[str, Any]]] = {
 )
 def test_offcut_computes_what_peers_are_given(name: str) -> None:
     kind, table = DESCRIBED[name]
-    (operator,) = read_operators([table], Path("study.toml"))
+    (operator,), _ = read_operators([table], Path("study.toml"))
     task = operator.workload.task(operator.points[0].sizes, 0)
 
     run, read = operator.workload.compiled({}).call(task)
@@ -171,7 +171,7 @@ def test_every_way_of_a_peer_computes_an_epilogue(name: str, peer: str, tmp_path
     extents = {"m": 5, "k": 7, "n": 9, "b": 3, "c": 2, "i": 2, "j": 4}
     sizes = {letter: extents[letter] for letter in text if letter in extents}
     table = {"einsum": text, "sizes": sizes, "epilogue": epilogue, "constants": constants}
-    (operator,) = read_operators([{"name": name, **table}], tmp_path / "study.toml")
+    (operator,), _ = read_operators([{"name": name, **table}], tmp_path / "study.toml")
     task = operator.workload.task(sizes, 0)
     lacks = {
         "numpy": "gelu" in epilogue,

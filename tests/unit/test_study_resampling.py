@@ -15,6 +15,7 @@ from offcut.studies import compare
 from offcut.studies.resampling import Pair, allowed_shift, mean_ratio, stray_under_load
 from offcut.studies.samples import FILE, Sample, append_samples
 from offcut.studies.statistics import geometric_mean, is_loaded, ratio, share_of
+from tests.agree import nearly
 
 ROUNDS = 21
 TRIALS = 40
@@ -124,7 +125,7 @@ def test_cells_that_share_rounds_are_no_more_than_one() -> None:
         assert mean is not None
         return mean.ratio.high / mean.ratio.low - 1
 
-    assert math.isclose(widths(1, True), widths(16, True))
+    assert widths(1, True) == nearly(widths(16, True))
     assert widths(16, False) < widths(16, True) / 3
 
 
@@ -135,8 +136,8 @@ def test_what_the_loads_of_two_folders_differ_by_is_allowed_for() -> None:
     assert (share_of(quiet), share_of(busy)) == (1.0, 0.4)
     assert (is_loaded(quiet), is_loaded(busy)) == (False, True)
     assert is_loaded(replace(quiet, load={"share": 1.0, "others": 0.2}))
-    assert math.isclose(allowed_shift([(quiet, quiet)]), math.log(1.02))
-    assert math.isclose(allowed_shift([(quiet, busy)]), math.log(1.02) + math.log(1.6))
+    assert allowed_shift([(quiet, quiet)]) == nearly(math.log(1.02))
+    assert allowed_shift([(quiet, busy)]) == nearly(math.log(1.02) + math.log(1.6))
     assert allowed_shift([(replace(quiet, clock="predicted"),) * 2]) == 0.0
 
 
@@ -165,7 +166,7 @@ def test_cells_stray_under_load_by_what_most_of_them_do() -> None:
     loaded = [(replace(a, load={"others": 0.5}), b) for a, b in quiet]
 
     assert stray_under_load(quiet) == 0.0
-    assert math.isclose(stray_under_load(loaded), 1.96 * 1.4826 * math.log(1.1), rel_tol=0.1)
+    assert stray_under_load(loaded) == nearly(1.96 * 1.4826 * math.log(1.1), 0.1)
 
 
 def test_a_predicted_time_that_changes_by_little_has_changed(tmp_path: Path) -> None:

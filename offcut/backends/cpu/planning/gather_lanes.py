@@ -49,7 +49,7 @@ def turned_gather(
     names = [axis.name for axis in lead.axes]
     rank = len(names)
     if lead.reducer is not None or not any(
-        _is_gather(load, names[-1]) for load in _loads_of_group(group)
+        _is_gather(load, name) for name in names[-1:] for load in _loads_of_group(group)
     ):
         return None
     if any(len(computation.buffer(stage.buffer).shape) != rank for stage in group):
