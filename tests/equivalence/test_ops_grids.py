@@ -243,7 +243,7 @@ def _functions() -> Iterator[tuple[str, Rule]]:
     yield "elu", Rule(ops.elu, lambda x: np.where(x > 0, x, np.expm1(np.where(x > 0, 0, x))), FLOATS, ulps=6)  # fmt: skip
     narrow = ("float32", *HALVES)
     for to, (low, high) in {"int8": (-128, 127), "uint8": (0, 255)}.items():
-        yield f"quantize {to}", Rule(lambda x, to=to: ops.quantize(x, 0.25, 3, to), lambda x, low=low, high=high: np.clip(np.where(np.isnan(x), 0, np.rint(np.clip(x / 0.25, -1e6, 1e6))) + 3, low, high), narrow, result=to)  # fmt: skip
+        yield f"quantize {to}", Rule(lambda x, to=to: ops.quantize(x, 0.25, 3, to), lambda x, low=low, high=high: np.where(np.isnan(x), low, np.clip(np.rint(np.clip(x / 0.25, -1e6, 1e6)) + 3, low, high)), narrow, result=to)  # fmt: skip
         yield f"requantize {to}", Rule(lambda x, to=to: ops.requantize(x, 7, to), lambda x, low=low, high=high: np.clip(x >> 7, low, high), ("int32",), result=to)  # fmt: skip
     yield "dequantize", Rule(lambda x: ops.dequantize(x, 0.25, 3), lambda x: (x.astype(np.int32) - np.int32(3)).astype(np.float32) * np.float32(0.25), ("int8", "uint8", "int32"), result="float32")  # fmt: skip
 
