@@ -95,7 +95,7 @@ def study_command(
                     f"wrote {write_template(Path(folder))}: offcut study {folder}/study.toml"
                 )
             case ["new" | "compare" as word] if not Path(word).exists():
-                raise _untold(words)
+                raise _arguments_error(words)
             case [file] if dry_run:
                 _print_missing(Path(file), out, how)
             case [file]:
@@ -104,12 +104,12 @@ def study_command(
                 workers = None if pool is None else Pool(pool, certificates=certificates)
                 _measure(Path(file), out, {**how, "pool": workers}, rows, keep)
             case _:
-                raise _untold(words or ())
+                raise _arguments_error(words or ())
 
 
-def _untold(words: Sequence[str]) -> DescribeError:
-    said = " ".join(words) or "nothing"
-    because = f"{said} is neither a file, nor compare with two folders, nor new with one"
+def _arguments_error(words: Sequence[str]) -> DescribeError:
+    text = " ".join(words) or "nothing"
+    because = f"{text} is neither a file, nor compare with two folders, nor new with one"
     return DescribeError(
         "study", "cannot tell what to do", because=because, help=("offcut study --help",)
     )

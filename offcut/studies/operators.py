@@ -148,11 +148,11 @@ def _operator(
         help = error.help if isinstance(error, OffcutError) else ()
         what = f"cannot describe {kind} = {table[kind]!r}"
         raise refusal(at, because, *help, what=what) from error
-    for given in values:
-        if isinstance(workload, Described) and given not in workload.names:
+    for array in values:
+        if isinstance(workload, Described) and array not in workload.names:
             listed = f"the inputs are {', '.join(workload.names)}"
-            raise refusal(f"{at}.values", f"there is no input {given!r}", listed)
-        check_values(values[given], f"{at}.values.{given}")
+            raise refusal(f"{at}.values", f"there is no input {array!r}", listed)
+        check_values(values[array], f"{at}.values.{array}")
     tolerance = number_of(table, "tolerance", at, 0.0, 0.0) if "tolerance" in table else None
     workload.tolerance = tolerance
     if tolerance is not None:

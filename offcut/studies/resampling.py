@@ -126,10 +126,10 @@ def _variance(group: Sequence[tuple[Pair, float]]) -> float:
         samples = [pair[side] for pair, _ in group]
         rounds = max(len(one.seconds) for one in samples)
         share = min(share_of(one) for one in samples)
-        drawn = _drawn_rounds(rounds, max(round(rounds * share), 1), side)
+        positions = _drawn_rounds(rounds, max(round(rounds * share), 1), side)
         for (_, weight), one in zip(group, samples, strict=True):
             seconds = np.array(one.seconds)
-            medians = np.median(seconds[drawn * len(seconds) // rounds], axis=1)
+            medians = np.median(seconds[positions * len(seconds) // rounds], axis=1)
             draws += (1 - 2 * side) * weight * np.log(medians)
     return float(np.var(draws))
 

@@ -340,7 +340,7 @@ compile: cannot lay the window of L out in order(1, 0)
   at       alloc L[i +: i + 1, 0 +: 8] layout order(1, 0)
   because  its extents move with a loop, or it stands in a tile, and so it lies in the whole array
   help     local L with the layout
-  help     a window of extents that sizes give"""
+  help     a window of extents that sizes give, or of at most 4096 elements along axes that move"""
     )
 
 

@@ -49,7 +49,7 @@ def parts_in_sequence(source: Program, emitted: Program) -> list[tuple[Program, 
 def _meeting_arrays(program: Program) -> list[frozenset[str]]:
     """Return, by position, the arrays that the statements before store and those from there on read, results among them.
 
-    None if the later statements store an array that the earlier ones access, or if both meet in a window.
+    Empty where the later statements store an array that the earlier ones access, or if both meet in a window.
 
     An array that both touch in windows alone is another one in each.
     """

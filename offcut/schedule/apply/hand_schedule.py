@@ -120,15 +120,17 @@ def replay(
     start = create_schedule(program)._nests
     if users is not None:
         start = with_axis_labels(start, users)
-    made = HandSchedule(start)
-    made.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, first), microkernels)
+    by_hand = HandSchedule(start)
+    by_hand.with_microkernels(of_target, tile_cost).apply(
+        Schedule(schedule.name, first), microkernels
+    )
     try:
-        return first, made.lower(reassociate)
+        return first, by_hand.lower(reassociate)
     except PartitionError as refused:
         whole = refused
     again = HandSchedule(start)
     again.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, ()), microkernels)
-    for decision in made._steps:  # the line is that after which it is refused first
+    for decision in by_hand._steps:  # the line is that after which it is refused first
         with at_line(schedule, decision):
             again._do(decision)
             again.lower(reassociate)

@@ -11,7 +11,7 @@ from functools import partial
 
 from offcut import debug
 from offcut.backends.bounds_guards import insert_bounds_guards
-from offcut.backends.cpu.lowering.call_layout import windows_of
+from offcut.backends.cpu.lowering.call_layout import MAX_VARYING_ELEMENTS, windows_of
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.cover_report import check_covers, report_covers, vector_tile_notes
@@ -268,7 +268,7 @@ def _check_window_layouts(program: Program) -> None:
                 because="its extents move with a loop, or it stands in a tile, and so it lies in the whole array",
                 help=(
                     f"local {alloc.buffer} with the layout",
-                    "a window of extents that sizes give",
+                    f"a window of extents that sizes give, or of at most {MAX_VARYING_ELEMENTS} elements along axes that move",
                 ),
             )
 

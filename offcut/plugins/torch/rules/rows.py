@@ -159,12 +159,12 @@ def log_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
 
 @takes("logsumexp", rounds_each=True)
 def logsumexp(t: Translation, x: Ref, axes: Sequence[int], keepdims: bool = False) -> Any:
-    given = tuple(axes)
-    most = t.node("max", x, axis=given, keepdims=True)
+    reduced_axes = tuple(axes)
+    most = t.node("max", x, axis=reduced_axes, keepdims=True)
     infinite = t.node("equal", t.node("absolute", most), math.inf)
     greatest = t.node("where", infinite, 0.0, most)  # inf - inf is NaN
     powers = t.node("exp", t.node("subtract", x, greatest))
-    total = t.node("log", t.node("sum", powers, axis=given, keepdims=True))
+    total = t.node("log", t.node("sum", powers, axis=reduced_axes, keepdims=True))
     return t.reshape(t.node("add", total, greatest), t.extents)
 
 
