@@ -189,7 +189,7 @@ schedule: cannot cover matmul_A_B by fma_float32_avx512
 
 a tile that does not divide
 given ('i ladder 14', 'i exact 14')
-partition: cannot take tail="exact"
+split: cannot take tail="exact"
   at       line 2: split matmul_A_B.i exact 14 as i_tile i_in
   because  with n = 1, 14 does not divide the extent n
   help     tail="cut" separates the last n % 14 iterations

@@ -51,7 +51,7 @@ from offcut.polyhedral import Facts
 from offcut.schedule.apply.nest_loops import NestLoops
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
-from offcut.schedule.apply.tiles import neutral_outside
+from offcut.schedule.apply.tiles import heights_of, neutral_outside
 from offcut.schedule.decisions import Level, Order, Primitive, Split, SplitPair
 
 # (statements, what is known there) -> the statements with the loops in them cut
@@ -157,9 +157,8 @@ class BandLoops(NestLoops):
         """Return the outer loop of a split, once for each segment of its strategy; its bounds are the same for all other loops."""
         (root,) = self.nest.origins(split.axis)
         lo, extent, tile = self.base(split.axis, at), self.extent(split.axis, at), split.factor
-        is_whole, folds = root == split.axis, self.cutting.folds
-        hi = self.bound(root, 1, at) if is_whole else ix.add(lo, extent)
-        if folds and at.facts.holds(ix.compare("<=", extent, tile - 1)):
+        hi = self.bound(root, 1, at) if root == split.axis else ix.add(lo, extent)
+        if at.facts.holds(ix.compare("<=", extent, tile - 1)):
             bounds = f"{format_expr(lo)}:{format_expr(hi)}"
             short = f"{root} in {bounds} is shorter than a tile of {tile}"
             self.cutting.notes[f"{short}, so it is one tile"] = None
@@ -172,14 +171,10 @@ class BandLoops(NestLoops):
             strategy = self.strategy(split)
             claims = check_axis(strategy, tile, sequential, ix.literal_value(extent))
             self.cutting.theorems |= dict.fromkeys(claims)
-        all_segments: Iterable[Segment] = segments(strategy, extent, tile)
-        if folds:
-            all_segments = possible_segments(all_segments, at.facts)
         body: tuple[Stmt, ...] = ()
-        for segment in all_segments:
+        for segment in possible_segments(segments(strategy, extent, tile), at.facts):
             body += self.segment(split, segment, extent, parts, at)
-        asks = folds or is_whole
-        if body and asks and not at.facts.holds(Compare(">=", extent, ix.const(0))):
+        if body and not at.facts.holds(Compare(">=", extent, ix.const(0))):
             return (If(Compare("<", lo, hi), body),)
         return body
 
@@ -198,10 +193,10 @@ class BandLoops(NestLoops):
             check_exact(name, tile, extent, at.facts)
 
     def facts_in(self, segment: Segment, at: At) -> Facts:
-        """Return the facts where a segment exists; not its condition, if it could fold those further in: isl compares loops faster if
+        """Return the facts around a segment, not its condition, which could fold those further in: isl compares loops faster if
         each states its own.
         """
-        return at.facts if self.cutting.folds else super().facts_in(segment, at)
+        return at.facts
 
     def segment_tiles(
         self,
@@ -356,7 +351,7 @@ class BandLoops(NestLoops):
             axes.append(TileAxis(root, *one.rect))
             if one.where is not None:
                 conditions.append(one.where)
-            heights[root] = one.segment.heights if one.segment else _heights(one.rect[1])
+            heights[root] = one.segment.heights if one.segment else heights_of(one.rect[1])
             if one.segment:
                 forms.add(one.segment.form)
         where = conjunction(conditions) if conditions else None
@@ -381,8 +376,3 @@ class BandLoops(NestLoops):
                 body = (If(mine.where, body),)
         own = role if mine.segment is not None else Role.WHOLE
         return (For(root, lo, hi, body, own, self.band[root].unit),)
-
-
-def _heights(height: Expr) -> tuple[int, int]:
-    number = ix.literal_value(height)
-    return (number, number) if number is not None else (0, 2**31)

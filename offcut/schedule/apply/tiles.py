@@ -21,6 +21,7 @@ from offcut.core.expr import (
 )
 from offcut.core.program import (
     COUNTED_UNITS,
+    MAX_SIZE,
     UNITS,
     Cover,
     For,
@@ -199,8 +200,8 @@ class Tiles(NestLoops):
             if self.is_fixed(leaf, start, extent):
                 offsets[root] = ix.sub(start, self.bound(root, 0, at))
                 continue
-            called[leaf] = name = self.names.fresh(root)
-            names.append(name)
+            called[leaf] = name = root if self.keeps_names else self.names.fresh(root)
+            names += [] if self.keeps_names else [name]
             offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
             if self.nest.vectors is not None:
                 extent, limit, own_form = self.vector_extent(leaf, root, extent, at)
@@ -285,6 +286,12 @@ def _without_implied_bounds(extent: Expr, facts: Facts) -> Expr:
         if any(facts.holds(ix.compare("<=", other, part)) for other in others):
             parts.remove(part)
     return reduce(ix.minimum, parts)
+
+
+def heights_of(extent: Expr) -> tuple[int, int]:
+    """Return the least and the greatest number of instances of a tile along an axis, by its extent."""
+    number = ix.literal_value(extent)
+    return (number, number) if number is not None else (0, MAX_SIZE)
 
 
 def neutral_outside(stmt: Stmt, inside: Expr) -> Stmt:
