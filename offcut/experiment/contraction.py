@@ -8,8 +8,9 @@ computation) or a range of extents (a symbolic size, which one compiled kernel s
 from __future__ import annotations
 
 import math
+import re
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -19,10 +20,12 @@ from numpy.typing import NDArray
 
 import offcut as oc
 from offcut.core.dtypes import FLOATS, numpy_dtype
+from offcut.core.functions import erf
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 
 Array = NDArray[Any]
+Wide = NDArray[np.float64]
 
 ELEMENTS = {
     "float64": ("float64", "float64", "float64", "float64"),
@@ -92,9 +95,13 @@ def parse_contraction(text: str) -> Contraction:
     >>> parse_contraction("mk,kn->mn").reduced
     ('k',)
 
-    Raises DescribeError when there is no ``->``, when an axis is not a letter, or when the result
+    Raises DescribeError when there is no ``->``, when an axis is not a letter or a blank stands between two, or when the result
     has a letter twice or one that no operand has.
     """
+    between = re.search(r"[A-Za-z]\s+[A-Za-z]", text)
+    if between is not None:
+        because = f"{between[0]!r} has a blank between two axes: it could be a comma, or nothing"
+        raise _refused(text, because, _without_blanks(text))
     compact = "".join(text.split())
     left, arrow, result = compact.partition("->")
     operands = tuple(left.split(","))
@@ -115,6 +122,15 @@ def parse_contraction(text: str) -> Contraction:
             because = f"the result has the axis {letter!r} twice"
             raise _refused(text, because, f'"{left}->{"".join(dict.fromkeys(result))}"')
     return Contraction(operands, result)
+
+
+def _without_blanks(text: str) -> str:
+    """Return the text that was probably meant: commas in place of blanks, or nothing where every word is one letter."""
+    left, arrow, result = text.partition("->")
+    words = re.split(r"[\s,]+", left.strip())
+    between = "," if any(len(word) > 1 for word in words) else ""
+    operands = (re.sub(r"\s+", between, one.strip()) for one in left.split(","))
+    return f'"{",".join(operands)}{arrow}{"".join(result.split())}"'
 
 
 def _implicit(left: str) -> str:
@@ -242,8 +258,72 @@ def build(
     return Computation(inputs, result)
 
 
-EPILOGUES = ("bias", "residual", "relu", "gelu", "sigmoid", "silu", "tanh")
-"""Steps of an epilogue: `bias` is added along the last axis, `residual` has the result's shape."""
+HALF_ULP = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-7,
+    "int32": 0.0,
+}
+"""Largest relative error of rounding to an element type.
+
+For bfloat16 it is twice that: there are libraries that cut off the digits beyond.
+"""
+
+
+FUNCTION_UNITS = 8
+"""Half units in the last place that a library's function of an epilogue may be off: of gelu in float32, 4 of erf, 2 of the sum with 1, both halved,
+and 3 roundings of products and of the argument; measured are 5.4 (gelu), 5.2 (tanh), 3 (silu) and 2.8 (sigmoid) at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepFunction:
+    """A function of an epilogue, and how it carries an error.
+
+    call       in float64
+    lipschitz  the greatest absolute value of its derivative
+    units      half units in the last place of float32 (or of float64) that a library's value may be off, at the scale of the result;
+               0 for a function that rounds nothing
+    is_scaled  whether that scale is the argument's magnitude, as of ``x * g(x)`` with g between 0 and 1; else 1
+    """
+
+    call: Callable[[Any], Any]
+    lipschitz: float
+    units: int = FUNCTION_UNITS
+    is_scaled: bool = False
+
+    def bounded(self, value: Wide, allowed: Wide, stored: str) -> tuple[Wide, Wide]:
+        """Return the function of `value`, and the error allowed of it where the argument's is `allowed`.
+
+        stored  the element type of the result: a 16-bit float is calculated in float32 and rounded once
+        """
+        computed = stored if stored in ("float32", "float64") else "float32"
+        scale = np.abs(value) + allowed if self.is_scaled else 1.0
+        error = self.lipschitz * allowed + self.units * HALF_ULP[computed] * scale
+        result = self.call(value)
+        if self.units and stored != computed:
+            error = error + HALF_ULP[stored] * (np.abs(result) + error)
+        return result, error
+
+
+def _sigmoid(x: Wide) -> Wide:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+STEP_FUNCTIONS: Mapping[str, StepFunction] = {
+    "relu": StepFunction(lambda x: np.maximum(x, 0), 1.0, units=0),
+    "gelu": StepFunction(lambda x: x / 2 * (1 + erf(x / math.sqrt(2))), 1.13, is_scaled=True),
+    "sigmoid": StepFunction(_sigmoid, 0.25),
+    "silu": StepFunction(lambda x: x * _sigmoid(x), 1.1, is_scaled=True),
+    "tanh": StepFunction(np.tanh, 1.0),
+}
+"""The steps of an epilogue that are functions of an element. The derivatives are greatest at sqrt(2) (gelu), 0 (sigmoid, tanh), 2.4 (silu)."""
+
+ADDED_STEPS = ("bias", "residual")
+"""The steps that add an array: `bias` along the last axis, `residual` of the result's shape."""
+
+EPILOGUES = (*ADDED_STEPS, *STEP_FUNCTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +355,6 @@ class Problem:
         return self.contraction.flop(self.sizes)
 
     @property
-    def has_bound(self) -> bool:
-        """Whether `reference` bounds the error of each element: with steps that add, or cut at zero; libraries differ in their functions."""
-        return set(self.epilogue) <= {"bias", "residual", "relu"}
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the result."""
         return tuple(self.sizes[letter] for letter in self.contraction.result)
@@ -295,7 +370,11 @@ class Problem:
         return poisoned(self.shape, ELEMENTS[self.kind][-1])
 
     def reference(self) -> Reference:
-        """The result in float64, with the error that float32 is allowed; of an epilogue, where `has_bound`."""
+        """The result in float64, with the error that float32 is allowed.
+
+        A step `f` of the epilogue takes an error `e` of its argument to `l * e`, where `l` is its Lipschitz constant, and adds its own
+        (`STEP_FUNCTIONS`).
+        """
         operands = [self.arrays[name].astype(np.float64) for name in self.contraction.names]
         text = str(self.contraction)
         value = np.einsum(text, *operands, optimize=True)
@@ -307,30 +386,17 @@ class Problem:
         if stored != summed:
             allowed += HALF_ULP[stored] * np.abs(value)
         for step in self.epilogue:
-            if step == "relu":
-                value = np.maximum(value, 0)
-            else:
+            if step in ADDED_STEPS:
                 value = value + self.arrays[step].astype(np.float64)
                 allowed = allowed + HALF_ULP[stored] * (np.abs(value) + allowed)
+            else:
+                value, allowed = STEP_FUNCTIONS[step].bounded(value, allowed, stored)
         return Reference(np.asarray(value), np.asarray(allowed))
 
 
 def poisoned(shape: tuple[int, ...], dtype: str) -> Array:
     """A new array of values that no result has by chance, every page touched."""
     return np.full(shape, np.nan if dtype in FLOATS else -(2**30) - 1, numpy_dtype(dtype))
-
-
-HALF_ULP = {
-    "float64": 2.0**-53,
-    "float32": 2.0**-24,
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-7,
-    "int32": 0.0,
-}
-"""Largest relative error of rounding to an element type.
-
-For bfloat16 it is twice that: there are libraries that cut off the digits beyond.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,15 +123,15 @@ class Described:
         return {size.name: sizes[size.name] for size in self.program.sizes}
 
     def _exact(self, arrays: Mapping[str, Any], known: Mapping[str, int], operator: Any) -> Exact:
-        """Return the results by numpy where it has a bound for each element, as of all operators that the peers know but epilogues with
-        functions; else by the interpreter, with all floats in float64.
+        """Return the results by numpy with a bound for each element, of an operator that the peers know; else by the interpreter, with
+        all floats in float64.
         """
         results = [b for b in self.program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
         types = {b.dtype for b in self.program.buffers if b.dtype in FLOATS}
         tolerance = max((TOLERANCE[one] for one in types), default=0.0)
         if self.tolerance is not None:
             tolerance = self.tolerance
-        if operator is not None and getattr(operator, "has_bound", True):
+        if operator is not None:
             reference = operator.reference()
             bounds = () if self.tolerance is not None else (reference,)
             return Exact((reference.value,), tolerance, "numpy in float64", bounds)
