@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 import offcut as oc
 from offcut.backends.compile_request import make_request
+from offcut.backends.raising import raise_to_computation
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Var
 from offcut.core.interpret.interpreter import StepLimitError, run
@@ -19,6 +20,8 @@ from offcut.core.program import Kind, Program
 from offcut.errors import DescribeError
 from offcut.experiment.contraction import Array, Problem
 from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
+from offcut.partition import axis_named, labelled
+from offcut.polyhedral.isl_budget import try_isl
 from offcut.studies.tasks import TOLERANCE, Exact, Task, at_page_offset, drawn
 
 MOST = 50_000
@@ -63,6 +66,17 @@ class Described:
         if self._program is None:
             self._program = make_request(self.output, self.inputs, {}, "study").program
         return self._program
+
+    def check_axes(self, names: Iterable[str]) -> None:
+        """Check that these are axes of the loops, as strategies of `oc.compile` name them.
+
+        Raises PartitionError for a name of none, or of several.
+        """
+        request = make_request(self.output, self.inputs, {}, "study")
+        computation = try_isl(lambda: raise_to_computation(request.program, {}), None)
+        if computation is not None:  # else the program runs in its own loops, and a compile says so
+            for name in names:
+                axis_named(labelled(computation, request.users), name)
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return arrays at `sizes`; constants are the same each time."""
