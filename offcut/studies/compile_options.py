@@ -20,9 +20,10 @@ from offcut.schedule import At
 from offcut.search.explorers import explorer_named
 from offcut.studies.described import Described
 from offcut.studies.environment import digest
-from offcut.studies.errors import check_keys, refusal, text_of, whole_of
+from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.tasks import Operator
+from offcut.tuning.problem import Limits
 
 KEYS = (
     *("target", "machine", "device", "machine_fields", "replan"),
@@ -30,7 +31,7 @@ KEYS = (
 )
 """What this file reads of a contender's table."""
 
-TUNE = ("explorer", "trials", "seed", "price")
+TUNE = ("explorer", "trials", "seed", "price", "budget")
 
 
 def check_options(
@@ -90,6 +91,9 @@ def _tune_arguments(
         "price": text_of(table, "price", at, "closed"),
     }
     arguments = dict(stated)
+    if "budget" in table:
+        stated["budget"] = number_of(table, "budget", at, 0.3, 0.001)
+        arguments["limits"] = Limits(budget=stated["budget"])
     for name in ("explorer", "price"):
         if ":" in stated[name]:
             custom = named(stated[name], f"offcut.{name}s", folder, f"{at}.{name}")
@@ -188,7 +192,7 @@ def tuned_schedule(
 ) -> oc.Schedule:
     """Return the schedule that `oc.tune` finds for an operator over the distribution of its sizes.
 
-    options    of `oc.compile`; arguments: explorer, trials, seed and price of `oc.tune`
+    options    of `oc.compile`; arguments: explorer, trials, seed, price and limits of `oc.tune`
 
     What one contender has measured, another one of this process takes from the same records, as long as operator and target
     are the same: who searches what is compared, not whose trial was lucky.
