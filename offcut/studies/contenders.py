@@ -12,19 +12,19 @@ from typing import Any, Protocol
 import offcut as oc
 from offcut.backends.arguments import checked_strategy
 from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import Array
 from offcut.errors import OffcutError
-from offcut.experiment.contraction import Array
-from offcut.experiment.peers import PEERS, load_peers
 from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
 from offcut.studies.described import Described
 from offcut.studies.errors import check_keys, check_names, refusal, text_of, texts_of, whole_of
-from offcut.studies.loops_elsewhere import PEERS as LOOPS
-from offcut.studies.loops_elsewhere import compiled_elsewhere, loops_call
-from offcut.studies.model_peers import check_peer, model_calls
 from offcut.studies.models import FRONTENDS, ModelTask, TorchTask, results_of
 from offcut.studies.named import Named, check_callable, digest_of_file, named
+from offcut.studies.peers import PEERS, load_peers
+from offcut.studies.peers.loops import PEERS as LOOPS
+from offcut.studies.peers.loops import compiled_elsewhere, loops_call
+from offcut.studies.peers.models import check_peer, model_calls
 from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task
 

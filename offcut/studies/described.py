@@ -17,11 +17,18 @@ from offcut.core.expr import Var
 from offcut.core.interpret.interpreter import StepLimitError, run
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind, Program
+from offcut.describe.request import Array
 from offcut.errors import DescribeError
-from offcut.experiment.contraction import Array, Problem
-from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
 from offcut.partition import axis_named, labelled
 from offcut.polyhedral.isl_budget import try_isl
+from offcut.studies.peers.operators import (
+    Attention,
+    Convolution,
+    Dequantized,
+    LayerNorm,
+    Problem,
+    Softmax,
+)
 from offcut.studies.tasks import TOLERANCE, Exact, Task, at_page_offset, drawn
 
 MOST = 50_000

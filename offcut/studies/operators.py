@@ -11,7 +11,7 @@ from typing import Any
 
 import offcut as oc
 from offcut.errors import OffcutError
-from offcut.experiment.contraction import ELEMENTS, EPILOGUES, build, parse_contraction
+from offcut.studies.contraction import ELEMENTS, build, parse_contraction
 from offcut.studies.described import LARGEST, Described
 from offcut.studies.errors import (
     check_keys,
@@ -26,6 +26,7 @@ from offcut.studies.errors import (
 from offcut.studies.missing_modules import AbsentOperator, absent_lines, missing_module
 from offcut.studies.models import model_workload
 from offcut.studies.named import digest_of_file, named, without_exit
+from offcut.studies.peers.epilogue import EPILOGUES
 from offcut.studies.sizes import (
     Point,
     Values,
