@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import offcut as oc
+from offcut.backends.arguments import checked_strategy
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import Array
 from offcut.errors import OffcutError
-from offcut.experiment.contraction import Array
-from offcut.experiment.peers import PEERS, load_peers
 from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
 from offcut.studies.described import Described
 from offcut.studies.errors import check_keys, check_names, refusal, text_of, texts_of, whole_of
-from offcut.studies.loops_elsewhere import PEERS as LOOPS
-from offcut.studies.loops_elsewhere import compiled_elsewhere, loops_call
-from offcut.studies.model_peers import check_peer, model_calls
 from offcut.studies.models import FRONTENDS, ModelTask, TorchTask, results_of
 from offcut.studies.named import Named, check_callable, digest_of_file, named
+from offcut.studies.peers import PEERS, load_peers
+from offcut.studies.peers.loops import PEERS as LOOPS
+from offcut.studies.peers.loops import compiled_elsewhere, loops_call
+from offcut.studies.peers.models import check_peer, model_calls
 from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task
 
@@ -268,7 +270,7 @@ def _contender(
         options["frontend"] = table["frontend"]
     options |= compile_options.check_options(table, identity, at, folder)
     if "strategy" in table:
-        options["strategy"] = _strategy(table["strategy"], identity, at, folder)
+        options["strategy"] = _checked_strategy(table["strategy"], identity, at, folder)
     if "schedule" in table:
         path = folder / text_of(table, "schedule", at)
         if not path.is_file():
@@ -291,12 +293,41 @@ def _contender(
         kernels = [named(one, "offcut.microkernels", folder, f"{at}.microkernels") for one in texts]
         identity["microkernel_digests"] = [one.digest for one in kernels]
         options["microkernels"] = [
-            k
-            for one in kernels
-            for k in (one.value if isinstance(one.value, list | tuple) else [one.value])
+            kernel for one in kernels for kernel in _microkernels(one, f"{at}.microkernels")
         ]
     name = text_of(table, "name", at) or _name(table)
     return Ours(name, identity, partial(compile_options.compile_options, options, table, folder))
+
+
+def _microkernels(own: Named, at: str) -> Sequence[Microkernel]:
+    """Return the microkernels that a name stands for, one or a list.
+
+    Raises DescribeError for anything else.
+    """
+    values = own.value if isinstance(own.value, list | tuple) else [own.value]
+    for value in values:
+        if not isinstance(value, Microkernel):
+            because = f"{own.name} is {type(value).__name__}, not a microkernel"
+            raise refusal(at, because, "oc.external_microkernel(…), or a list of these")
+    return values
+
+
+def check_axes(contender: Contender, operator: Operator, at: str) -> None:
+    """Check that an operator has the axes that a contender gives strategies for.
+
+    at  the place of the contender in the file
+
+    Raises DescribeError with the axes that it has.
+    """
+    strategy = contender.identity.get("strategy")
+    if not isinstance(strategy, Mapping) or not isinstance(operator.workload, Described):
+        return
+    try:
+        operator.workload.check_axes(strategy)
+    except OffcutError as error:
+        because, axes = f"{operator.name}: {error.because}", ", ".join(error.help)
+        help = (f"the axes are {axes}", "only = '…', the operators that have the axis")
+        raise refusal(f"{at}.strategy", because, *help, what=error.refused) from error
 
 
 def _check_strategies(contenders: Sequence[Contender], at: str) -> None:
@@ -312,6 +343,20 @@ def _check_strategies(contenders: Sequence[Contender], at: str) -> None:
 def threads_of(table: Mapping[str, Any], threads: int, at: str) -> int:
     """Return the threads of a contender."""
     return whole_of(table, "threads", at, threads, 1)
+
+
+def _checked_strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
+    """Return a strategy as `oc.compile` takes it.
+
+    Raises DescribeError for what names none.
+    """
+    named_strategy = _strategy(strategy, identity, at, folder)
+    try:
+        checked_strategy(named_strategy)
+    except OffcutError as error:
+        place = f"{at}.strategy, {error.at}" if isinstance(strategy, Mapping) else f"{at}.strategy"
+        raise refusal(place, error.because, *error.help, what=error.refused) from error
+    return named_strategy
 
 
 def _strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:

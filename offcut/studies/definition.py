@@ -11,7 +11,7 @@ from typing import Any
 
 from offcut.errors import DescribeError
 from offcut.experiment.timing import ROUNDS
-from offcut.studies.contenders import Contender, read_contenders
+from offcut.studies.contenders import Contender, check_axes, read_contenders
 from offcut.studies.entries import CALL, Entry, check_measure, read_entries
 from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
 from offcut.studies.goals import Goal, read_goals
@@ -218,6 +218,9 @@ def _definition(source: Source) -> Definition:
     if "patience" in head:
         patience = number_of(head, "patience", at, 1.0, 1e-6)
     operators, absent = read_operators(table["operators"], file)
+    for contender, entry in zip(contenders, entries, strict=True):
+        for operator in filter(entry.matches, operators):
+            check_axes(contender, operator, f"{file.name}, contender {contender.name!r}")
     return Definition(
         name,
         text_of(head, "about", at),

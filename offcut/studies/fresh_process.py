@@ -21,8 +21,8 @@ from offcut.studies.described import CompiledKernel
 from offcut.studies.errors import refusal
 from offcut.studies.groups import reason
 from offcut.studies.isolated import end_with_parent
-from offcut.studies.model_peers import model_calls
 from offcut.studies.models import ModelTask, TorchTask
+from offcut.studies.peers.models import model_calls
 from offcut.studies.tasks import Operator, Task
 
 Sizes = Mapping[str, int]

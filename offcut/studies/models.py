@@ -15,12 +15,12 @@ import offcut as oc
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.extras import check_installed, is_installed
 from offcut.core.interpret.values import evaluate
+from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.experiment.contraction import Array
 from offcut.studies.errors import refusal, text_of
 from offcut.studies.missing_modules import needs_missing_module
 from offcut.studies.named import digest_of_file, named
-from offcut.studies.onnx_reference import exact_results
+from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.sizes import Values
 from offcut.studies.tasks import TOLERANCE, Exact, Task, drawn
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import offcut as oc
 from offcut.errors import OffcutError
-from offcut.experiment.contraction import ELEMENTS, EPILOGUES, build, parse_contraction
+from offcut.studies.contraction import ELEMENTS, build, parse_contraction
 from offcut.studies.described import LARGEST, Described
 from offcut.studies.errors import (
     check_keys,
@@ -25,7 +25,8 @@ from offcut.studies.errors import (
 )
 from offcut.studies.missing_modules import AbsentOperator, absent_lines, missing_module
 from offcut.studies.models import model_workload
-from offcut.studies.named import digest_of_file, named
+from offcut.studies.named import digest_of_file, named, without_exit
+from offcut.studies.peers.epilogue import EPILOGUES
 from offcut.studies.sizes import (
     Point,
     Values,
@@ -138,7 +139,8 @@ def _operator(
     suffix = "" if table["type"] == _DEFAULT_TYPE else f" {table['type']}"
     name = (text_of(table, "name", at) or f"{table[kind]}") + suffix
     try:
-        workload, identity = _workload(kind, table, axes, at, folder)
+        with without_exit():
+            workload, identity = _workload(kind, table, axes, at, folder)
     except (Exception, SystemExit) as error:  # whatever a function of a user's raises
         if module := missing_module(error, str(table[kind])):
             return AbsentOperator(name, module)

@@ -10,10 +10,17 @@ import pytest
 from conftest import slow
 
 from offcut.backends.cpu.machine.isa import host
-from offcut.experiment.contraction import Problem, parse_contraction
-from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
-from offcut.experiment.peers import load_peers
+from offcut.studies.contraction import parse_contraction
 from offcut.studies.operators import read_operators
+from offcut.studies.peers import load_peers
+from offcut.studies.peers.operators import (
+    Attention,
+    Convolution,
+    Dequantized,
+    LayerNorm,
+    Problem,
+    Softmax,
+)
 from tests.facade import numpy_dtype
 from tests.problems import draw, make_problem
 

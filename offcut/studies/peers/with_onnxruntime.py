@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from offcut.experiment.contraction import Array
-from offcut.experiment.peers.graphs import Graph, graphs
-from offcut.experiment.peers.matmul import Way
-from offcut.experiment.peers.sessions import onnxruntime_session
+from offcut.describe.request import Array
+from offcut.studies.peers.graphs import Graph, graphs
+from offcut.studies.peers.matmul import Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Onnxruntime:
                 run()
             except self.onnxruntime.capi.onnxruntime_pybind11_state.OrtException:
                 continue  # this build lacks an operator, or it refuses the element types
-            graph_ways.append(Way(f"onnxruntime.{graph.name}", run, partial(_read, graph)))
+            graph_ways.append(Way(f"onnxruntime.{graph.name}", run, graph.read))
         return tuple(graph_ways)
 
     def _bound(self, graph: Graph) -> Any:
@@ -46,12 +45,18 @@ class Onnxruntime:
         return partial(session.run_with_iobinding, binding)
 
     def _session(self, graph: Graph) -> Any:
-        key = (graph.key, *map(id, graph.keeps))
-        if key not in self._sessions:
+        if graph.key not in self._sessions:
             session = onnxruntime_session(self.onnxruntime, graph.model(), self.threads)
-            self._sessions[key] = session, graph.keeps
-        return self._sessions[key][0]
+            self._sessions[graph.key] = session, graph.keeps
+        return self._sessions[graph.key][0]
 
 
-def _read(graph: Graph, _: object) -> Array:
-    return graph.read()
+def onnxruntime_session(onnxruntime: Any, model: bytes, threads: int) -> Any:
+    """Return a session on the processor with the default optimizations, which logs fatal errors alone.
+
+    onnxruntime  the module
+    model        the bytes of a file of ONNX, or its path
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 4
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

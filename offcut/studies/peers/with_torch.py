@@ -10,17 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.experiment.contraction import Array, Problem
-from offcut.experiment.operators import (
+from offcut.describe.request import Array
+from offcut.experiment.timing import Run
+from offcut.studies.peers.matmul import Matmul, Way, as_matmul
+from offcut.studies.peers.operators import (
     EPSILON,
     Attention,
     Convolution,
     Dequantized,
     LayerNorm,
+    Problem,
     Softmax,
 )
-from offcut.experiment.peers.matmul import Matmul, Way, as_matmul
-from offcut.experiment.timing import Run
 
 Offer = tuple[str, Callable[[], Run]]
 """A way's name, and what makes its call: packs what is constant."""

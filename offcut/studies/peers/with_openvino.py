@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.experiment.contraction import Array
-from offcut.experiment.peers.graphs import Graph, graphs
-from offcut.experiment.peers.matmul import Way
-from offcut.experiment.peers.sessions import openvino_options
+from offcut.describe.request import Array
+from offcut.studies.peers.graphs import Graph, graphs
+from offcut.studies.peers.matmul import Way
 
 INTEGER_OPERATORS = ("MatMulInteger", "DequantizeLinear")
 """What OpenVINO computes in another way than asked: in float32, or with operands quantised anew."""
@@ -31,7 +30,7 @@ class Openvino:
         """A way for each model of `task` that has operators which OpenVINO knows."""
         graph_ways = []
         for graph in graphs(task):
-            if graph.contrib or graph.name in INTEGER_OPERATORS:
+            if graph.is_contributed or graph.name in INTEGER_OPERATORS:
                 continue
             for hint in self._hints(task.kind):
                 try:
@@ -40,7 +39,7 @@ class Openvino:
                 except RuntimeError:
                     continue  # this version lacks an operator
                 name = f"openvino.{graph.name}{'' if hint == 'f32' else f'.{hint}'}"
-                graph_ways.append(Way(name, run, partial(_read, graph)))
+                graph_ways.append(Way(name, run, graph.read))
         return tuple(graph_ways)
 
     def _hints(self, kind: str) -> tuple[str, ...]:
@@ -57,7 +56,7 @@ class Openvino:
         return partial(_call, request)
 
     def _model(self, graph: Graph, kind: str, hint: str) -> Any:
-        key = (graph.key, kind, hint, *map(id, graph.keeps))
+        key = (graph.key, kind, hint)
         if key not in self._compiled:
             core = self.openvino.Core()
             model = core.read_model(graph.model())
@@ -89,5 +88,14 @@ def _call(request: Any) -> None:
     request.wait()
 
 
-def _read(graph: Graph, _: object) -> Array:
-    return graph.read()
+def openvino_options(threads: int, precision: str = "f32") -> dict[str, Any]:
+    """Return the options of a compiled model: one stream, hinted at latency.
+
+    precision  that it computes in: ``f32`` or ``bf16``
+    """
+    return {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": "1",
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": precision,
+    }

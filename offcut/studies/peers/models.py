@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from offcut.experiment.contraction import Array
-from offcut.experiment.peers.sessions import onnxruntime_session, openvino_options
+from offcut.describe.request import Array
 from offcut.studies.errors import refusal
 from offcut.studies.models import ModelTask, TorchTask, results_of
+from offcut.studies.peers.with_onnxruntime import onnxruntime_session
+from offcut.studies.peers.with_openvino import openvino_options
 
 Call = tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]
 """A call, and a function from its return value to the result arrays."""

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcut.errors import DescribeError
-from offcut.experiment.peers.matmul import Contender as Contender
-from offcut.experiment.peers.matmul import Matmul as Matmul
-from offcut.experiment.peers.matmul import Way as Way
-from offcut.experiment.peers.matmul import as_matmul as as_matmul
-from offcut.experiment.peers.with_numpy import Numpy as Numpy
-from offcut.experiment.peers.with_onnxruntime import Onnxruntime as Onnxruntime
-from offcut.experiment.peers.with_openvino import Openvino as Openvino
-from offcut.experiment.peers.with_torch import Torch as Torch
-from offcut.experiment.peers.with_torch import TorchCompiled as TorchCompiled
+from offcut.studies.peers.matmul import Contender as Contender
+from offcut.studies.peers.matmul import Matmul as Matmul
+from offcut.studies.peers.matmul import Way as Way
+from offcut.studies.peers.matmul import as_matmul as as_matmul
+from offcut.studies.peers.with_numpy import Numpy as Numpy
+from offcut.studies.peers.with_onnxruntime import Onnxruntime as Onnxruntime
+from offcut.studies.peers.with_openvino import Openvino as Openvino
+from offcut.studies.peers.with_torch import Torch as Torch
+from offcut.studies.peers.with_torch import TorchCompiled as TorchCompiled
 
 COMPILED = "torch.compile"
 """A peer of its own: it is never among the ways of torch, since it takes minutes to compile."""

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from offcut.experiment.contraction import Array, Problem
+from offcut.describe.request import Array
 from offcut.experiment.timing import Run
+from offcut.studies.peers.operators import Problem
 
 
 @dataclass(frozen=True, slots=True)
