@@ -19,7 +19,7 @@ from accelerators import (
     requantised,
     residual,
 )
-from conftest import slow
+from conftest import rejection, slow
 from machines import shipped
 
 import offcut as oc
@@ -453,24 +453,16 @@ def test_a_listing_at_a_size_names_its_arrays() -> None:
   10  store    wait compute; tell compute  Y[0:6] = int8(accumulators[0:6])
   11  compute  wait store                  finish"""
     )
-    with pytest.raises(oc.CallError) as missing:
-        kernel.source("listing", m=3)
-    assert (
-        str(missing.value)
-        == """\
-source: cannot take m
+    with rejection("""\
+CallError: source: cannot take m
   because  the sizes of Y are n
-  help     source(n=…)"""
-    )
-    with pytest.raises(oc.DescribeError) as same:
-        kernel.source("loops", n=3)
-    assert (
-        str(same.value)
-        == """\
-source: cannot show 'loops' at sizes
+  help     source(n=…)"""):
+        kernel.source("listing", m=3)
+    with rejection("""\
+DescribeError: source: cannot show 'loops' at sizes
   because  vta has one for every size
-  help     source("loops")"""
-    )
+  help     source("loops")"""):
+        kernel.source("loops", n=3)
 
 
 @pytest.mark.parametrize("machine", ["vta", slow("gemmini")])
