@@ -153,23 +153,6 @@ def test_images_are_pooled_alike_whichever_way_words_lie(machine: str) -> None:
         np.testing.assert_array_equal(kernel(images[:n]), maxima(images[:n]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("machine", MACHINES)
-def test_pooling_behind_a_convolution_is_proved_in_either_way(machine: str) -> None:
-    n = oc.dim("n", min=1, max=64)
-    x = oc.placeholder((n, 16, 2, 9), "int8", name="X")
-    k = oc.placeholder((24, 16, 3, 3), "int8", name="K")
-    some = requantised(oc.ops.conv2d(x, k, padding=1), 9)
-    run = oc.compile(oc.ops.max_pool2d(some, 2, 2), inputs=[x, k], target=machine)
-    rng = np.random.default_rng(6)
-    weights = bytes_of(rng, (24, 16, 3, 3))
-    for count in (1, 3, 17):
-        images = bytes_of(rng, (count, 16, 2, 9))
-        wide = clipped(convolved(images, weights, 1, 1), 9)[:, :, :, :8]
-        wanted = wide.reshape(count, 24, 1, 2, 4, 2).max(axis=(3, 5))
-        np.testing.assert_array_equal(run(images, weights), wanted)
-
-
 def test_a_call_takes_the_way_that_words_are_filled_better_by() -> None:
     kernel = pooled()
     inputs, result = pooling(64)
