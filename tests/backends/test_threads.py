@@ -26,7 +26,7 @@ from compiled import (
     needs_fork,
     same_bits,
 )
-from conftest import edge_sizes, slow
+from conftest import edge_sizes, rejection, slow
 
 import offcut as oc
 from offcut import Kernel, Tensor
@@ -640,15 +640,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_no_number_of_threads_is_refused(what: str) -> None:
     call, shown = REFUSED[what]
-    with pytest.raises(oc.TargetError) as refused:
-        call()
-    assert (
-        str(refused.value)
-        == f"""\
-compile: cannot run on threads={shown}
+    with rejection(f"""\
+TargetError: compile: cannot run on threads={shown}
   because  it is an int in 1…1024: the most threads that one call may use
-  help     threads=2"""
-    )
+  help     threads=2"""):
+        call()
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "2.5", "1025"])
@@ -656,15 +652,11 @@ def test_an_environment_that_is_no_number_is_refused(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OFFCUT_THREADS", text)
-    with pytest.raises(oc.TargetError) as refused:
-        build(oc.parse(PROGRAMS["one axis"]))
-    assert (
-        str(refused.value)
-        == f"""\
-OFFCUT_THREADS: cannot take {text!r}
+    with rejection(f"""\
+TargetError: OFFCUT_THREADS: cannot take {text!r}
   because  it is an int in 1…1024: the most threads that one call may use
-  help     OFFCUT_THREADS=2"""
-    )
+  help     OFFCUT_THREADS=2"""):
+        build(oc.parse(PROGRAMS["one axis"]))
 
 
 def test_a_loop_marked_parallel_that_is_not_is_refused() -> None:
@@ -675,16 +667,12 @@ inout x: float32[n]
 for i in 1:n  @thread
   x[i] += x[i - 1]
 """)
-    with pytest.raises(oc.PartitionError) as refused:
-        build(chain, threads=2)
-    assert (
-        str(refused.value)
-        == """\
-partition: cannot run loop i as @thread
+    with rejection("""\
+PartitionError: partition: cannot run loop i as @thread
   at       x[i] += x[i - 1]
   because  with n = 3, x[i] += x[i - 1] at i = 1 writes what the instance i = 2 reads
-  help     the loop without @thread"""
-    )
+  help     the loop without @thread"""):
+        build(chain, threads=2)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from compiled import Array, build, floats
-from operators import EDGES, integers, specials
+from operators import EDGES, integers
 
 import offcut as oc
 from offcut import Tensor, ops
 from tests.facade import DTYPES, FLOATS, numpy_dtype
-
-COMPARISONS: dict[Callable[..., Tensor], Callable[..., Any]] = {
-    ops.less: np.less,
-    ops.less_equal: np.less_equal,
-    ops.greater: np.greater,
-    ops.greater_equal: np.greater_equal,
-}
-OF_ALL: dict[Callable[..., Tensor], Callable[..., Any]] = {
-    ops.equal: np.equal,
-    ops.not_equal: np.not_equal,
-    ops.logical_and: np.logical_and,
-    ops.logical_or: np.logical_or,
-    ops.logical_xor: np.logical_xor,
-}
 
 n, m = oc.dim("n"), oc.dim("m")
 
@@ -53,32 +38,6 @@ def ran(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Callable[..., li
         return found
 
     return run
-
-
-@pytest.mark.every(8)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_comparisons_and_what_joins_them_give_what_numpy_gives(dtype: str) -> None:
-    x, y = (oc.placeholder((n,), dtype, name) for name in ("X", "Y"))
-    chosen = OF_ALL if dtype == "bool" else {**COMPARISONS, **OF_ALL}
-    one = True if dtype == "bool" else 1
-    made = [
-        *(op(x, y) for op in chosen),
-        ops.logical_not(x),
-        ops.equal(x, one),
-        ops.cast(x, "bool"),
-    ]
-    run = ran(made, [x, y])
-    pairs = [(drawn("x", dtype, size), drawn("y", dtype, size)) for size in EDGES]
-    pairs.append(tuple(part.ravel() for part in np.meshgrid(specials(dtype), specials(dtype))))  # type: ignore[arg-type]
-    for a, b in pairs:
-        *found, negated, equal, held = run(a, b)
-        for reference, result in zip(chosen.values(), found, strict=True):
-            assert result.dtype == np.bool_
-            with np.errstate(invalid="ignore"):
-                np.testing.assert_array_equal(result, reference(a, b))
-        np.testing.assert_array_equal(negated, np.logical_not(a))
-        np.testing.assert_array_equal(equal, a == numpy_dtype(dtype).type(one))
-        np.testing.assert_array_equal(held, a.astype(bool))
 
 
 @pytest.mark.every(8)

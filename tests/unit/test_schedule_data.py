@@ -10,7 +10,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import refusals
+from conftest import refusals, rejection
 
 import offcut as oc
 from offcut import Tensor, ops
@@ -96,12 +96,6 @@ def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, thre
     for size in SIZES:
         inputs = arrays(kernel, size)
         assert np.asarray(again(*inputs)).tobytes() == np.asarray(kernel(*inputs)).tobytes()
-
-
-@pytest.mark.slow
-def test_schedules_that_differ_have_different_digests() -> None:
-    found = {compiled(what).schedule.digest for what in CASES}
-    assert len(found) == len(CASES)
 
 
 def test_every_decision_prints_and_reads_back() -> None:
@@ -346,9 +340,8 @@ schedule: cannot take float64(1//(n - 29)) as a cost
 @pytest.mark.parametrize("cost", COSTS)
 def test_a_cost_that_is_none_is_refused_by_its_option(cost: str) -> None:
     changed = oc.Schedule.parse(OPTION.format(cost=cost))
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection("PartitionError: " + COSTS[cost]):
         oc.compile(product(), schedule=changed)
-    assert str(refused.value) == COSTS[cost]
 
 
 @pytest.mark.isa("avx512f")
@@ -537,9 +530,8 @@ partition: cannot take tail="shift" on a reduction
 )
 def test_a_cut_that_is_not_legal_is_refused_by_its_line(line: str, text: str) -> None:
     schedule = oc.Schedule.parse(f"schedule matmul_A_B\nseparate 4\n{line}\n")
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection(f"PartitionError: {text}"):
         oc.compile(product(), schedule=schedule)
-    assert str(refused.value) == text
 
 
 TEXTS = refusals(
@@ -617,9 +609,8 @@ parse: cannot read a schedule
 @pytest.mark.parametrize("what", TEXTS)
 def test_a_text_that_is_no_schedule_is_refused_by_its_line(what: str) -> None:
     text, said = TEXTS[what]
-    with pytest.raises(oc.ParseError) as refused:
+    with rejection(f"ParseError: {said}"):
         oc.Schedule.parse(text)
-    assert str(refused.value) == said
 
 
 def test_a_schedule_is_asked_for_as_one() -> None:
@@ -641,28 +632,10 @@ def test_a_schedule_is_asked_for_as_one() -> None:
 )
 def test_what_is_of_a_nest_is_refused_where_there_is_none(step: str) -> None:
     text = f"schedule matmul_A_B\nseparate 1\n{step}\nbind * lane"
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(product(), schedule=oc.Schedule.parse(text))
-    assert (
-        str(refused.value)
-        == f"""\
-schedule: cannot apply a decision here
+    with rejection(f"""\
+PartitionError: schedule: cannot apply a decision here
   at       line 3: {step}
   because  what a target decides stands before it, about loops that are made first
   help     decisions by hand come first
-  help     split C.i cut 8, behind separate"""
-    )
-
-
-def test_a_schedule_of_another_program_is_refused() -> None:
-    text = str(oc.compile(product()).schedule).replace("schedule matmul_A_B", "schedule other")
-    with pytest.raises(oc.PartitionError) as refused:
+  help     split C.i cut 8, behind separate"""):
         oc.compile(product(), schedule=oc.Schedule.parse(text))
-    assert (
-        str(refused.value)
-        == """\
-schedule: cannot apply a schedule of other to matmul_A_B
-  at       line 1: schedule other
-  because  it was written for another program
-  help     schedule matmul_A_B"""
-    )
