@@ -34,7 +34,7 @@ from offcut.core.program import (
 )
 from offcut.describe.microkernel import LOOP_UNITS
 from offcut.errors import PartitionError
-from offcut.partition import MASK, PAD
+from offcut.partition import MASK, PAD, EmittedTile
 from offcut.partition.strategies.segment_placement import leading_form
 from offcut.polyhedral import Facts
 from offcut.schedule.apply.nest_loops import NestLoops
@@ -268,6 +268,14 @@ class Tiles(NestLoops):
         if split.axis not in at.limits:
             return at.extents[leaf], None, form
         return at.extents[leaf], ix.add(self.base(split.axis, at), at.limits[split.axis]), form
+
+    def piece(self, tile: Stmt, at: At) -> EmittedTile:
+        """Return what a tile is by the loops that are split around it."""
+        assert isinstance(tile, Tile)
+        roots = (root.name for root in self.nest.roots if root.name in at.segments)
+        return EmittedTile(
+            tile, tuple((root, at.segments[root]) for root in roots), tile.microkernel
+        )
 
     def role(self, at: At) -> Role:
         """Return which part of its loops a tile is."""
