@@ -20,12 +20,9 @@ from offcut.core.program import Buffer, Cover, Form, Stmt, Tile
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.describe.source import instance, plain_loop
 from offcut.partition import (
-    CUT,
     AxisCut,
-    EmittedTile,
     LoopCut,
     Match,
-    Strategy,
     check_axis,
     segments,
     tiles_alike,
@@ -38,7 +35,7 @@ from offcut.schedule.apply.apply_decision import apply_decision
 from offcut.schedule.apply.block_bytes import min_block_bytes
 from offcut.schedule.apply.emit import Lowering
 from offcut.schedule.apply.loop_cutter import LoopCutter
-from offcut.schedule.apply.nest_loops import LoopBody, NestLoops
+from offcut.schedule.apply.nest_loops import NestLoops, strategy_of
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
 from offcut.schedule.apply.tiles import Tiles, heights_of
@@ -152,7 +149,7 @@ class SharedLoops(NestLoops):
     keeps_names = True
 
     def __init__(self, lowering: GroupLowering, nest: Nest) -> None:
-        super().__init__(lowering.nests, nest, lowering.names)
+        super().__init__(lowering.nests, nest, lowering.names, inside=lowering.computed_inside)
         self.lowering = lowering
 
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
@@ -162,10 +159,6 @@ class SharedLoops(NestLoops):
     def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
         """Return the ways of the group."""
         return self.lowering.ways(self.nest, at)
-
-    def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> LoopBody:
-        """Return what is inside of the loop over `axis`: `body`, and before it the groups that are computed there."""
-        return self.lowering.computed_inside(self.nest, axis, body, at)
 
 
 class GroupLowering(Lowering):
@@ -262,15 +255,9 @@ class WayLoops(Tiles):
         self.match, self.cutting = way.match, cutting
         self.narrowed = any(stage.narrowed for stage in way.group)
 
-    def strategy(self, split: SplitPair) -> Strategy:
-        """Return how the tail of `split` runs. In tiles of one iteration, every strategy of ours is the loop itself."""
-        assert split.tail is not None
-        strategy = split.tail.with_heights(split.level.heights)
-        return CUT if split.factor == 1 and strategy.user_defined is None else strategy
-
     def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the outer loop of a split, once for each segment of its strategy."""
-        extent, strategy = self.extent(split.axis, at), self.strategy(split)
+        extent, strategy = self.extent(split.axis, at), strategy_of(split)
         claims = check_axis(strategy, split.factor, False, ix.literal_value(extent))
         self.cutting.theorems |= dict.fromkeys(claims)
         body: tuple[Stmt, ...] = ()
@@ -291,10 +278,11 @@ class WayLoops(Tiles):
         (tile,) = self.tiles([(tuple(in_order), part)], at)
         assert isinstance(tile, Tile)
         tile = replace(tile, cover=self.cover(tile, at))
-        cuts = tuple((name, at.segments[name]) for name in roots if name in at.segments)
+        piece = self.piece(tile, at)
         made[before:] = [
-            EmittedTile(one.leaf, (*cuts, *one.segments), tile.microkernel) for one in made[before:]
-        ] or [EmittedTile(tile, cuts, tile.microkernel)]
+            replace(piece, leaf=one.leaf, segments=(*piece.segments, *one.segments))
+            for one in made[before:]
+        ] or [piece]
         return (tile,)
 
     def cover(self, tile: Tile, at: At) -> Cover | None:
