@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import offcut as oc
 from offcut.backends.arguments import checked_strategy
+from offcut.core.extras import installing
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import OffcutError
@@ -19,12 +20,12 @@ from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
 from offcut.studies.described import Described
 from offcut.studies.errors import check_keys, check_names, refusal, text_of, texts_of, whole_of
-from offcut.studies.models import FRONTENDS, ModelTask, TorchTask, results_of
+from offcut.studies.models import FRONTENDS
 from offcut.studies.named import Named, check_callable, digest_of_file, named
-from offcut.studies.peers import PEERS, load_peers
+from offcut.studies.peers import PEERS, Peers, Way, load_peers, missing_packages
 from offcut.studies.peers.loops import PEERS as LOOPS
 from offcut.studies.peers.loops import compiled_elsewhere, loops_call
-from offcut.studies.peers.models import check_peer, model_calls
+from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task
 
@@ -133,38 +134,43 @@ class Library:
     peer: str
     threads: int
     is_peer: bool = True
-    _loaded: Any = None
-    _models: dict[str, Any] = field(default_factory=dict)
+    _loaded: Peers | None = None
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return the fastest way that the library has for the task."""
-        if isinstance(task.for_peers, ModelTask | TorchTask):
-            if operator.name not in self._models:
-                calls = model_calls(self.peer, self.threads, task.for_peers)
-                self._models[operator.name] = calls
-            run, read = self._models[operator.name](task.for_peers)
-            return Ready(run, read, self.peer)
+        ways = self.ways(operator, task)
+        with self.loaded.session():
+            best = fastest({way.name: way.run for way in ways})
+        way = next(one for one in ways if one.name == best)
+        run = _inside(way.run, self.loaded.session)
+        return Ready(run, lambda outputs: results_of(way.read(outputs)), best)
+
+    @property
+    def loaded(self) -> Peers:
+        """Return the library, loaded when it is first needed.
+
+        Raises DescribeError where it, or what it is called with, is not installed.
+        """
         if self._loaded is None:
-            check_peer(self.peer, self.peer.partition(".")[0])
+            check_peer(self.peer)
             self._loaded = load_peers([self.peer], self.threads)
-            if self._loaded.missing:
-                raise refusal(
-                    self.name, f"{self.peer} is not installed", what="cannot measure a peer"
-                )
-        ways = ()
+        return self._loaded
+
+    def ways(self, operator: Operator, task: Task) -> tuple[Way, ...]:
+        """Return the ways that the library has for a task.
+
+        Raises DescribeError where it has none.
+        """
+        ways: tuple[Way, ...] = ()
         if task.for_peers is not None:
-            (contender,) = self._loaded.found
-            with self._loaded.session():
+            (contender,) = self.loaded.found
+            with self.loaded.session():
                 ways = contender.ways(task.for_peers)
         if not ways:
             because = f"{self.peer} has no way to compute {operator.name}"
-            raise refusal(
-                self.name, because, 'peer = "module:function"', what="cannot measure a peer"
-            )
-        with self._loaded.session():
-            best = fastest({way.name: way.run for way in ways})
-        way = next(one for one in ways if one.name == best)
-        return Ready(_inside(way.run, self._loaded.session), lambda made: (way.read(made),), best)
+            help = 'peer = "module:function"'
+            raise refusal(self.name, because, help, what="cannot measure a peer")
+        return ways
 
 
 def _inside(run: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], Any]:
@@ -178,6 +184,13 @@ def _inside(run: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], 
             return run()
 
     return inside
+
+
+def check_peer(peer: str) -> None:
+    """Raise DescribeError where a package of a peer is not installed."""
+    for package in missing_packages(peer):
+        because = f"{package} is not installed"
+        raise refusal(peer, because, installing(package), what=f"cannot measure {peer}")
 
 
 @dataclass
@@ -215,7 +228,7 @@ class Elsewhere:
             because = "it is not described in loops"
             raise refusal(operator.name, because, what=f"cannot compile by {self.peer}")
         if self.peer == "numba":
-            check_peer("numba", "numba")
+            check_peer("numba")
         program = operator.workload.program
         if operator.name not in self._compiled:
             self._compiled[operator.name] = compiled_elsewhere(self.peer, program)

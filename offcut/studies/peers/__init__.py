@@ -85,7 +85,7 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
                 because=f"the peers are {', '.join(PEERS)}",
                 help=tuple(f"{peer}, or one of {', '.join(ways)}" for peer, ways in PEERS.items()),
             )
-        if any(importlib.util.find_spec(need) is None for need in NEEDS.get(package, (package,))):
+        if missing_packages(name):
             missing.append(name)
             continue
         library = importlib.import_module(package)
@@ -95,6 +95,13 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
             library.set_num_threads(threads)
             session = library.inference_mode
     return Peers(tuple(contenders), tuple(missing), tuple(dict.fromkeys(versions)), session)
+
+
+def missing_packages(peer: str) -> list[str]:
+    """Return the packages that a peer, or a way of one, is called with and that are not installed."""
+    package = peer.partition(".")[0]
+    needs = NEEDS.get(package, (package,))
+    return [need for need in needs if importlib.util.find_spec(need) is None]
 
 
 @dataclass(frozen=True, slots=True)

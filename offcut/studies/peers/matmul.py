@@ -96,7 +96,7 @@ class Way:
     """One way to compute a problem.
 
     run    one call on operands that it holds
-    read   the result of the latest `run`, from what that returned; axes as the problem has them
+    read   the result of the latest `run`, from what that returned; axes as the problem has them; of a model, as `results_of` takes it
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 from offcut.describe.request import Array
 from offcut.studies.peers.graphs import Graph, graphs
 from offcut.studies.peers.matmul import Way
+from offcut.studies.peers.model_tasks import ModelTask, TorchTask, as_onnx
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,9 @@ class Onnxruntime:
     _sessions: dict[object, tuple[Any, tuple[Array, ...]]] = field(default_factory=dict)
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """A way for each model of `task` that this build accepts."""
+        """A way for each model of `task` that this build accepts; a whole model is one."""
+        if isinstance(task, ModelTask | TorchTask):
+            return (self._model_way(as_onnx(task)),)
         if task.kind == "bfloat16":
             return ()
         graph_ways = []
@@ -35,7 +39,7 @@ class Onnxruntime:
         return tuple(graph_ways)
 
     def _bound(self, graph: Graph) -> Any:
-        session = self._session(graph)
+        session = self._session(graph.key, graph.model, graph.keeps)
         binding = session.io_binding()
         for name, array in graph.inputs.items():
             place = ("cpu", 0, array.dtype, array.shape, array.ctypes.data)
@@ -44,11 +48,18 @@ class Onnxruntime:
         binding.bind_output("Y", "cpu", 0, out.dtype, out.shape, out.ctypes.data)
         return partial(session.run_with_iobinding, binding)
 
-    def _session(self, graph: Graph) -> Any:
-        if graph.key not in self._sessions:
-            session = onnxruntime_session(self.onnxruntime, graph.model(), self.threads)
-            self._sessions[graph.key] = session, graph.keeps
-        return self._sessions[graph.key][0]
+    def _model_way(self, task: ModelTask) -> Way:
+        session = self._session(task.file, lambda: task.file)
+        feed = {one.name: task.feed[one.name] for one in session.get_inputs()}
+        return Way("onnxruntime", partial(session.run, None, feed), lambda outputs: outputs)
+
+    def _session(
+        self, key: object, model: Callable[[], bytes], keeps: tuple[Array, ...] = ()
+    ) -> Any:
+        if key not in self._sessions:
+            session = onnxruntime_session(self.onnxruntime, model(), self.threads)
+            self._sessions[key] = session, keeps
+        return self._sessions[key][0]
 
 
 def onnxruntime_session(onnxruntime: Any, model: bytes, threads: int) -> Any:

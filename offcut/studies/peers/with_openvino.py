@@ -12,6 +12,7 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.describe.request import Array
 from offcut.studies.peers.graphs import Graph, graphs
 from offcut.studies.peers.matmul import Way
+from offcut.studies.peers.model_tasks import ModelTask, TorchTask, as_onnx
 
 INTEGER_OPERATORS = ("MatMulInteger", "DequantizeLinear")
 """What OpenVINO computes in another way than asked: in float32, or with operands quantised anew."""
@@ -27,7 +28,9 @@ class Openvino:
     _compiled: dict[object, tuple[Any, tuple[Array, ...]]] = field(default_factory=dict)
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """A way for each model of `task` that has operators which OpenVINO knows."""
+        """A way for each model of `task` that has operators which OpenVINO knows; a whole model is one."""
+        if isinstance(task, ModelTask | TorchTask):
+            return (self._model_way(as_onnx(task)),)
         graph_ways = []
         for graph in graphs(task):
             if graph.is_contributed or graph.name in INTEGER_OPERATORS:
@@ -69,6 +72,23 @@ class Openvino:
             options = openvino_options(self.threads, hint)
             self._compiled[key] = core.compile_model(model, "CPU", options), graph.keeps
         return self._compiled[key][0]
+
+    def _model_way(self, task: ModelTask) -> Way:
+        """Return a request on the memory of the arrays."""
+        if task.file not in self._compiled:
+            core, options = self.openvino.Core(), openvino_options(self.threads)
+            model = core.compile_model(core.read_model(task.file, b""), "CPU", options)
+            self._compiled[task.file] = model, ()
+        model = self._compiled[task.file][0]
+        request = model.create_infer_request()
+        for name in {name for one in model.inputs for name in one.names} & task.feed.keys():
+            request.set_tensor(name, self._tensor(np.ascontiguousarray(task.feed[name])))
+
+        def read(_: object) -> tuple[Array, ...]:
+            outputs = range(len(model.outputs))
+            return tuple(np.array(request.get_output_tensor(k).data) for k in outputs)
+
+        return Way("openvino", request.infer, read)
 
     def _tensor(self, array: Array) -> Any:
         """A tensor on the memory of `array`."""
