@@ -122,28 +122,6 @@ def test_stages_that_read_each_other_wait_for_each_other() -> None:
         close(found, wide / wide.sum(axis=1, keepdims=True), units=columns + 32)  # of one sign
 
 
-@pytest.mark.slow
-def test_attention_has_the_same_bits() -> None:
-    h, n = oc.dim("h", max=16), oc.dim("n", min=1, max=128)
-    Q, K, V = (oc.placeholder((h, n, 16), name=name) for name in "QKV")
-    d, r, s, t = oc.reduce_axis(16, "d"), *(oc.reduce_axis(n, name) for name in "rst")
-    score = oc.compute((h, n, n), lambda a, i, j: oc.sum(Q[a, i, d] * K[a, j, d], axis=d), "S")
-    top = oc.compute((h, n), lambda a, i: oc.max(score[a, i, r], axis=r), name="top")
-    e = oc.compute((h, n, n), lambda a, i, j: oc.exp(score[a, i, j] - top[a, i]), name="e")
-    total = oc.compute((h, n), lambda a, i: oc.sum(e[a, i, s], axis=s), name="total")
-    p = oc.compute((h, n, n), lambda a, i, j: e[a, i, j] / total[a, i], name="p")
-    out = oc.compute((h, n, 16), lambda a, i, c: oc.sum(p[a, i, t] * V[a, t, c], axis=t), name="O")
-    made = on((1, 3), out, inputs=[Q, K, V])
-
-    def attend(q: Array, k: Array, v: Array) -> Array:
-        weights = np.exp(q @ k.transpose(0, 2, 1))
-        return np.asarray(weights / weights.sum(axis=2, keepdims=True) @ v)
-
-    for heads, length in [(1, 1), (1, 29), (2, 15), (3, 64), (12, 33)]:
-        arrays = [floats(name, heads, length, 16) for name in "QKV"]
-        close(agree(made, *arrays), computed(attend, *arrays))
-
-
 PROGRAMS = {
     "a triangle": """
 program triangle
