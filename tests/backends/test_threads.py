@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -605,24 +605,6 @@ def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFCUT_THREADS", "2")
     assert build(program).plan(n=3999).notes[-1].startswith("2 threads share")
     assert "@thread" not in str(build(program, threads=1).loops)
-
-
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "none": (lambda: pool.resolve_threads(0), "0"),
-    "a text": (lambda: pool.resolve_threads("2"), "'2'"),  # type: ignore[arg-type]
-    "a truth": (lambda: pool.resolve_threads(True), "True"),
-    "too many": (lambda: pool.resolve_threads(1025), "1025"),
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_is_no_number_of_threads_is_refused(what: str) -> None:
-    call, shown = REFUSED[what]
-    with rejection(f"""\
-TargetError: compile: cannot run on threads={shown}
-  because  it is an int in 1…1024: the most threads that one call may use
-  help     threads=2"""):
-        call()
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "2.5", "1025"])
