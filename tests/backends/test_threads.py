@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -120,28 +120,6 @@ def test_stages_that_read_each_other_wait_for_each_other() -> None:
         wide = np.exp(x.astype("float64"))
         found = agree(made, x)
         close(found, wide / wide.sum(axis=1, keepdims=True), units=columns + 32)  # of one sign
-
-
-@pytest.mark.slow
-def test_attention_has_the_same_bits() -> None:
-    h, n = oc.dim("h", max=16), oc.dim("n", min=1, max=128)
-    Q, K, V = (oc.placeholder((h, n, 16), name=name) for name in "QKV")
-    d, r, s, t = oc.reduce_axis(16, "d"), *(oc.reduce_axis(n, name) for name in "rst")
-    score = oc.compute((h, n, n), lambda a, i, j: oc.sum(Q[a, i, d] * K[a, j, d], axis=d), "S")
-    top = oc.compute((h, n), lambda a, i: oc.max(score[a, i, r], axis=r), name="top")
-    e = oc.compute((h, n, n), lambda a, i, j: oc.exp(score[a, i, j] - top[a, i]), name="e")
-    total = oc.compute((h, n), lambda a, i: oc.sum(e[a, i, s], axis=s), name="total")
-    p = oc.compute((h, n, n), lambda a, i, j: e[a, i, j] / total[a, i], name="p")
-    out = oc.compute((h, n, 16), lambda a, i, c: oc.sum(p[a, i, t] * V[a, t, c], axis=t), name="O")
-    made = on((1, 3), out, inputs=[Q, K, V])
-
-    def attend(q: Array, k: Array, v: Array) -> Array:
-        weights = np.exp(q @ k.transpose(0, 2, 1))
-        return np.asarray(weights / weights.sum(axis=2, keepdims=True) @ v)
-
-    for heads, length in [(1, 1), (1, 29), (2, 15), (3, 64), (12, 33)]:
-        arrays = [floats(name, heads, length, 16) for name in "QKV"]
-        close(agree(made, *arrays), computed(attend, *arrays))
 
 
 PROGRAMS = {
@@ -627,24 +605,6 @@ def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFCUT_THREADS", "2")
     assert build(program).plan(n=3999).notes[-1].startswith("2 threads share")
     assert "@thread" not in str(build(program, threads=1).loops)
-
-
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "none": (lambda: pool.resolve_threads(0), "0"),
-    "a text": (lambda: pool.resolve_threads("2"), "'2'"),  # type: ignore[arg-type]
-    "a truth": (lambda: pool.resolve_threads(True), "True"),
-    "too many": (lambda: pool.resolve_threads(1025), "1025"),
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_is_no_number_of_threads_is_refused(what: str) -> None:
-    call, shown = REFUSED[what]
-    with rejection(f"""\
-TargetError: compile: cannot run on threads={shown}
-  because  it is an int in 1…1024: the most threads that one call may use
-  help     threads=2"""):
-        call()
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "2.5", "1025"])

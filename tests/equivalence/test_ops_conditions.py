@@ -88,18 +88,6 @@ def test_any_and_all_and_how_many_hold() -> None:
             np.testing.assert_array_equal(found, exact.astype(found.dtype))
 
 
-@pytest.mark.slow
-def test_a_mask_of_bool_chooses_as_one_of_integers_does() -> None:
-    q = oc.placeholder((n, 2, m, 8), name="Q")
-    kernels = [
-        build(ops.attention(q, q, q, mask), inputs=[q, mask])
-        for mask in (oc.placeholder((n, 1, 1, m), dtype, "M") for dtype in ("bool", "int64"))
-    ]
-    given, mask = floats("q", 3, 2, 9, 8), drawn("m", "bool", 3, 1, 1, 9)
-    one, other = kernels[0](given, mask), kernels[1](given, mask.astype("int64"))
-    np.testing.assert_array_equal(one, other)
-
-
 def test_rows_of_a_table_by_long_numbers() -> None:
     table, ids = oc.placeholder((n, 8), name="T"), oc.placeholder((m,), "int64", "I")
     kernel = build(ops.embedding(table, ids), inputs=[table, ids])

@@ -340,26 +340,12 @@ at AL C.io
 """
 EDITS = refusals(
     r"""
-a stage that is not there
-given 'split C.j', 'split Z j'
-schedule: cannot tell the stage of Z
-  at       line 3: split Z.j 4 as jo ji
-  because  no stage writes it
-  help     stages: C, D
-
 an axis that is not there
 given 'order C io jo k ii ji', 'order C io jo z ii ji'
 order: cannot take z as an axis
   at       line 4: order C io jo z ii ji
   because  C has no such loop
   help     loops of C: io, ii, jo, ji, k
-
-an axis that has another name
-given '4 as jo ji', '4 as jo j_'
-order: cannot take ji as an axis
-  at       line 4: order C io jo k ii ji
-  because  C has no such loop
-  help     loops of C: io, ii, jo, j_, k
 
 a name that is taken
 given '4 as jo ji', '4 as jo io'
@@ -378,35 +364,6 @@ given 'as AL', 'as A+1'
 stage: cannot make A+1
   at       line 6: stage read A for C as A+1 in far
   because  a name is an ASCII identifier
-
-a factor of nothing
-given 'split C.j 4', 'split C.j 0'
-split: cannot split by 0
-  at       line 3: split C.j 0 as jo ji
-  because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     split C.j 8 as jo ji
-
-a tile that does not divide
-given 'split C.i 8', 'split C.i exact 8'
-split: cannot take tail="exact"
-  at       line 2: split C.i exact 8 as io ii
-  because  with n = 1, 8 does not divide the extent n
-  help     tail="cut" separates the last n % 8 iterations
-  help     assume(n % 8 == 0) if every caller guarantees it
-
-a reader that does not read
-given 'for C as', 'for D as'
-stage: cannot let D read a copy of A
-  at       line 6: stage read A for D as AL in far
-  because  it does not read A
-  help     A is read by C
-
-a loop outside of what reads it
-given 'at AL C.io', 'at AL D.i'
-at: cannot compute AL at D.i
-  at       line 7: at AL D.i
-  because  D does not read it
-  help     AL is read by C
 
 an instruction that is not declared
 given 'bind C.ji lane', 'cover C at ji nothing8x8'
@@ -454,13 +411,6 @@ given 'at AL C.io', 'at AL C.io\nat AL C.jo'
 at: cannot compute AL in two places
   at       line 8: at AL C.jo
   because  line 7: at AL C.io has decided it
-
-a loop that is split already
-given 'bind C.ji lane', 'split C.j 2 as jp jq'
-split: cannot take j as an axis
-  at       line 5: split C.j 2 as jp jq
-  because  it is split into jo and ji
-  help     loops of C: io, jo, ii, ji, k
 
 a primitive behind what the target decides
 given 'bind C.ji lane', 'bind * lane'

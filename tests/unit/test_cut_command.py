@@ -150,14 +150,6 @@ cut: cannot take --at n=3
   help     --png cut.png --at n=3
 """,
         ),
-        (
-            ["--tile", "z=4"],
-            """\
-partition: cannot find the axis 'z'
-  because  no axis has that name
-  help     C.i, C.j, C.k
-""",
-        ),
     ],
 )
 def test_what_cannot_be_read_is_refused(gemm: Path, asked: list[str], text: str) -> None:

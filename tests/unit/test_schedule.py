@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import edge_sizes, slow
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import offcut as oc
-from offcut.errors import PartitionError
 from offcut.partition import STRATEGIES
 from offcut.schedule import HandSchedule
 from tests.agree import agree, computed, exact_matmul, total
@@ -490,52 +486,6 @@ def test_several_nests_of_one_buffer_are_told_apart() -> None:
 
 
 # Schedules drawn at random.
-
-
-@st.composite
-def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
-    kinds = st.sampled_from(["split", "split", "reorder", "fuse"])
-    tails = st.sampled_from([*LOOPS, None])
-    listed = []
-    for kind in draw(st.lists(kinds, min_size=1, max_size=4)):
-        pick = draw(st.integers(0, 99))
-        if kind == "split":
-            listed.append((kind, pick, draw(st.integers(1, 4)), draw(tails)))
-        elif kind == "reorder":
-            listed.append((kind, draw(st.permutations(range(12)))))
-        else:
-            listed.append((kind, pick))
-    return listed
-
-
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps(), st.booleans(), st.integers(0, 99), st.integers(0, 99))
-def test_any_schedule_that_is_accepted_computes_the_product(
-    drawn: list[tuple[Any, ...]], cached: bool, at: int, then: int
-) -> None:
-    A, _, C = matmul(n, m, d)
-    s = oc.create_schedule(C)
-    stage = s[C]
-    if cached:
-        stage = s.cache_write(C, "acc")
-        s[C].split("y", 3)
-        stage.compute_at(C, s[C].loops[at % 3])
-    for step in drawn:
-        loops = stage.loops
-        match step:
-            case "split", pick, factor, tail:
-                stage.split(loops[pick % len(loops)], factor, tail)
-            case "reorder", order:
-                stage.reorder(*(loops[k] for k in order if k < len(loops)))
-            case "fuse", pick:
-                place = pick % (len(loops) - 1)
-                with contextlib.suppress(PartitionError):  # a symbolic inner loop
-                    stage.fuse(loops[place], loops[place + 1])
-    if cached:
-        AL = s.cache_read(A, "in", readers=[stage])
-        s[AL].compute_at(stage, stage.loops[then % len(stage.loops)])
-    for sizes in [(0, 3, 4), (1, 1, 1), (3, 4, 5), (4, 8, 12), (13, 9, 3), (5, 5, 0)]:
-        check_product(s, *sizes)
 
 
 def test_a_stage_knows_its_loops_by_the_names_of_its_own_axes() -> None:
