@@ -87,3 +87,31 @@ for i in 0:n
     a = np.arange(45, dtype=np.float32).reshape(9, 5)
     kernel = oc.compile(program, strategy={"i": "mask"})
     np.testing.assert_array_equal(np.asarray(kernel(a)), 2 * a)
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize(("loop", "own"), [("b", "k"), ("h", "b k")])
+def test_a_copy_in_panels_is_made_in_loops_of_any_order(loop: str, own: str) -> None:
+    n, k = oc.dim("n", min=1, max=64), oc.reduce_axis(24, "k")
+    A, B = oc.placeholder((3, 5, n, 24), name="A"), oc.placeholder((3, 5, 24, 40), name="B")
+    C = oc.compute(
+        (3, 5, n, 40),
+        lambda b, h, i, j: oc.sum(A[b, h, i, k] * B[b, h, k, j], axis=k),
+        name="C",
+    )
+    schedule = oc.Schedule.parse(f"""\
+schedule C
+stage read B for C as P layout panels(2, 3, 16)
+split P.j mask 16 as j_tile j_in
+order P {own} j_tile j_in
+at P C.{loop}
+split C.i mask 14 as i_tile i_in
+split C.j mask 32 as j_tile j_in
+order C h b i_tile j_tile i_in j_in
+cover C at i_in {FMA}""")
+    rng = np.random.default_rng(0)
+    a, b = (rng.random(shape, np.float32) for shape in ((3, 5, 9, 24), (3, 5, 24, 40)))
+
+    kernel = oc.compile(C, inputs=[A, B], schedule=schedule)
+
+    np.testing.assert_allclose(np.asarray(kernel(a, b)), a @ b, rtol=1e-5)
