@@ -460,10 +460,14 @@ class Applying:
                 theorems |= cutting.theorems
                 tiles = cutting.made
             if way.copy is not None and way.around:
-                around = tuple((Var(name), ix.const(1)) for name in way.around)
-                copy = planned.buffer(way.copy.group[0].buffer)
-                rest = ((ix.const(0), extent) for extent in copy.shape[len(around) :])
-                body = (Alloc(copy.name, (*around, *rest), body),)
+                lead = way.copy.group[0]
+                window = (
+                    (Var(axis.name), ix.const(1))
+                    if axis.name in way.around
+                    else (ix.const(0), axis.extent)
+                    for axis in lead.axes
+                )
+                body = (Alloc(lead.buffer, tuple(window), body),)
             for axis in reversed(way.own):
                 body = (plain_loop(axis, body),)
         return _WayBody(way, body, tuple(tiles), tuple(theorems))

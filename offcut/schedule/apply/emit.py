@@ -253,9 +253,11 @@ class _Nest(Tiles):
     """One nest on its way to loops."""
 
     def __init__(self, lowering: _HandLowering, nest: Nest) -> None:
+        nests = lowering.nests
         staged = any(
-            one.at is not None or (one.covered is not None and one.covered.wanted is not None)
-            for one in lowering.nests.nests
+            (one.at is not None and not nests.is_at_points(one))
+            or (one.covered is not None and one.covered.wanted is not None and not one.is_of_host)
+            for one in nests.nests
         )
         super().__init__(lowering.nests, nest, lowering.names, staged, lowering.computed_inside)
         self.lowering = lowering

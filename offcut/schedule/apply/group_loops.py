@@ -338,4 +338,7 @@ def _steps(plan: ResolvedWay) -> Iterator[Primitive]:
         extent = extents[cut.axis]
         one_group = cut.group is not None and extent is not None and extent <= cut.group
         cuts.append(replace(cut, group=None) if one_group else cut)
-    return loop_steps(lead.buffer, cuts, plan.outer, plan.way.inner, frozenset(), {})
+    inside: dict[str, str] = {}
+    return loop_steps(
+        lead.buffer, cuts, plan.outer, plan.way.inner, frozenset(), inside, tuple(extents)
+    )

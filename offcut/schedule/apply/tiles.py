@@ -93,16 +93,6 @@ class Tiles(NestLoops):
         covered = self.nest.covered
         return frozenset() if covered is None else frozenset(covered.loops(self.nest))
 
-    @property
-    def is_of_host(self) -> bool:
-        """Return whether a microkernel of a target runs the tiles, which has no units beside the processor."""
-        covered = self.nest.covered
-        return (
-            covered is not None
-            and covered.wanted is not None
-            and covered.intrinsic.unit not in UNITS
-        )
-
     def tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return each part as one tile; a start and its updates together where an intrinsic does both."""
         covered = self.nest.covered
@@ -198,7 +188,7 @@ class Tiles(NestLoops):
             called[leaf] = name = root if self.keeps_names else self.names.fresh(root)
             names += [] if self.keeps_names else [name]
             offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
-            if self.nest.vectors is not None or (self.is_of_host and root in stored):
+            if self.nest.vectors is not None or (self.nest.is_of_host and root in stored):
                 extent, limit, own_form = self.segment_extent(leaf, root, extent, at)
                 forms.add(own_form)
                 where += [] if limit is None else [ix.compare("<", Var(name), limit)]
@@ -249,7 +239,7 @@ class Tiles(NestLoops):
         made_tile = Tile(tuple(axes), body, only, leading_form((form, *forms)), cover=cover)
         kernel = covered.intrinsic if covered is not None and cover is not None else None
         if kernel is None or covered is None or kernel.unit not in UNITS:
-            return replace(made_tile, role=self.role(at)) if self.is_of_host else made_tile
+            return replace(made_tile, role=self.role(at)) if self.nest.is_of_host else made_tile
         late = kernel.issue == "async"
         if kernel.unit in LOOP_UNITS:
             return replace(made_tile, asynchronous=late and microkernel != kernel.reset)
@@ -263,7 +253,9 @@ class Tiles(NestLoops):
         if not isinstance(split, SplitPair) or leaf not in at.extents:
             return extent, None, Form.FULL
         form = at.segments[root].form if root in at.segments else Form.FULL
-        if form is Form.GUARD and self.is_of_host:  # no microkernel asks which instances there are
+        if (
+            form is Form.GUARD and self.nest.is_of_host
+        ):  # no microkernel asks which instances there are
             return extent, None, Form.FULL
         if split.axis not in at.limits:
             return at.extents[leaf], None, form
