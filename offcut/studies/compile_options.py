@@ -20,7 +20,15 @@ from offcut.schedule import At
 from offcut.search.explorers import explorer_named
 from offcut.studies.described import Described
 from offcut.studies.environment import digest
-from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
+from offcut.studies.errors import (
+    check_keys,
+    flag_of,
+    number_of,
+    refusal,
+    table_of,
+    text_of,
+    whole_of,
+)
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.tasks import Operator
 from offcut.tuning.problem import Limits
@@ -46,14 +54,10 @@ def check_options(
     file = folder / str(table.get("machine", ""))
     if "machine" in table and file.is_file():
         identity["machine_digest"] = digest_of_file(file)
-    fields = table.get("machine_fields", {})
-    if not isinstance(fields, Mapping):
-        example = "machine_fields = {dram = {bytes_per_cycle = 16.0}}"
-        raise refusal(f"{at}.machine_fields", f"{fields!r} is not a table", example)
+    example = "machine_fields = {dram = {bytes_per_cycle = 16.0}}"
+    table_of(table, "machine_fields", at, example)
     for name in ("reassociate", "hiding", "replan"):
-        if not isinstance(table.get(name, True), bool):
-            because = f"{table[name]!r} is neither true nor false"
-            raise refusal(f"{at}.{name}", because, f"{name} = false")
+        flag_of(table, name, at, True)
     try:
         if isinstance(target := target_of(table, folder), str) and target != "cpu":
             oc.target(target)
@@ -64,7 +68,7 @@ def check_options(
     if "reassociate" in table:
         options["reassociate"] = table["reassociate"]
     if "tune" in table:
-        identity["tune"] = _tune_arguments(table["tune"], identity, f"{at}.tune", folder)[0]
+        identity["tune"] = _tune_arguments(table, identity, at, folder)[0]
         for name in ("strategy", "schedule", "price", "draw"):
             if name in table:
                 raise refusal(f"{at}.{name}", "what is tuned decides that itself", "tune = {…}")
@@ -77,12 +81,11 @@ def check_options(
 
 
 def _tune_arguments(
-    table: Any, identity: dict[str, Any], at: str, folder: Path
+    contender: Mapping[str, Any], identity: dict[str, Any], at: str, folder: Path
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what ``tune = {…}`` says as plain data, and as arguments of `oc.tune`; digests of what it names go to `identity`."""
-    if not isinstance(table, Mapping):
-        example = 'tune = {explorer = "anneal", trials = 64}'
-        raise refusal(at, f"{table!r} is not a table", example)
+    table = table_of(contender, "tune", at, 'tune = {explorer = "anneal", trials = 64}')
+    at = f"{at}.tune"
     check_keys(table, TUNE, at)
     stated: dict[str, Any] = {
         "explorer": text_of(table, "explorer", at, "anneal"),
@@ -117,7 +120,7 @@ def compile_options(
     if "schedule" in compile_arguments:
         compile_arguments["schedule"] = oc.Schedule.parse(compile_arguments["schedule"])
     if "tune" in table:
-        _, arguments = _tune_arguments(table["tune"], {}, "tune", folder)
+        _, arguments = _tune_arguments(table, {}, "", folder)
         compile_arguments["schedule"] = tuned_schedule(operator, compile_arguments, arguments)
     if "draw" in table:
         number = whole_of(table, "draw", "draw", 0, 0)

@@ -19,7 +19,15 @@ from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
 from offcut.studies.described import Described
-from offcut.studies.errors import check_keys, check_names, refusal, text_of, texts_of, whole_of
+from offcut.studies.errors import (
+    check_keys,
+    check_names,
+    file_of,
+    refusal,
+    text_of,
+    texts_of,
+    whole_of,
+)
 from offcut.studies.models import FRONTENDS
 from offcut.studies.named import Named, check_callable, digest_of_file, named
 from offcut.studies.peers import PEERS, Peers, Way, load_peers, missing_packages
@@ -285,11 +293,7 @@ def _contender(
     if "strategy" in table:
         options["strategy"] = _checked_strategy(table["strategy"], identity, at, folder)
     if "schedule" in table:
-        path = folder / text_of(table, "schedule", at)
-        if not path.is_file():
-            raise refusal(
-                f"{at}.schedule", f"there is no file {path.name}", 'schedule = "tuned.schedule"'
-            )
+        path = file_of(table, "schedule", at, folder, 'schedule = "tuned.schedule"')
         identity["schedule"] = digest_of_file(path)
         options["schedule"] = path.read_text(encoding="utf-8")
     if "price" in table:

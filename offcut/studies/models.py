@@ -17,7 +17,7 @@ from offcut.core.extras import check_installed, is_installed
 from offcut.core.interpret.values import evaluate
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.studies.errors import refusal, text_of
+from offcut.studies.errors import file_of, text_of
 from offcut.studies.missing_modules import needs_missing_module
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.peers.model_tasks import ModelTask, TorchTask, results_of
@@ -43,14 +43,8 @@ def model_workload(
             own.value(**arguments)
         identity = {"model": text, "digest": own.digest, "arguments": arguments}
         return FunctionModel(text, own.value, arguments, dict(axes), dict(values)), identity
-    file = folder / text
-    if not file.is_file():
-        raise refusal(
-            f"{at}.model",
-            f"there is no file {text}",
-            'model = "encoder.onnx"',
-            'model = "module:function"',
-        )
+    examples = 'model = "encoder.onnx"', 'model = "module:function"'
+    file = file_of(table, "model", at, folder, *examples)
     if not is_installed("onnx"):
         raise ModuleNotFoundError(name="onnx")
     return OnnxWorkload(file, dict(values)), {"model": digest_of_file(file)}
