@@ -77,6 +77,7 @@ SLOW = (
 )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "page",
     [
