@@ -40,6 +40,7 @@ from offcut.schedule.apply.group_loops import (
     ResolvedWay,
     cut_group,
     group_nests,
+    staged_way,
 )
 from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.staged_form import Nest as GroupNest
@@ -246,18 +247,27 @@ class Applying:
 
     def ways(self) -> dict[int, tuple[ResolvedWay, ...]]:
         """Return the ways of each nest with their loops, by the position of its group."""
+        for position, (nest, around) in self.nests.items():
+            for way in nest.ways:
+                plain = ResolvedWay(self.given.groups[position], way, around)
+                with self.line(way):
+                    staged_way(self.given, plain, partial(self.blamed, plain))
         return {
             position: tuple(self.way(position, way) for way in nest.ways)
             for position, (nest, _) in self.nests.items()
         }
 
     def way(self, position: int, way: Way, competes: bool = True) -> ResolvedWay:
-        """Return a way with its loops; with what it costs, if it `competes`."""
+        """Return a way with its loops; with what it costs, if it `competes`.
+
+        Its decisions are applied where its loops are made.
+        """
         lead, *rest = self.given.groups[position]
         _, around = self.nests[position]
-        reduced = {axis.name for axis in lead.reduce_axes}
-        free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
-        self.check_cuts(lead, way.splits, free)
+        reduced = frozenset(axis.name for axis in lead.reduce_axes)
+        for number, cut in enumerate(way.splits, 1):
+            with self.line(cut):
+                check_splits(way.splits[:number], reduced)
         self.check_units(lead, way)
         # Loops with conditions inside are no microkernel's; a cover says the order of their sum, and what is packed for it.
         guarded = False
@@ -291,10 +301,6 @@ class Applying:
                     )
                 lead, copy = self.packed(position, lead, match, way.pack, around)
                 match = self.matched(lead, way.cover)
-        with self.line(way):
-            for name in (*way.loops, *way.inner):
-                self.check_axes(lead, [name], free - reduced)
-                free.discard(name)
         return ResolvedWay((lead, *rest), way, around, None if guarded else match, cost, copy)
 
     def resolved(self, stage: str, way: Way, competes: bool) -> tuple[Computation, ResolvedWay]:
@@ -321,23 +327,6 @@ class Applying:
                     "a machine of queues has them, and this target is not one",
                     help=("without its depth",),
                 )
-
-    def check_cuts(self, lead: Stage, splits: Sequence[AxisCut], free: set[str]) -> None:
-        """Refuse splits of a stage that no loops can be; what they cut is no longer `free`."""
-        sums = frozenset(axis.name for axis in lead.reduce_axes)
-        for number, cut in enumerate(splits, 1):
-            with self.line(cut):
-                self.check_axes(lead, [cut.axis], free)
-                check_splits(splits[:number], sums)
-                free.discard(cut.axis)
-
-    def check_axes(self, lead: Stage, names: Sequence[str], free: set[str]) -> None:
-        """Refuse axes that are not `free`."""
-        for name in names:
-            if name not in free:
-                known = ", ".join(axis.name for axis in (*lead.axes, *lead.reduce_axes))
-                because = f"the axes of {lead.label} are {known}, each cut or run by one loop"
-                raise not_applied(f"cannot cut {name}", because)
 
     def matched(self, lead: Stage, cover: KernelAxes) -> Match:
         """Return the microkernel laid over a stage as `cover` says."""
@@ -366,9 +355,6 @@ class Applying:
             array, copy, reading = packed_stages(lead, match, pack, around)
             if any(array.name == one.name for one in self.given.buffers):
                 raise _has_that_name(array)
-            free = {axis.name for axis in copy.axes} - set(around)
-            self.check_cuts(copy, pack.splits, free)
-            self.check_axes(copy, pack.loops, free)
             way = Way(splits=pack.splits, loops=pack.loops)
             self.packings[key] = reading, ResolvedWay((copy,), way, around, array=array)
         return self.packings[key]
@@ -473,15 +459,17 @@ class Applying:
         return _WayBody(way, body, tuple(tiles), tuple(theorems))
 
     @contextmanager
-    def blamed(self, made: ResolvedWay, axis: str) -> Iterator[None]:
-        """Name the split of an axis, and the axis as the user does, in what is refused meanwhile."""
+    def blamed(self, made: ResolvedWay, cut: AxisCut) -> Iterator[None]:
+        """Name a split, and its axis as the user does, in what is refused meanwhile."""
         lead = made.group[0]
-        label = next(a.label for a in (*lead.axes, *lead.reduce_axes) if a.name == axis)
-        with self.line(next(cut for cut in made.way.splits if cut.axis == axis)):
+        axes = {axis.name: axis.label for axis in (*lead.axes, *lead.reduce_axes)}
+        named = f"axis {lead.label}.{axes.get(cut.axis, cut.axis)}"
+        with self.line(cut):
             try:
                 yield
             except PartitionError as refused:
-                refused.at = refused.at.replace(f"loop {axis}", f"axis {lead.label}.{label}")
+                if refused.at in (f"loop {cut.axis}", f"axis {lead.buffer}.{cut.axis}"):
+                    refused.at = named
                 raise
 
 

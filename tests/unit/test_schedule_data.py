@@ -165,15 +165,17 @@ EDITS = refusals(
     r"""
 an axis that is not there
 given ('split matmul_A_B.i ladder', 'split matmul_A_B.z ladder')
-schedule: cannot cut z
+split: cannot take z as an axis
   at       line 2: split matmul_A_B.z ladder 14 as i_tile i_in
-  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop
+  because  matmul_A_B has no such loop
+  help     loops of matmul_A_B: i, j
 
 an axis cut twice
 given ('split matmul_A_B.i ladder', 'split matmul_A_B.j ladder')
-schedule: cannot cut j
+split: cannot take j as an axis
   at       line 3: split matmul_A_B.j ladder 32 as j_tile j_in
-  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop
+  because  it is split into j_tile and j_in
+  help     loops of matmul_A_B: i, j_tile, j_in
 
 another microkernel
 given ('fma_float32_avx512', 'fma_float33')
@@ -232,11 +234,10 @@ schedule: cannot bind * lane tree twice
 
 a tile of nothing
 given ('i ladder 14', 'i balance 0')
-partition: cannot cut i by 0
+split: cannot split by 0
   at       line 2: split matmul_A_B.i balance 0 as i_tile i_in
-  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     tile={"i": 8}
-  help     tile={"i": (64, 16)} in two levels
+  because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
+  help     split matmul_A_B.i 8 as io ii
 
 more heights than are asked
 given ('i ladder 14', 'i balance 1025')
@@ -254,22 +255,24 @@ schedule: cannot split i so
 
 heights of what is no ladder
 given ('i ladder 14', 'i balance of 8 4')
-schedule: cannot split i so
+split: cannot split i by balance in tiles of 8 4
   at       line 2: split matmul_A_B.i balance of 8 4 as i_tile i_in
-  because  heights below a tile are for ladder
-  help     split i ladder of 8 4 1
+  because  sizes below a tile are for ladder
+  help     ladder of 8 4
 
 a height that no range holds
 given ('j ladder 32', 'j ladder by i_in 1..6: 64 32 16, 8..14: 32 16')
-schedule: cannot split j so
+split: cannot split j by the height of i_in
   at       line 3: split matmul_A_B.j ladder by i_in 1..6: 64 32 16, 8..14: 32 16 as j_tile j_in
   because  after 6, the range 8..14 does not go on
+  help     a loop inside of the tiles of a split before, and a range for each height of these
 
 a height past the last range
 given ('j ladder 32', 'j ladder by i_in 1..6: 64 32 16, 7..12: 32 16')
-schedule: cannot split j so
+split: cannot split j by the height of i_in
   at       line 3: split matmul_A_B.j ladder by i_in 1..6: 64 32 16, 7..12: 32 16 as j_tile j_in
   because  tiles of i are up to 14 high, and no range holds 13
+  help     a loop inside of the tiles of a split before, and a range for each height of these
 
 more columns than a register tile has beside a height
 given ('j ladder 32', 'j ladder by i_in 1..1: 193, 2..14: 32 16')

@@ -10,13 +10,14 @@ runs in ascending order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from offcut.core import index as ix
-from offcut.core.expr import Const, Expr
+from offcut.core.expr import Const, Expr, Var
 from offcut.core.memo import lazy_property
-from offcut.core.program import Buffer, Cover, Form, Stmt, Tile
+from offcut.core.program import Buffer, Cover, For, Form, Stmt, Store, Tile
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.describe.source import instance, plain_loop
 from offcut.partition import (
@@ -27,7 +28,7 @@ from offcut.partition import (
     segments,
     tiles_alike,
 )
-from offcut.partition.cutting import Blame, Carried, Cutting
+from offcut.partition.cutting import Carried, Cutting
 from offcut.partition.judge import match_cover
 from offcut.polyhedral import Facts
 from offcut.proof.normal_forms.narrowing import unconditional
@@ -47,6 +48,9 @@ from offcut.schedule.nests import Together, Way
 
 # (a nest, a place in the loops that it shares with others) -> its statements there
 Ways = Callable[[Nest, At], tuple[Stmt, ...]]
+
+# What is around everything that is asked of a split.
+Blame = Callable[[AxisCut], AbstractContextManager[None]]
 
 
 def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]) -> Nests:
@@ -218,26 +222,57 @@ class ResolvedWay:
         return tuple(axes[name] for name in self.way.loops if name in self.around)
 
 
-def staged_way(computation: Computation, way: ResolvedWay, blame: Blame) -> Nests:
-    """Return the group of a way as a nest in the loops that it does not share, after the decisions about these.
+@dataclass(frozen=True)
+class StagedWay:
+    """A way after the decisions about its loops.
 
-    blame  around a split, by its axis
+    nests  its group as a nest in the loops that it does not share
+    terms  the loops over the terms of its sum
+    """
+
+    nests: Nests
+    terms: Nests
+
+    def cut_of(self, loop: For) -> LoopCut | None:
+        """Return how a loop over terms is cut; None: it is not."""
+        made = self.terms.nests[0].taken_apart(loop.iter)
+        return LoopCut((made.factor,), strategy_of(made)) if isinstance(made, SplitPair) else None
+
+
+def staged_way(computation: Computation, way: ResolvedWay, blame: Blame) -> StagedWay:
+    """Return a way after the decisions about its loops.
+
+    blame  around a split
 
     Raises PartitionError for a decision that does not apply.
     """
+    lead, *_ = way.group
+    body, point = instance(way.group), tuple(Var(axis.name) for axis in lead.axes)
     own = [axis for axis in way.group[0].axes if axis.name not in way.around]
-    stage, body = way.group[0].buffer, instance(way.group)
-    nest = _nest(stage, own, tuple(axis.name for axis in own), body)
-    nests = Nests(
-        computation.name, computation.sizes, computation.assumptions, computation.buffers, (nest,)
+    nest, terms = (
+        Nests(
+            computation.name,
+            computation.sizes,
+            computation.assumptions,
+            computation.buffers,
+            (_nest(lead.buffer, axes, tuple(axis.name for axis in axes), inside),),
+        )
+        for axes, inside in (
+            (own, body),
+            (lead.reduce_axes, (Store(lead.buffer, point, lead.term, lead.reducer),)),
+        )
     )
+    sums = {axis.name for axis in lead.reduce_axes}
     first = ""
-    for step in _steps(way):
-        with blame(step.axis) if isinstance(step, Split) else nullcontext():
-            nests = apply_decision(nests, step)
-        if isinstance(step, Split):
+    for cut, step in _steps(way):
+        with nullcontext() if cut is None else blame(cut):
+            if cut is not None and cut.axis in sums:
+                terms = apply_decision(terms, step)
+            else:
+                nest = apply_decision(nest, step)
+        if cut is not None and cut.axis not in sums and isinstance(step, Split):
             first = first or step.names[-1]
-    return apply_decision(nests, CoverDecision(stage, first, VECTORS))
+    return StagedWay(apply_decision(nest, CoverDecision(lead.buffer, first, VECTORS)), terms)
 
 
 class WayLoops(Tiles):
@@ -305,40 +340,33 @@ def cut_group(
 ) -> tuple[tuple[Stmt, ...], Cutting]:
     """Return the statements of one group inside of the loops that it shares, and what was made.
 
-    blame  around what is asked of an axis, by its name
+    blame  around what is asked of a split
     facts  what is known there
 
     Raises PartitionError where an axis cannot be cut so.
     """
+    staged = staged_way(computation, way, blame)
     summed = {axis.name: stage.reducer for stage in way.group for axis in stage.reduce_axes}
-    reductions = {name: op for name, op in summed.items() if op is not None}
-    of_sums = {
-        cut.axis: LoopCut((cut.tile,), cut.strategy.with_heights(cut.heights))
-        for cut in way.way.splits
-        if cut not in way.cuts
-    }
     cutting = Cutting(
-        lambda loop: of_sums.get(loop.iter),
-        Carried(frozenset(summed), reductions),
+        staged.cut_of,
+        Carried(frozenset(summed), {name: op for name, op in summed.items() if op is not None}),
         lambda tile, heights: None,
         tiles_alike,
         names,
-        blame=blame,
+        blame=lambda axis: blame(next(cut for cut in way.way.splits if cut.axis == axis)),
     )
-    loops = WayLoops(staged_way(computation, way, blame), way, cutting)
-    return loops.emit(At(facts, {})), cutting
+    return WayLoops(staged.nests, way, cutting).emit(At(facts, {})), cutting
 
 
-def _steps(plan: ResolvedWay) -> Iterator[Primitive]:
-    """Return the decisions about the loops of a group; an axis that is one cache group is in none."""
-    lead = plan.group[0]
+def _steps(way: ResolvedWay) -> Iterator[tuple[AxisCut | None, Primitive]]:
+    """Yield the decisions about the loops of a group, splits with what they are of; an axis that is one cache group is in none."""
+    lead, cuts = way.group[0], way.way.splits
     extents = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
-    cuts = []
-    for cut in plan.cuts:
-        extent = extents[cut.axis]
+    splits = []
+    for cut in cuts:
+        extent = extents.get(cut.axis)
         one_group = cut.group is not None and extent is not None and extent <= cut.group
-        cuts.append(replace(cut, group=None) if one_group else cut)
-    inside: dict[str, str] = {}
-    return loop_steps(
-        lead.buffer, cuts, plan.outer, plan.way.inner, frozenset(), inside, tuple(extents)
-    )
+        splits.append(replace(cut, group=None) if one_group else cut)
+    sums = frozenset(axis.name for axis in lead.reduce_axes)
+    steps = loop_steps(lead.buffer, splits, way.outer, way.way.inner, sums, {}, tuple(extents))
+    return zip_longest(cuts, steps)

@@ -187,7 +187,11 @@ def check_terms(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     if found is None:
         return
     users = _users(target)
-    at = ", ".join(f"{users.get(name, name)} = {value}" for name, value in found.items())
+    at = ", ".join(
+        f"{users.get(name, name)} = {value}"
+        for name, value in found.items()
+        if name in variables(extent)
+    )
     raise PartitionError(
         "split",
         f'cannot take tail="{tail}" on a sum',
