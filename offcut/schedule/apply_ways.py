@@ -247,11 +247,6 @@ class Applying:
 
     def ways(self) -> dict[int, tuple[ResolvedWay, ...]]:
         """Return the ways of each nest with their loops, by the position of its group."""
-        for position, (nest, around) in self.nests.items():
-            for way in nest.ways:
-                plain = ResolvedWay(self.given.groups[position], way, around)
-                with self.line(way):
-                    staged_way(self.given, plain, partial(self.blamed, plain))
         return {
             position: tuple(self.way(position, way) for way in nest.ways)
             for position, (nest, _) in self.nests.items()
@@ -260,10 +255,12 @@ class Applying:
     def way(self, position: int, way: Way, competes: bool = True) -> ResolvedWay:
         """Return a way with its loops; with what it costs, if it `competes`.
 
-        Its decisions are applied where its loops are made.
+        Raises PartitionError for a decision that does not apply.
         """
         lead, *rest = self.given.groups[position]
         _, around = self.nests[position]
+        with self.line(way):
+            self.check_applies(ResolvedWay((lead, *rest), way, around))
         reduced = frozenset(axis.name for axis in lead.reduce_axes)
         for number, cut in enumerate(way.splits, 1):
             with self.line(cut):
@@ -328,6 +325,10 @@ class Applying:
                     help=("without its depth",),
                 )
 
+    def check_applies(self, way: ResolvedWay) -> None:
+        """Refuse decisions about loops that do not apply to these."""
+        staged_way(self.given, way, partial(self.blamed, way))
+
     def matched(self, lead: Stage, cover: KernelAxes) -> Match:
         """Return the microkernel laid over a stage as `cover` says."""
         key = id(lead), cover
@@ -356,7 +357,9 @@ class Applying:
             if any(array.name == one.name for one in self.given.buffers):
                 raise _has_that_name(array)
             way = Way(splits=pack.splits, loops=pack.loops)
-            self.packings[key] = reading, ResolvedWay((copy,), way, around, array=array)
+            made = ResolvedWay((copy,), way, around, array=array)
+            self.check_applies(made)
+            self.packings[key] = reading, made
         return self.packings[key]
 
     def planned(self, ways: Mapping[int, Sequence[ResolvedWay]]) -> Computation:

@@ -293,7 +293,8 @@ class WayLoops(Tiles):
     def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the outer loop of a split, once for each segment of its strategy."""
         extent, strategy = self.extent(split.axis, at), strategy_of(split)
-        claims = check_axis(strategy, split.factor, False, ix.literal_value(extent))
+        with self.cutting.blame(self.nest.origins(split.axis)[0]):
+            claims = check_axis(strategy, split.factor, False, ix.literal_value(extent))
         self.cutting.theorems |= dict.fromkeys(claims)
         body: tuple[Stmt, ...] = ()
         for segment in segments(strategy, extent, split.factor):
