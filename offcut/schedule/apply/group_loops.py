@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import zip_longest
 
 from offcut.core import index as ix
@@ -40,9 +41,9 @@ from offcut.schedule.apply.nest_loops import NestLoops, strategy_of
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
 from offcut.schedule.apply.tiles import Tiles, heights_of
-from offcut.schedule.decisions import VECTORS, Level, Primitive, Split, SplitPair
+from offcut.schedule.decisions import VECTORS, Primitive, Split, SplitPair
 from offcut.schedule.decisions import Cover as CoverDecision
-from offcut.schedule.nest_decisions import loop_steps
+from offcut.schedule.nest_decisions import loop_steps, shared_name
 from offcut.schedule.nests import Nest as NestOfWays
 from offcut.schedule.nests import Together, Way
 
@@ -59,32 +60,33 @@ def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]
     parts  the nests of the groups, in order, those that share loops together
     """
     groups = {group[0].buffer: group for group in computation.groups}
-    nests: list[Nest] = []
+    made, blocks = list[Nest](), list[Split]()
 
-    def visit(
-        part: NestOfWays | Together,
-        around: int,
-        loops: tuple[tuple[str, Level | None], ...],
-        at: tuple[str, str] | None,
-    ) -> None:
+    def visit(part: NestOfWays | Together, depth: int, at: tuple[str, str] | None) -> None:
+        """Note a nest, whose group has the loops of its first `depth` axes, or those that share loops."""
         if not isinstance(part, Together):
-            nests.append(_group_nest(groups[part.stage], around, loops, at))
+            group, axes = groups[part.stage], groups[part.stage][0].axes
+            inside = _in_plain_loops(axes[depth:], instance(group))
+            made.append(replace(_nest(part.stage, axes[:depth], inside), at=at))
             return
-        own = (*((axis, None) for axis in part.axes[:-1]), (part.axes[-1], part.block))
         *others, last = part.parts
+        stage, axis = _stage_with_loops(last), part.axes[-1]
+        loop = shared_name(axis, part.block)
+        if part.block is not None:
+            blocks.append(Split(stage, axis, (part.block,), (loop, f"{axis}_in")))
         for other in others:
-            place = _stage_with_loops(last), _loop_of(*own[-1])
-            visit(other, around + len(loops) + len(own), (), place)
-        visit(last, around, (*loops, *own), at)
+            visit(other, depth + len(part.axes), (stage, loop))
+        visit(last, depth + len(part.axes), at)
 
     for part in parts:
-        visit(part, 0, (), None)
+        visit(part, 0, None)
+    return reduce(apply_decision, blocks, _form(computation, *made))
+
+
+def _form(computation: Computation, *nests: Nest) -> Nests:
+    """Return nests with the declarations of `computation`."""
     return Nests(
-        computation.name,
-        computation.sizes,
-        computation.assumptions,
-        computation.buffers,
-        tuple(nests),
+        computation.name, computation.sizes, computation.assumptions, computation.buffers, nests
     )
 
 
@@ -95,7 +97,7 @@ def min_nest_block_bytes(computation: Computation, together: Together) -> int:
     """
     assert together.block is not None
     nests, depth = group_nests(computation, (together,)), len(together.axes)
-    place = _stage_with_loops(together), _loop_of(together.axes[-1], together.block)
+    place = _stage_with_loops(together), shared_name(together.axes[-1], together.block)
     return min_block_bytes(nests, place, depth, together.block.tile)
 
 
@@ -104,40 +106,10 @@ def _stage_with_loops(part: NestOfWays | Together) -> str:
     return _stage_with_loops(part.parts[-1]) if isinstance(part, Together) else part.stage
 
 
-def _loop_of(axis: str, block: Level | None) -> str:
-    return axis if block is None else f"{axis}_block"
-
-
-def _group_nest(
-    group: tuple[Stage, ...],
-    around: int,
-    loops: Sequence[tuple[str, Level | None]],
-    at: tuple[str, str] | None,
-) -> Nest:
-    """Return a group in the loops that it shares; what is inside of these is in one piece.
-
-    around  how many of its first axes are loops of the nest in which it is computed
-    loops   the axes behind these that are loops of its own, each with its blocks
-    """
-    axes = group[0].axes
-    first, rest = axes[: around + len(loops)], axes[around + len(loops) :]
-    relations = [
-        SplitPair(axis, _loop_of(axis, block), f"{axis}_in", block)
-        for axis, block in loops
-        if block is not None
-    ]
-    split = {pair.axis: (pair.outer, pair.inner) for pair in relations}
-    names = tuple(name for axis in first for name in split.get(axis.name, (axis.name,)))
-    nest = _nest(group[0].buffer, first, names, _in_plain_loops(rest, instance(group)))
-    return replace(nest, relations=tuple(relations), at=at)
-
-
-def _nest(
-    stage: str, axes: Sequence[StageAxis], loops: tuple[str, ...], inside: tuple[Stmt, ...]
-) -> Nest:
-    """Return the nest of a group whose loops over `axes` are called `loops`."""
+def _nest(stage: str, axes: Sequence[StageAxis], inside: tuple[Stmt, ...]) -> Nest:
+    """Return the nest of a group in loops over `axes`."""
     roots = tuple(Root(axis.name, axis.name, ix.const(0), axis.extent) for axis in axes)
-    part = Part(loops, inside)
+    part = Part(tuple(axis.name for axis in axes), inside)
     return Nest(stage, roots, (part,), _in_plain_loops(axes, inside), is_group=True)
 
 
@@ -247,31 +219,20 @@ def staged_way(computation: Computation, way: ResolvedWay, blame: Blame) -> Stag
     Raises PartitionError for a decision that does not apply.
     """
     lead, *_ = way.group
-    body, point = instance(way.group), tuple(Var(axis.name) for axis in lead.axes)
-    own = [axis for axis in way.group[0].axes if axis.name not in way.around]
-    nest, terms = (
-        Nests(
-            computation.name,
-            computation.sizes,
-            computation.assumptions,
-            computation.buffers,
-            (_nest(lead.buffer, axes, tuple(axis.name for axis in axes), inside),),
-        )
-        for axes, inside in (
-            (own, body),
-            (lead.reduce_axes, (Store(lead.buffer, point, lead.term, lead.reducer),)),
-        )
-    )
+    own = [axis for axis in lead.axes if axis.name not in way.around]
+    term = Store(lead.buffer, tuple(Var(axis.name) for axis in lead.axes), lead.term, lead.reducer)
+    nest = _form(computation, _nest(lead.buffer, own, instance(way.group)))
+    terms = _form(computation, _nest(lead.buffer, lead.reduce_axes, (term,)))
     sums = {axis.name for axis in lead.reduce_axes}
-    first = ""
     for cut, step in _steps(way):
         with nullcontext() if cut is None else blame(cut):
             if cut is not None and cut.axis in sums:
                 terms = apply_decision(terms, step)
             else:
                 nest = apply_decision(nest, step)
-        if cut is not None and cut.axis not in sums and isinstance(step, Split):
-            first = first or step.names[-1]
+    (loops,) = nest.nests
+    axis = next((pair.axis for pair in loops.relations if isinstance(pair, SplitPair)), None)
+    first = "" if axis is None else loops.leaves(axis)[-1]
     return StagedWay(apply_decision(nest, CoverDecision(lead.buffer, first, VECTORS)), terms)
 
 
