@@ -357,9 +357,9 @@ class Applying:
             if any(array.name == one.name for one in self.given.buffers):
                 raise _has_that_name(array)
             way = Way(splits=pack.splits, loops=pack.loops)
-            made = ResolvedWay((copy,), way, around, array=array)
-            self.check_applies(made)
-            self.packings[key] = reading, made
+            copying = ResolvedWay((copy,), way, around, array=array)
+            self.check_applies(copying)
+            self.packings[key] = reading, copying
         return self.packings[key]
 
     def planned(self, ways: Mapping[int, Sequence[ResolvedWay]]) -> Computation:

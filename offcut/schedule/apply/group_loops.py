@@ -27,7 +27,6 @@ from offcut.partition import (
     Match,
     check_axis,
     segments,
-    tiles_alike,
 )
 from offcut.partition.cutting import Carried, Cutting
 from offcut.partition.judge import match_cover
@@ -60,14 +59,14 @@ def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]
     parts  the nests of the groups, in order, those that share loops together
     """
     groups = {group[0].buffer: group for group in computation.groups}
-    made, blocks = list[Nest](), list[Split]()
+    nests, blocks = list[Nest](), list[Split]()
 
     def visit(part: NestOfWays | Together, depth: int, at: tuple[str, str] | None) -> None:
         """Note a nest, whose group has the loops of its first `depth` axes, or those that share loops."""
         if not isinstance(part, Together):
             group, axes = groups[part.stage], groups[part.stage][0].axes
             inside = _in_plain_loops(axes[depth:], instance(group))
-            made.append(replace(_nest(part.stage, axes[:depth], inside), at=at))
+            nests.append(replace(_nest(part.stage, axes[:depth], inside), at=at))
             return
         *others, last = part.parts
         stage, axis = _stage_with_loops(last), part.axes[-1]
@@ -80,10 +79,10 @@ def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]
 
     for part in parts:
         visit(part, 0, None)
-    return reduce(apply_decision, blocks, _form(computation, *made))
+    return reduce(apply_decision, blocks, _staged_form(computation, *nests))
 
 
-def _form(computation: Computation, *nests: Nest) -> Nests:
+def _staged_form(computation: Computation, *nests: Nest) -> Nests:
     """Return nests with the declarations of `computation`."""
     return Nests(
         computation.name, computation.sizes, computation.assumptions, computation.buffers, nests
@@ -207,8 +206,10 @@ class StagedWay:
 
     def cut_of(self, loop: For) -> LoopCut | None:
         """Return how a loop over terms is cut; None: it is not."""
-        made = self.terms.nests[0].taken_apart(loop.iter)
-        return LoopCut((made.factor,), strategy_of(made)) if isinstance(made, SplitPair) else None
+        split = self.terms.nests[0].taken_apart(loop.iter)
+        return (
+            LoopCut((split.factor,), strategy_of(split)) if isinstance(split, SplitPair) else None
+        )
 
 
 def staged_way(computation: Computation, way: ResolvedWay, blame: Blame) -> StagedWay:
@@ -221,8 +222,8 @@ def staged_way(computation: Computation, way: ResolvedWay, blame: Blame) -> Stag
     lead, *_ = way.group
     own = [axis for axis in lead.axes if axis.name not in way.around]
     term = Store(lead.buffer, tuple(Var(axis.name) for axis in lead.axes), lead.term, lead.reducer)
-    nest = _form(computation, _nest(lead.buffer, own, instance(way.group)))
-    terms = _form(computation, _nest(lead.buffer, lead.reduce_axes, (term,)))
+    nest = _staged_form(computation, _nest(lead.buffer, own, instance(way.group)))
+    terms = _staged_form(computation, _nest(lead.buffer, lead.reduce_axes, (term,)))
     sums = {axis.name for axis in lead.reduce_axes}
     for cut, step in _steps(way):
         with nullcontext() if cut is None else blame(cut):
@@ -312,8 +313,6 @@ def cut_group(
     cutting = Cutting(
         staged.cut_of,
         Carried(frozenset(summed), {name: op for name, op in summed.items() if op is not None}),
-        lambda tile, heights: None,
-        tiles_alike,
         names,
         blame=lambda axis: blame(next(cut for cut in way.way.splits if cut.axis == axis)),
     )
