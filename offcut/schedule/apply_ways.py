@@ -6,7 +6,7 @@ in each of its ways. Every decision is checked where it is applied: a refusal na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from offcut.core.program import Alloc, Buffer, Choose, Kind, Option, Program, St
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.source import plain_loop, source
+from offcut.describe.source import plain_loops, source
 from offcut.errors import PartitionError
 from offcut.partition import (
     AxisCut,
@@ -34,10 +34,11 @@ from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
 from offcut.schedule import decisions
 from offcut.schedule.applied import Applied, Choice
+from offcut.schedule.apply.emit import Lowering
 from offcut.schedule.apply.group_loops import (
     FREE,
-    GroupLowering,
     ResolvedWay,
+    SharedLoops,
     cut_group,
     group_nests,
     staged_way,
@@ -55,7 +56,7 @@ from offcut.schedule.decisions import (
     Staging,
     is_prepacked,
 )
-from offcut.schedule.nest_reader import nests_of
+from offcut.schedule.nest_reader import nests_of, parts_of
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way
 from offcut.schedule.packing import packed_stages
 from offcut.schedule.refusing import at_line, not_applied
@@ -415,7 +416,7 @@ class Applying:
             alone = len(bodies) == 1
             return bodies[0].body if alone else (Choose(tuple(one.option for one in bodies)),)
 
-        lowering = GroupLowering(nests, names, body_of)
+        lowering = Lowering(nests, names, partial(SharedLoops, body_of))
         body = tuple(s for nest in nests.nests if nest.at is None for s in lowering.root(nest))
         in_order = [bodies_by_nest[nest.name] for nest in nests.nests]
         uncut = source(planned)
@@ -457,9 +458,7 @@ class Applying:
                     for axis in lead.axes
                 )
                 body = (Alloc(lead.buffer, tuple(window), body),)
-            for axis in reversed(way.own):
-                body = (plain_loop(axis, body),)
-        return _WayBody(way, body, tuple(tiles), tuple(theorems))
+        return _WayBody(way, plain_loops(way.own, body), tuple(tiles), tuple(theorems))
 
     @contextmanager
     def blamed(self, made: ResolvedWay, cut: AxisCut) -> Iterator[None]:
@@ -483,3 +482,50 @@ def _has_that_name(array: Buffer) -> PartitionError:
 def _loops_around(pack: Pack, loops: tuple[str, ...]) -> tuple[str, ...]:
     """Return the plain loops of a sum in each iteration of which a copy is made, outermost first."""
     return loops[: loops.index(pack.at) + 1] if pack.at else ()
+
+
+class Resolving:
+    """The loops of ways of schedules of one computation; nothing is cut or proved.
+
+    microkernels  those that a cover may name
+    price         of a way that does not say what it costs
+    """
+
+    def __init__(
+        self, computation: Computation, microkernels: Sequence[Microkernel], price: WayPrice
+    ) -> None:
+        self.computation, self.microkernels, self.price = computation, microkernels, price
+        self.known: dict[Hashable, Applying | PartitionError] = {}
+
+    def within(self, schedule: Schedule) -> Applying:
+        """Return what applies ways in what a schedule says but for them: stages, layouts, shared loops, along which axes sums are covered.
+
+        Raises PartitionError for a decision that names what is not there.
+        """
+        stages = (step for step in schedule.steps if isinstance(step, Staging))
+        key = (*stages, *map(_but_for_ways, parts_of(schedule)))
+        if key not in self.known:
+            try:
+                applying = Applying(
+                    self.computation, schedule, self.microkernels, self.price, quote=False
+                )
+                applying.stage()
+                applying.place()
+                self.known[key] = applying
+            except PartitionError as refused:
+                self.known[key] = refused
+        known = self.known[key]
+        if isinstance(known, PartitionError):
+            raise known
+        return known
+
+
+def _but_for_ways(step: object) -> Hashable:
+    """Return a decision, and of nests along what they are covered."""
+    match step:
+        case Nest(stage, ways):
+            return stage, frozenset(way.cover.depth for way in ways if way.cover is not None)
+        case Together(axes, parts, block):
+            return axes, tuple(map(_but_for_ways, parts)), block
+        case _:
+            raise AssertionError(step)

@@ -20,7 +20,7 @@ from offcut.core.expr import Const, Expr, Var
 from offcut.core.memo import lazy_property
 from offcut.core.program import Buffer, Cover, For, Form, Stmt, Store, Tile
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
-from offcut.describe.source import instance, plain_loop
+from offcut.describe.source import instance, plain_loops
 from offcut.partition import (
     AxisCut,
     LoopCut,
@@ -65,7 +65,7 @@ def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]
         """Note a nest, whose group has the loops of its first `depth` axes, or those that share loops."""
         if not isinstance(part, Together):
             group, axes = groups[part.stage], groups[part.stage][0].axes
-            inside = _in_plain_loops(axes[depth:], instance(group))
+            inside = plain_loops(axes[depth:], instance(group))
             nests.append(replace(_nest(part.stage, axes[:depth], inside), at=at))
             return
         *others, last = part.parts
@@ -109,23 +109,20 @@ def _nest(stage: str, axes: Sequence[StageAxis], inside: tuple[Stmt, ...]) -> Ne
     """Return the nest of a group in loops over `axes`."""
     roots = tuple(Root(axis.name, axis.name, ix.const(0), axis.extent) for axis in axes)
     part = Part(tuple(axis.name for axis in axes), inside)
-    return Nest(stage, roots, (part,), _in_plain_loops(axes, inside), is_group=True)
-
-
-def _in_plain_loops(axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    for axis in reversed(axes):
-        body = (plain_loop(axis, body),)
-    return body
+    return Nest(stage, roots, (part,), plain_loops(axes, inside), is_group=True)
 
 
 class SharedLoops(NestLoops):
-    """The loops of a group that others share, by their own names; what is inside of them runs in the ways of the group."""
+    """The loops of a group that others share, by their own names.
+
+    ways  makes the statements of the group inside of them
+    """
 
     keeps_names = True
 
-    def __init__(self, lowering: GroupLowering, nest: Nest) -> None:
+    def __init__(self, ways: Ways, lowering: Lowering, nest: Nest) -> None:
         super().__init__(lowering.nests, nest, lowering.names, inside=lowering.computed_inside)
-        self.lowering = lowering
+        self.ways = ways
 
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
         """Return False: tiles are inside of all of these loops."""
@@ -133,22 +130,7 @@ class SharedLoops(NestLoops):
 
     def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
         """Return the ways of the group."""
-        return self.lowering.ways(self.nest, at)
-
-
-class GroupLowering(Lowering):
-    """Groups of stages on their way to loops.
-
-    ways  what makes the statements of a group
-    """
-
-    def __init__(self, nests: Nests, names: Names, ways: Ways) -> None:
-        super().__init__(nests, names)
-        self.ways = ways
-
-    def loops(self, nest: Nest) -> NestLoops:
-        """Return what makes the loops that a group shares with others."""
-        return SharedLoops(self, nest)
+        return self.ways(self.nest, at)
 
 
 FREE = Const(0.0, "float64")
