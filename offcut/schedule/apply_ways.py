@@ -99,11 +99,6 @@ class _WayBody:
     tiles: tuple[EmittedTile, ...]
     theorems: tuple[Theorem, ...]
 
-    @property
-    def option(self) -> Option:
-        """It, where several compete."""
-        return Option(self.way.way.label, self.way.cost, self.body)
-
 
 class Applying:
     """A schedule that is applied; arguments are those of `apply`.
@@ -413,8 +408,8 @@ class Applying:
                 self.way_body(planned, way, names, at)
                 for way in ways[position_of(self.given, nest.name)]
             )
-            alone = len(bodies) == 1
-            return bodies[0].body if alone else (Choose(tuple(one.option for one in bodies)),)
+            options = (Option(one.way.way.label, one.way.cost, one.body) for one in bodies)
+            return bodies[0].body if len(bodies) == 1 else (Choose(tuple(options)),)
 
         lowering = Lowering(nests, names, partial(SharedLoops, body_of))
         body = tuple(s for nest in nests.nests if nest.at is None for s in lowering.root(nest))
