@@ -28,7 +28,7 @@ from offcut.search import key_of
 from offcut.tuning.alternatives import composed, lines
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
 from offcut.tuning.progress import EVERY, Lines, line, shown
-from offcut.tuning.schedule_prices import price_of
+from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import (
@@ -103,7 +103,7 @@ def campaign(
 ) -> Campaign:
     space = spaces.space(of, 2)
     made = problem(of, seed)
-    price = price_of(made, space.computation, None)
+    price = ClosedForm(made, space.computation)
     expected = Expected(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
     named, explores = explorer_named(explorer)
     return Campaign(
