@@ -8,10 +8,10 @@ from offcut.costmodel.closed.counts import Exactness as Exactness
 from offcut.costmodel.closed.counts import HowExact as HowExact
 from offcut.costmodel.closed.formulas import Formulas as Formulas
 from offcut.costmodel.closed.formulas import formulas as formulas
-from offcut.costmodel.description import features_of as features_of
 from offcut.costmodel.description import load as load
 from offcut.costmodel.description import of_plain as of_plain
 from offcut.costmodel.description import plain as plain
+from offcut.costmodel.description import processors as processors
 from offcut.costmodel.description import shipped as shipped
 from offcut.costmodel.device import Accelerator as Accelerator
 from offcut.costmodel.device import Device as Device
