@@ -1,6 +1,7 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
 from offcut.costmodel.closed.cost import Cost as Cost
+from offcut.costmodel.closed.cost import PieceSeconds as PieceSeconds
 from offcut.costmodel.closed.cost import StageSeconds as StageSeconds
 from offcut.costmodel.closed.cost import cost as cost
 from offcut.costmodel.closed.cost import stage_seconds as stage_seconds

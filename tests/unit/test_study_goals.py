@@ -19,7 +19,7 @@ from offcut.studies.definition import Definition, read_definition
 from offcut.studies.goals import Goal
 from offcut.studies.groups import measure_group
 from offcut.studies.lock import locked
-from offcut.studies.onnx_reference import exact_results
+from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.results import results_of
 from offcut.studies.rows import Row
 from offcut.studies.run import missing_groups, run_study
@@ -283,7 +283,7 @@ def test_the_exact_result_of_a_file_is_in_float64(monkeypatch: pytest.MonkeyPatc
 
     assert (result.dtype.name, by) == ("float64", "onnx's reference evaluator in float64")
     agree(result, np.maximum(x.astype(float).sum(1, keepdims=True) * third, 0) * np.ones((1, 8)))
-    monkeypatch.setattr("offcut.studies.onnx_reference.is_installed", lambda name: False)
+    monkeypatch.setattr("offcut.studies.peers.onnx_reference.is_installed", lambda name: False)
     assert exact_results(relu_of_product(onnx, "own"), {"x": x}) is None
 
 
