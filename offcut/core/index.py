@@ -133,7 +133,8 @@ def mul(a: Expr | int, b: Expr | int) -> Expr:
 
 def product(factors: Iterable[Expr | int]) -> Expr:
     """Return the product of all factors; 1 of none."""
-    return reduce(mul, factors, const(1))
+    one: Expr = const(1)
+    return reduce(mul, factors, one)
 
 
 def floordiv(a: Expr | int, b: Expr | int) -> Expr:

@@ -1,10 +1,9 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
+from offcut.costmodel.closed.cost import CallCycles as CallCycles
 from offcut.costmodel.closed.cost import Cost as Cost
-from offcut.costmodel.closed.cost import PieceSeconds as PieceSeconds
-from offcut.costmodel.closed.cost import StageSeconds as StageSeconds
+from offcut.costmodel.closed.cost import call_cycles as call_cycles
 from offcut.costmodel.closed.cost import cost as cost
-from offcut.costmodel.closed.cost import stage_seconds as stage_seconds
 from offcut.costmodel.closed.counts import Exactness as Exactness
 from offcut.costmodel.closed.counts import HowExact as HowExact
 from offcut.costmodel.closed.formulas import Formulas as Formulas
