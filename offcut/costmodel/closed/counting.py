@@ -67,10 +67,10 @@ from offcut.costmodel.closed.counts import (
     least_exact,
     sum_counts,
 )
-from offcut.costmodel.closed.summation import decided, folded
 from offcut.costmodel.closed.sums import SumMethod, Sums, count_methods
 from offcut.costmodel.closed.traffic import Held
 from offcut.costmodel.resources import Hardware
+from offcut.costmodel.shortened import decided, folded
 
 
 def counted(
