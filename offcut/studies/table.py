@@ -12,6 +12,8 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 NONE = "–"
+MAX_COLUMNS = 9
+"""Of a table that a terminal shows without breaking figures."""
 
 
 def plural(count: int, noun: str) -> str:
@@ -37,6 +39,17 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     texts: int = 1
+
+
+def narrow(table: Table, corner: str) -> Table:
+    """Return a table of at most `MAX_COLUMNS` columns as it is, a wider one of numbers with its columns as rows: a terminal shows these.
+
+    corner  what its columns but the first are called
+    """
+    if len(table.columns) <= MAX_COLUMNS or table.texts != 1:
+        return table
+    head, *lines = zip(table.columns, *table.rows, strict=True)
+    return Table(table.name, table.caption, (corner, *head[1:]), tuple(lines))
 
 
 def as_csv(table: Table, facts: Sequence[str] = ()) -> str:
