@@ -141,13 +141,13 @@ def print_outcome(outcome: Outcome, rows: bool) -> None:
     rows  whether the table of rows is printed, too
     """
     from offcut.experiment.outputs import wide_console
-    from offcut.studies.table import as_rich, narrow
+    from offcut.studies.table import as_rich
     from offcut.studies.tables import failure_lines
 
     console = wide_console()
     for name in (("rows",) if rows else ()) + ("speed", "goals"):
         if name in outcome.tables:
-            console.print(as_rich(narrow(outcome.tables[name], "contender")))
+            console.print(as_rich(outcome.tables[name]))
     for line in failure_lines(outcome.tables["failed"].rows if "failed" in outcome.tables else ()):
         typer.echo(line)
     if outcome.left:

@@ -12,8 +12,6 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 NONE = "–"
-MAX_COLUMNS = 9
-"""Of a table that a terminal shows without breaking figures."""
 
 
 def plural(count: int, noun: str) -> str:
@@ -41,15 +39,13 @@ class Table:
     texts: int = 1
 
 
-def narrow(table: Table, corner: str) -> Table:
-    """Return a table of at most `MAX_COLUMNS` columns as it is, a wider one of numbers with its columns as rows: a terminal shows these.
+def transposed(table: Table, head: str) -> Table:
+    """Return a table whose first column are names with a line for each of its other columns.
 
-    corner  what its columns but the first are called
+    head  of the first column
     """
-    if len(table.columns) <= MAX_COLUMNS or table.texts != 1:
-        return table
-    head, *lines = zip(table.columns, *table.rows, strict=True)
-    return Table(table.name, table.caption, (corner, *head[1:]), tuple(lines))
+    rows = tuple(zip(table.columns[1:], *(row[1:] for row in table.rows), strict=True))
+    return Table(table.name, table.caption, (head, *(row[0] for row in table.rows)), rows)
 
 
 def as_csv(table: Table, facts: Sequence[str] = ()) -> str:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.studies.groups import reason
-from offcut.studies.table import Table, as_csv, as_latex, narrow
+from offcut.studies.table import Table, as_csv, as_latex
 from offcut.studies.tables import failure_lines
 from tests.facade import app
 
@@ -23,18 +23,6 @@ def test_tables_are_csv_and_latex_that_say_special_signs() -> None:
     assert r"\caption{A \& b: 5 \% of x\_1}" in tex
     assert r"\begin{tabular}{lr}" in tex
     assert r"q·kᵀ \{\} & 1 \\" in tex
-
-
-def test_a_table_of_many_contenders_has_a_row_for_each() -> None:
-    few = Table("speed", "over a", ("operator", "b", "c"), (("dense", "1", "2"), ("all", "3", "4")))
-    assert narrow(few, "contender") is few
-
-    names = [f"c{k}" for k in range(9)]
-    lines = tuple((name, *(f"{name} {k}" for k in range(9))) for name in ("dense", "all"))
-    turned = narrow(Table("speed", "over a", ("operator", *names), lines), "contender")
-    assert turned.columns == ("contender", "dense", "all")
-    assert turned.rows[:2] == (("c0", "dense 0", "all 0"), ("c1", "dense 1", "all 1"))
-    assert len(turned.rows) == 9
 
 
 def test_a_reason_is_printed_once_for_all_its_rows() -> None:
