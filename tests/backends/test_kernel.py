@@ -277,6 +277,18 @@ def test_a_plan_is_data_text_and_a_table(packed: dict[str, Kernel]) -> None:
     assert packed["auto"].plan(m=0).pieces == ()
 
 
+def test_a_piece_takes_its_share_of_a_nest_by_what_it_would_take_alone() -> None:
+    target = oc.target("cpu", machine="cascade-lake")
+    kernel = build(DENSE.result, inputs=DENSE.inputs, strategy="cut", target=target)
+    for m in (1, 13, 29, 100):
+        pieces, costs = kernel.plan(m=m).pieces, kernel.cost(m=m).pieces
+        assert [piece.microkernel for piece in pieces] == [one.microkernel for one in costs]
+        alone = [one.cycles for one in costs]
+        for piece, cycles in zip(pieces, alone, strict=True):
+            share = piece.seconds / sum(one.seconds for one in pieces)
+            assert share == pytest.approx(cycles / sum(alone), rel=0.05)
+
+
 def test_every_number_that_plan_takes_is_a_size_of_the_call(softmax: Kernel) -> None:
     plan = softmax.plan(m=5, n=33)
     assert {piece.stage for piece in plan.pieces} == {"top", "e", "total", "Z"}

@@ -388,11 +388,32 @@ def test_nests_that_do_not_compute_each_array_once_are_refused(what: str) -> Non
 
 
 @pytest.mark.isa("avx512f")
-def test_a_plan_says_why_a_tile_runs_without_the_microkernel_of_its_way() -> None:
-    tall = oc.compile(product(), schedule=edited(rows="balance 20")).plan(n=40)
-    assert {piece.microkernel for piece in tall.pieces} == {"vector loops"}
-    assert tall.notes == (
-        "tile i, j as vectors: no register tile of fma_float32_avx512 has its rows and columns",
+@pytest.mark.parametrize(
+    ("schedule", "because"),
+    [
+        (
+            edited(COVER.replace("i=i_in, j=j_in", "i=j_in, j=i_in"), "cut 8"),
+            "tile i, j: fma_float32_avx512 does not run it: A[i, k] does not lie side by side along i",
+        ),
+        (
+            edited(rows="balance 20"),
+            "tile i, j as vectors: no register tile of fma_float32_avx512 has its rows and columns",
+        ),
+    ],
+    ids=["rows along the columns", "tiles that are too high"],
+)
+def test_a_cover_that_runs_no_tile_is_refused(schedule: oc.Schedule, because: str) -> None:
+    (line,) = (line for line in str(schedule).splitlines() if "fma" in line)
+    number = str(schedule).splitlines().index(line) + 1
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=schedule)
+    assert (
+        str(refused.value)
+        == f"""\
+schedule: cannot cover matmul_A_B by fma_float32_avx512
+  at       line {number}: {line.strip()}
+  because  {because}
+  help     cover matmul_A_B vectors"""
     )
     assert oc.compile(product(), schedule=edited()).plan(n=40).notes == ()
 

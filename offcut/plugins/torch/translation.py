@@ -23,7 +23,7 @@ from offcut.graph.composed import of_size, restated
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import eliminate_dead_code
 from offcut.graph.sizes.extents import normal, span
-from offcut.graph.sizes.numbers import plain, product
+from offcut.graph.sizes.numbers import Extent, plain, product
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.facts import Facts
@@ -284,11 +284,11 @@ class Translation:
         """Return the element type of a value."""
         return self.builder.values[x.name].dtype
 
-    def at_least(self, extent: Expr, least: int) -> None:
+    def at_least(self, extent: Extent, least: int) -> None:
         """Raise the least value of the size in an extent, so that the extent is `least` or more: torch refuses what is less. Nothing
         is changed where an extent has several sizes.
         """
-        form = ix.to_linear(extent)
+        form = ix.to_linear(ix.index(extent))
         if len(form.terms) == 1:
             ((atom, factor),) = form.terms
             low = -(-(least - form.const) // factor)

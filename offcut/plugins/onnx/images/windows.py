@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,31 +26,7 @@ from offcut.plugins.onnx.making.operands import (
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
-from offcut.plugins.onnx.rules.shapes import unsqueezed
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Of spatial axes, one entry each.
-
-    before, after  elements of padding
-    """
-
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-    @property
-    def padding(self) -> tuple[tuple[int, int], ...]:
-        """As `offcut.ops` takes it."""
-        return tuple(zip(self.before, self.after, strict=True))
-
-    def part(self, places: Sequence[int]) -> Windows:
-        """Return the windows of some of the axes."""
-        fields = (self.sizes, self.strides, self.dilations, self.before, self.after)
-        return Windows(*(tuple(one[place] for place in places) for one in fields))
+from offcut.plugins.operators.windows import Windows, fold, keep_first, pool, transposed_convolution
 
 
 def windows_of(g: Context, call: Call, x: Operand, sizes: Sequence[int]) -> Windows:
@@ -127,23 +103,17 @@ def _conv_transposed(g: Context, call: Call) -> Results:
     options: dict[str, Any] = {} if call.input(2) is None else {"bias": call.input(2)}
     if axes > 3:
         raise Refused(f"a transposed convolution over {axes} spatial axes", "1 to 3")
-    if axes == 1:
-        x, w = unsqueezed(g, x, [2]), unsqueezed(g, w, [2])
-        strides, dilations = (1, *strides), (1, *dilations)
-        before, after, extra = [0, *before], [0, *after], [0, *extra]
     even = before == after and all(
         0 <= one < step for one, step in zip(extra, strides, strict=True)
     )
     none = (0,) * len(extra)
-    made: Operand = g.op(
-        f"conv_transpose{len(extra)}d", x, w, stride=strides,
+    made: Operand = transposed_convolution(
+        g, x, w, stride=strides,
         padding=tuple(before) if even else none, dilation=dilations,
         output_padding=tuple(extra) if even else none,
         groups=call.get("group", 1), **options,
     )  # fmt: skip
-    if not even:
-        made = _cropped(g, made, before, after, extra, call.input(2))
-    return g.reshape(made, [*g.shape(made)[:2], g.shape(made)[3]]) if axes == 1 else made
+    return made if even else _cropped(g, made, before, after, extra, call.input(2))
 
 
 def _transposed_pads(
@@ -203,15 +173,11 @@ def _pool(g: Context, call: Call, x: Operand) -> tuple[Windows, list[Element | N
     after: list[int] = []
     kept: list[Element | None] = []
     for n, whole in enumerate(g.shape(x)[2:]):
-        reach = (placed.sizes[n] - 1) * placed.dilations[n] + 1
         ends = placed.before[n], placed.after[n]
-        amount, count = _ceiled(whole, reach, placed.strides[n], *ends)
+        amount, count = _ceiled(whole, placed.reach[n], placed.strides[n], *ends)
         after.append(amount)
         kept.append(count)
-    whole_windows = Windows(
-        placed.sizes, placed.strides, placed.dilations, placed.before, tuple(after)
-    )
-    return whole_windows, kept
+    return replace(placed, after=tuple(after)), kept
 
 
 def _ceiled(
@@ -227,41 +193,19 @@ def _ceiled(
     return max((count - 1) * stride + reach - whole - before, 0), None
 
 
-def _kept(g: Context, x: Operand, counts: Sequence[Element | None]) -> Operand:
-    """Return the first windows along each axis."""
-    for axis, count in enumerate(counts, start=2):
-        x = x if count is None else g.slice(x, axis, 0, count)
-    return x
-
-
 def pooled(
     g: Context, x: Operand, placed: Windows, name: str, **options: Any
 ) -> tuple[Operand, ...]:
-    """Return the results of pooling over one to three spatial axes, two at a time.
+    """Return the results of pooling over one to three spatial axes.
 
     name  of the operator over two; over three it has one result, and may be taken axis by axis
+
+    Raises Refused for more axes.
     """
-    axes = len(placed.sizes)
-    if axes == 1:
-        wide = unsqueezed(g, x, [2])
-        both = Windows((1, *placed.sizes), (1, *placed.strides), (1, *placed.dilations), (0, *placed.before), (0, *placed.after))  # fmt: skip
-        made = pooled(g, wide, both, name, **options)
-        return tuple(g.reshape(one, [*g.shape(one)[:2], g.shape(one)[3]]) for one in made)
-    if axes == 2:
-        options |= {"dilation": placed.dilations} if name.startswith("max_pool2d") else {}
-        around = {"stride": placed.strides, "padding": placed.padding}
-        return g.several(name, x, placed.sizes, **around, **options)
-    if axes != 3:
-        raise Refused(f"pooling over {axes} spatial axes", "1 to 3")
-    n, c, d, h, w = g.shape(x)
-    flat = g.reshape(x, (n, arithmetic("*", c, d), h, w))
-    (inner,) = pooled(g, flat, placed.part((1, 2)), name, **options)
-    _, _, rows, columns = g.shape(inner)
-    deep = g.reshape(inner, (n, c, d, arithmetic("*", rows, columns)))
-    first = placed.part((0,))
-    over = Windows((*first.sizes, 1), (*first.strides, 1), (*first.dilations, 1), (*first.before, 0), (*first.after, 0))  # fmt: skip
-    (found,) = pooled(g, deep, over, name, **options)
-    return (g.reshape(found, (n, c, g.shape(found)[2], rows, columns)),)
+    if len(placed.sizes) not in (1, 2, 3):
+        raise Refused(f"pooling over {len(placed.sizes)} spatial axes", "1 to 3")
+    results: tuple[Operand, ...] = pool(g, x, placed, name, **options)
+    return results
 
 
 def _max_pool(g: Context, call: Call) -> Results:
@@ -269,10 +213,11 @@ def _max_pool(g: Context, call: Call) -> Results:
     placed, kept = _pool(g, call, x)
     if call.outputs == 1:
         (values,) = pooled(g, x, placed, "max_pool2d")
-        return g.of_some(_kept(g, values, kept), g.shape(x)[2:])
+        return g.of_some(keep_first(g, values, kept), g.shape(x)[2:])
     if len(placed.sizes) > 2:
         raise Refused("the places of what is greatest over three axes", "one output")
-    values, places = (_kept(g, one, kept) for one in pooled(g, x, placed, "max_pool2d_with_places"))
+    found = pooled(g, x, placed, "max_pool2d_with_places")
+    values, places = (keep_first(g, one, kept) for one in found)
     return g.of_some(values, g.shape(x)[2:]), _in_the_whole(g, x, places, columns)
 
 
@@ -339,7 +284,7 @@ def _averages(g: Context, call: Call) -> Operand:
     plain = all(one == 1 for one in placed.dilations)
     if plain and not (call.get("ceil_mode", 0) and inside):
         (mean,) = pooled(g, x, placed, "avg_pool2d", count_include_pad=inside)
-        return _kept(g, mean, kept)
+        return keep_first(g, mean, kept)
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
     sums = summed(g, x, placed)
     counts = _counts(g, x, placed, counted)
@@ -369,8 +314,7 @@ def _counts(g: Context, x: Operand, placed: Windows, counted: Windows | None) ->
             continue
         size = g.whole(whole, "a spatial extent, where windows are averaged so,")
         span = size + placed.before[n] + placed.after[n]
-        reach = (placed.sizes[n] - 1) * placed.dilations[n] + 1
-        starts = np.arange(0, span - reach + 1, placed.strides[n]) - placed.before[n]
+        starts = np.arange(0, span - placed.reach[n] + 1, placed.strides[n]) - placed.before[n]
         places = starts[:, None] + np.arange(placed.sizes[n]) * placed.dilations[n]
         here = ((places >= -before) & (places < size + after)).sum(axis=1)
         total = total[..., None] * here
@@ -381,7 +325,7 @@ def _power_pool(g: Context, call: Call) -> Results:
     """``(sum of |x|**p) ** (1/p)`` of windows."""
     x, p = call[0], call.get("p", 2)
     placed, kept = _pool(g, call, x)
-    found = _kept(g, _rooted(g, summed(g, _raised(g, x, p), placed), p), kept)
+    found = keep_first(g, _rooted(g, summed(g, _raised(g, x, p), placed), p), kept)
     return g.of_some(found, g.shape(x)[2:])
 
 
@@ -438,17 +382,9 @@ def _laid_over(g: Context, call: Call) -> Results:
     pads = call.get("pads") or [0] * (2 * axes)
     check_count(image, axes, "extents of an image")
     check_count(pads, 2 * axes, "pads")
-    batch, merged, _ = g.shape(x)
-    counts = []
-    for n, whole in enumerate(image):
-        padded, reach = extent(whole, pads[n], pads[n + axes]), dilations[n] * (window[n] - 1) + 1
-        counts.append(plain(places(padded, reach, strides[n])))
-    channels = arithmetic("//", merged, product(window))
-    padding = tuple(zip(pads[:axes], pads[axes:], strict=True))
-    return g.op(
-        "fold", g.reshape(x, (batch, channels, *window, *counts)), tuple(image),
-        stride=tuple(strides), padding=padding, dilation=tuple(dilations),
-    )  # fmt: skip
+    each = window, strides, dilations, pads[:axes], pads[axes:]
+    made: Operand = fold(g, x, image, Windows(*map(tuple, each)))
+    return made
 
 
 WINDOWS: Mapping[str, Operator] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.composed import of_size, required
-from offcut.graph.sizes.numbers import plain
+from offcut.graph.sizes.numbers import extent, plain
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.making.dtypes import not_ours
 from offcut.plugins.onnx.making.facts import Wanted
@@ -160,6 +160,13 @@ class Context:
         }
         return extents.span(extents.normal(value), tuple({**sizes, **changed}.values()))
 
+    def at_least(self, value: Element, least: int) -> None:
+        """See to it that an extent is `least` or more, by a size that is large enough, where one that nobody bounded does.
+
+        Raises Wanted with the least value of that size.
+        """
+        raise_sizes(self, extent(value, -least))
+
     def same(self, a: Element, b: Element) -> bool:
         """Return whether two extents are seen to be equal at every size."""
         return extents.normal(a) == extents.normal(b)
@@ -199,6 +206,11 @@ class Context:
                 refuse_negative(self, value)
         return tuple(map(self.with_numbers, results)) if name != "slice" else results
 
+    def node(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Return the result of an operator, or the tuple of several, as compositions for all hosts ask for it."""
+        results = self.several(name, *arguments, **options)
+        return results if len(results) > 1 else results[0]
+
     def with_numbers(self, result: Ref) -> Ref:
         """Return a value whose extents are numbers where the bounds of sizes leave one; a size that has one value alone stays a size."""
         for axis, value in enumerate(self.shape(result)):
@@ -215,7 +227,7 @@ class Context:
     def binary(self, name: str, a: Operand, b: Operand) -> Ref:
         """Return an element-wise operator of two; one known number stands for an array of it."""
         rank = max(self.rank(a), self.rank(b))
-        left, right = _scalar(a, self.rank(b)), _scalar(b, self.rank(a))
+        left, right = single_number(a, self.rank(b)), single_number(b, self.rank(a))
         if right is not None:
             made = self.op(name, a, right)
         elif left is not None:
@@ -246,15 +258,16 @@ class Context:
             return Known(operand.array.astype(numpy_dtype(dtype)), dtype)
         return self.op("cast", operand, dtype)
 
-    def reshape(self, operand: Operand, shape: Sequence[Element]) -> Operand:
+    def reshape(self, operand: Operand, shape: Iterable[Element]) -> Operand:
         """Its elements in another shape."""
-        if tuple(shape) == self.shape(operand):
+        shape = tuple(shape)
+        if shape == self.shape(operand):
             return operand
         numbers = [one for one in shape if isinstance(one, int)]
         if isinstance(operand, Known) and len(numbers) == len(shape):
             return Known(operand.array.reshape(numbers), operand.dtype)
         try:
-            return self.op("reshape", operand, tuple(shape))
+            return self.op("reshape", operand, shape)
         except Refused:
             self._whole_parts(self.shape(operand), shape)
             raise
@@ -331,8 +344,8 @@ class Context:
         return argument
 
 
-def _scalar(operand: Operand, rank: int) -> Any:
-    """Return the number that a known operand is, where an array of `rank` axes is the other."""
+def single_number(operand: Operand, rank: int) -> Any:
+    """Return the number that a known operand is, where an array of `rank` axes is the other; None for an operand that is none."""
     if not isinstance(operand, Known) or operand.symbolic or operand.array.size != 1:
         return None
     if operand.array.ndim > rank or operand.dtype == "object":

@@ -11,9 +11,10 @@ import numpy as np
 
 from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED, numpy_dtype
 from offcut.core.function_table import FUNCTIONS
-from offcut.plugins.onnx.making.context import Context
+from offcut.plugins.onnx.making.context import Context, single_number
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.operators.elements import quotient_towards_zero
 
 Operator: TypeAlias = Callable[[Context, Call], Results]
 """What a node gives, from its inputs; it raises Refused for one that it cannot take."""
@@ -74,12 +75,9 @@ def divide(g: Context, call: Call) -> Results:
 
 def _quotient(g: Context, a: Operand, b: Operand) -> Operand:
     """Of integers, towards 0."""
-    found = g.binary("floor_divide", a, b)
-    if g.dtype(a) in UNSIGNED:
-        return found
-    rounded = g.binary("not_equal", g.binary("multiply", found, b), a)
-    below = g.binary("logical_and", g.binary("less", found, number(g, found, 0)), rounded)
-    return g.op("where", below, g.binary("add", found, number(g, found, 1)), found)
+    known_number = single_number(b, g.rank(a))
+    found: Operand = quotient_towards_zero(g, a, b if known_number is None else known_number)
+    return found
 
 
 def _divisor(g: Context, b: Operand) -> Operand:

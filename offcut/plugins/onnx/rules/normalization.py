@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offcut.core.dtypes import HALVES
-from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
+from offcut.plugins.operators.elements import norm_of_last_axes
 
 
 def _batch(g: Context, call: Call) -> Results:
@@ -25,34 +25,24 @@ def _batch(g: Context, call: Call) -> Results:
     return g.op("batchnorm", x, mean, variance, gain=gain, bias=bias, epsilon=epsilon)
 
 
-def _last_axes(g: Context, call: Call) -> tuple[Operand, int]:
-    """Return the operand, the axes that are normalized as its last one."""
-    x = call[0]
-    if call.outputs > 1:
-        raise Refused("mean and deviation as outputs", "one output")
-    if call.get("stash_type", 1) != 1:
-        raise Refused(f"stash_type={call.get('stash_type')}", "stash_type=1")
-    axis = g.axis(x, call.get("axis", -1))
-    shape = g.shape(x)
-    return g.reshape(x, (*shape[:axis], product(shape[axis:]))), axis
-
-
 def _layer(name: str) -> Operator:
     """Over the last axis, or over several as one."""
 
     def rule(g: Context, call: Call) -> Results:
-        x, axis = _last_axes(g, call)
-        whole = g.shape(call[0])[axis:]
-        options = {"epsilon": call.get("epsilon", 1e-5)}
+        if call.outputs > 1:
+            raise Refused("mean and deviation as outputs", "one output")
+        if call.get("stash_type", 1) != 1:
+            raise Refused(f"stash_type={call.get('stash_type')}", "stash_type=1")
+        x = call[0]
+        whole = g.shape(x)[g.axis(x, call.get("axis", -1)) :]
         labels = ("gain", "bias") if name == "layernorm" else ("gain",)
-        for place, label in enumerate(labels, 1):
-            given = call.input(place)
-            if given is None:
-                continue
-            if g.shape(given) != whole:
+        given = {label: call.input(place) for place, label in enumerate(labels, 1)}
+        for label, one in given.items():
+            if one is not None and g.shape(one) != whole:
                 raise Refused(f"a {label} of another shape than what is normalized")
-            options[label] = g.reshape(given, (product(whole),))
-        return g.reshape(g.op(name, x, **options), g.shape(call[0]))
+        epsilon = call.get("epsilon", 1e-5)
+        made: Operand = norm_of_last_axes(g, name, x, len(whole), given, epsilon)
+        return made
 
     return rule
 

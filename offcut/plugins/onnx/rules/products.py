@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
-from offcut.graph import Ref
-from offcut.graph.composed import MOST_ROWS, determinant
+from offcut.graph.composed import MOST_ROWS
 from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Element, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
 from offcut.plugins.onnx.rules.shapes import unsqueezed
+from offcut.plugins.operators.elements import determinants
 
 BYTES = ("int8", "uint8")
 
@@ -166,17 +166,11 @@ def _matmul_integer(g: Context, call: Call) -> Results:
 
 
 def _determinant(g: Context, call: Call) -> Results:
-    """Narrower floats are calculated in float64: it cancels."""
-    x = call[0]
-    order = g.whole(g.shape(x)[-1], "the rows of a matrix")
-    if not 1 <= order <= MOST_ROWS:
+    order = g.whole(g.shape(call[0])[-1], "the rows of a matrix")
+    found: Operand | None = determinants(g, call[0])
+    if found is None:
         raise Refused(f"the determinant of {order} rows", f"1 to {MOST_ROWS}")
-    wide = g.ref(g.cast(x, "float64"))
-
-    def cut(value: Ref, *part: int) -> Ref:
-        return g.ref(g.slice(value, *part))
-
-    return g.cast(determinant(g.op, cut, wide, g.shape(x)), g.dtype(x))
+    return found
 
 
 PRODUCTS: Mapping[str, Operator] = {

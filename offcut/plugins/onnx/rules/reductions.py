@@ -10,8 +10,9 @@ from offcut.graph.sizes.numbers import arithmetic, extent, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results, known, said
-from offcut.plugins.onnx.rules.elementwise import Operator, number
+from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.rules.shapes import axes_of, given
+from offcut.plugins.operators.elements import log_sum_exp
 
 MOST = 64
 """Elements of a product: each is a node."""
@@ -65,13 +66,8 @@ def _log_sum_exp(g: Context, call: Call) -> Results:
         return x
     if not g.is_float(x):
         raise Refused(f"exp of {g.dtype(x)}", "floats")
-    kept = bool(call.get("keepdims", 1))
-    greatest = reduced(g, "max", x, axes, True)
-    finite = g.binary("less", g.op("absolute", greatest), number(g, x, float("inf")))
-    shift: Operand = g.op("where", finite, greatest, 0.0)
-    total = reduced(g, "sum", g.op("exp", g.binary("subtract", x, shift)), axes, kept)
-    last = shift if kept else g.reshape(shift, g.shape(total))
-    return g.binary("add", g.op("log", total), last)
+    made: Operand = log_sum_exp(g, x, axes, bool(call.get("keepdims", 1)))
+    return made
 
 
 def _product(g: Context, call: Call) -> Results:

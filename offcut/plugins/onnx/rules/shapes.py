@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from offcut.core.expr import Expr
 from offcut.core.integers import MOST_PARTS, binary_fraction
-from offcut.graph.composed import least_around, surrounded
+from offcut.graph.composed import tiled
 from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
@@ -28,6 +28,7 @@ from offcut.plugins.onnx.making.operands import (
     said,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number
+from offcut.plugins.operators.padding import pad, wrap
 
 
 def given(g: Context, call: Call, place: int, name: str) -> list[int] | None:
@@ -224,17 +225,8 @@ def _tile(g: Context, call: Call) -> Results:
     counts = g.elements(call[1], "repeats")
     check_count(counts, g.rank(call[0]), "repeats")
     if any(isinstance(one, Expr) for one in counts):
-        return _tiled(g, call[0], counts)
+        return tiled(g.op, g.ref(call[0]), g.shape(call[0]), counts)
     return g.op("repeat", call[0], tuple(counts))
-
-
-def _tiled(g: Context, x: Operand, counts: Sequence[Element]) -> Operand:
-    """Repeated as often as sizes say: new axes that are merged with the next."""
-    shape = g.shape(x)
-    apart = g.reshape(x, [one for own in shape for one in (1, own)])
-    spread = [one for own, count in zip(shape, counts, strict=True) for one in (count, own)]
-    merged = [arithmetic("*", count, own) for own, count in zip(shape, counts, strict=True)]
-    return g.reshape(g.broadcast(apart, spread), merged)
 
 
 def _pad(g: Context, call: Call) -> Results:
@@ -252,41 +244,21 @@ def _pad(g: Context, call: Call) -> Results:
     for place, axis in enumerate(axes_of(g, x, list(axes))):
         before[axis], after[axis] = amounts[place], amounts[place + len(axes)]
     symbolic = [one for one in (*before, *after) if isinstance(one, Expr)]
-    if symbolic and mode not in ("constant", "wrap"):
-        for axis, (low, high) in enumerate(zip(before, after, strict=True)):
-            if (low, high) != (0, 0):
-                raise_sizes(g, extent(g.shape(x)[axis], -least_around(low, high)))
-                x = surrounded(g.op, x, g.shape(x)[axis], axis, low, high, mode)
-        return x
+    if symbolic and mode != "wrap":
+        return cast("Operand", pad(g, x, before, after, mode, value))
     if symbolic and mode == "wrap":
         raise Refused(f"it is padded by {said(*symbolic)}, with mode={mode}", "mode=constant")
-    if symbolic:
-        return g.op("pad", x, tuple(before), tuple(after), value=value)
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         if low < 0 or high < 0:
             whole = g.shape(x)[axis]
             x = g.slice(x, axis, max(-low, 0), extent(whole, min(high, 0)))
     before, after = [max(one, 0) for one in before], [max(one, 0) for one in after]
-    if not any((*before, *after)):
-        return x
-    if mode == "wrap":
-        return _wrapped(g, x, before, after)
-    for axis, most in enumerate(map(max, before, after)):
-        if mode != "constant" and most:  # what is mirrored, or the edge, has to be there
-            raise_sizes(g, extent(g.shape(x)[axis], -(most + 1 if mode == "reflect" else 1)))
-    return g.op("pad", x, tuple(before), tuple(after), value=value, mode=mode)
-
-
-def _wrapped(g: Context, x: Operand, before: Sequence[int], after: Sequence[int]) -> Operand:
-    """Return the other end of each axis put before and after it."""
-    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
-        whole = g.shape(x)[axis]
-        if max(low, high) > g.bounds(whole)[0]:
-            raise Refused(f"it wraps {max(low, high)} elements around an axis of {said(whole)}")
-        parts = [g.slice(x, axis, extent(whole, -low), whole)] if low else []
-        parts += [x, *([g.slice(x, axis, 0, high)] if high else [])]
-        x = g.op("concat", tuple(parts), axis=axis) if len(parts) > 1 else x
-    return x
+    if mode != "wrap":
+        return cast("Operand", pad(g, x, before, after, mode, value))
+    for whole, most in zip(g.shape(x), map(max, before, after), strict=True):
+        if most > g.bounds(whole)[0]:
+            raise Refused(f"it wraps {most} elements around an axis of {said(whole)}")
+    return cast("Operand", wrap(g, x, before, after))
 
 
 def _constant_of_shape(g: Context, call: Call) -> Results:

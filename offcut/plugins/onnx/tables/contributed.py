@@ -18,7 +18,7 @@ from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, R
 from offcut.plugins.onnx.rules.attention import grouped_attention
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
 from offcut.plugins.onnx.rules.products import multiplied
-from offcut.plugins.onnx.rules.recurrent import layer, lstm_step, row
+from offcut.plugins.onnx.rules.recurrent import layer, row
 from offcut.plugins.onnx.rules.reductions import REDUCTIONS, reduced
 from offcut.plugins.onnx.rules.shapes import SHAPES
 from offcut.plugins.onnx.tables.quantization import (
@@ -228,7 +228,7 @@ def _byte_weights(
     return weights, row(g, call[beside], n), None if zero is None else row(g, zero, n)
 
 
-def _byte_operands(g: Context, call: Call, n: int) -> tuple[Operand, Operand, Mapping[str, Any]]:
+def _byte_operands(g: Context, call: Call, n: int) -> tuple[Operand, Operand, dict[str, Any]]:
     """Return the floats that weights of the input stand for, the weights of the state in int8, and the options that say what these stand for."""
     w = dequantized(g, *_byte_weights(g, call, n, 1, 8), 0)
     r, scale, zero = _byte_weights(g, call, n, 2, 10)
@@ -247,7 +247,7 @@ def _byte_operands(g: Context, call: Call, n: int) -> tuple[Operand, Operand, Ma
 
 
 dynamic_lstm: Operator = layer(
-    4, ("Sigmoid", "Tanh", "Tanh"), lstm_step, True, _byte_operands, _quantized_input
+    "lstm", 4, ("Sigmoid", "Tanh", "Tanh"), _byte_operands, _quantized_input
 )
 """The input is quantized as a whole and the state at each step, by their least and their greatest element, as onnxruntime does."""
 

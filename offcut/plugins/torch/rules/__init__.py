@@ -13,7 +13,6 @@ from offcut.plugins.torch.rules import (
     reductions,
     rows,
     shapes,
-    volumes,
     writes,
 )
 
@@ -30,6 +29,5 @@ __all__ = [
     "reductions",
     "rows",
     "shapes",
-    "volumes",
     "writes",
 ]

@@ -13,6 +13,7 @@ from offcut.graph import Ref
 from offcut.graph.composed import required
 from offcut.graph.sizes.numbers import plain
 from offcut.graph.special import is_negative
+from offcut.plugins.operators.elements import quotient_towards_zero
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.halves import is_rounded
 from offcut.plugins.torch.left import Left
@@ -151,11 +152,10 @@ def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | Non
 
 
 def _truncated_quotient(t: Translation, x: Operand, y: Operand) -> Any:
-    """The quotient of integers, rounded towards 0: one more than rounded down, where it is below 0 and something is left."""
-    floored = floor_divide(t, x, y)
-    x, y = _as_refs(t, x, y)
-    more = _is_other_signed(t, t.node("subtract", x, t.node("multiply", floored, y)), x)
-    return t.node("where", more, t.node("add", floored, 1), floored)
+    """The quotient of integers, rounded towards 0."""
+    return _of_divisor(
+        t, y, lambda: quotient_towards_zero(t, _as_refs(t, x)[0], operand(t, y, t.result))
+    )
 
 
 def _is_other_signed(t: Translation, rest: Ref, x: Ref) -> Ref:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,10 +13,10 @@ import torch
 
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import Expr
 from offcut.core.integers import MOST_PARTS
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain, product
+from offcut.plugins.operators.windows import Windows, keep_first, pool, transposed_convolution
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -46,8 +47,6 @@ def convolution(
         return without_batch(t, convolution(t, batch, w, bias, *ends))
     if transposed:  # torch refuses images that nothing is left of
         _left_over(t, x, w, stride, padding, dilation, output_padding)
-    if transposed and axes == 1:
-        return _of_lines(t, x, w, bias, (stride, padding, dilation, output_padding), groups)
     each: dict[str, Any] = {
         "stride": spread(stride, axes),
         "padding": padding if isinstance(padding, str) else spread(padding, axes),
@@ -58,7 +57,7 @@ def convolution(
             _fitting(t, x, w, each)
         return t.node(_FORWARD[axes], x, w, bias=bias, groups=groups, **each)
     each["output_padding"] = spread(output_padding, axes)
-    return t.node(f"conv_transpose{axes}d", x, w, bias=bias, groups=groups, **each)
+    return transposed_convolution(t, x, w, bias=bias, groups=groups, **each)
 
 
 def _fitting(t: Translation, x: Ref, w: Ref, each: Mapping[str, Any]) -> None:
@@ -81,140 +80,131 @@ def _left_over(t: Translation, x: Ref, w: Ref, *each: Any) -> None:
             t.at_least(whole, 1 - ((window - 1) * dilation + more - 2 * padding) // stride)
 
 
-def _of_lines(
-    t: Translation, x: Ref, w: Ref, bias: Ref | None, each: Sequence[Any], groups: int
-) -> Any:
-    """A transposed convolution of lines as one of images of one row.
-
-    each  stride, padding, dilation and output padding
-    """
-    lines, windows = (t.reshape(one, (*t.shape(one)[:2], 1, t.shape(one)[2])) for one in (x, w))
-    named = ("stride", "padding", "dilation", "output_padding")
-    rows = (1, 0, 1, 0)
-    options = {
-        name: (row, *spread(one, 1)) for name, row, one in zip(named, rows, each, strict=True)
-    }
-    found = t.node("conv_transpose2d", lines, windows, bias=bias, groups=groups, **options)
-    n, c, _, last = t.shape(found)
-    return t.reshape(found, (n, c, last))
-
-
 def without_batch(t: Translation, found: Ref) -> Ref:
     """The one result of a batch of one."""
     return t.reshape(found, t.shape(found)[1:])
 
 
-@takes("max_pool2d_with_indices")
-def max_pool_indices(t: Translation, x: Ref, *given: Any) -> Any:
-    return _greatest(t, "max_pool2d_with_places", x, *given)
+def _max_pool(op: str, axes: int) -> Callable[..., Any]:
+    def rule(
+        t: Translation,
+        x: Ref,
+        window: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil: bool = False,
+    ) -> Any:
+        found = _pooled(t, op, x, axes, (window, stride, padding, dilation), ceil)
+        return found if len(found) > 1 else found[0]
+
+    return rule
 
 
-@takes("max_pool2d")
-def max_pool(t: Translation, x: Ref, *given: Any) -> Any:
-    (found,) = _greatest(t, "max_pool2d", x, *given)
-    return found
+takes("max_pool2d")(_max_pool("max_pool2d", 2))
+takes("max_pool2d_with_indices")(_max_pool("max_pool2d_with_places", 2))
+takes("max_pool3d")(_max_pool("max_pool2d", 3))
 
 
-def _greatest(
-    t: Translation,
-    op: str,
-    x: Ref,
-    window: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil: bool = False,
-) -> tuple[Ref, ...]:
-    each = {"dilation": spread(dilation, 2)}
-    return _pooled(t, op, x, window, stride, padding, ceil, each)
+@takes("max_pool3d_with_indices")
+def max_pool_of_volumes(t: Translation, *given: Any) -> Any:
+    return _max_pool("max_pool2d", 3)(t, *given), None
 
 
-@takes("avg_pool2d")
-def avg_pool(
-    t: Translation,
-    x: Ref,
-    window: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil: bool = False,
-    count_include_pad: bool = True,
-    divisor: int | None = None,
-) -> Any:
-    if divisor is not None and not ceil:  # of all elements of a window, those of the padding are 0
-        whole = avg_pool(t, x, window, stride, padding)
-        elements = math.prod(spread(window, 2))
-        return t.node("multiply", whole, elements / divisor)
-    each = averaged(spread(padding, 2), ceil, count_include_pad, divisor)
-    (found,) = _pooled(t, "avg_pool2d", x, window, stride, padding, ceil, each)
-    return found
+def _average_pool(axes: int) -> Callable[..., Any]:
+    def rule(
+        t: Translation,
+        x: Ref,
+        window: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil: bool = False,
+        count_include_pad: bool = True,
+        divisor: int | None = None,
+    ) -> Any:
+        if divisor is not None and ceil:
+            raise Left("it has a divisor")
+        if divisor is not None:  # of all elements of a window, those of the padding are 0
+            mean = rule(t, x, window, stride, padding)
+            return t.node("multiply", mean, math.prod(spread(window, axes)) / divisor)
+        if ceil and any(spread(padding, axes)) and count_include_pad:
+            raise Left("windows beyond the padding count less")
+        inside = count_include_pad and not ceil
+        windows = window, stride, padding, 1
+        (found,) = _pooled(t, "avg_pool2d", x, axes, windows, ceil, count_include_pad=inside)
+        return found
+
+    return rule
 
 
-def averaged(
-    pads: Sequence[int], ceil: bool, count_include_pad: bool, divisor: int | None
-) -> dict[str, Any]:
-    """How the elements of a window are counted.
-
-    Raises Left where ours counts them otherwise.
-    """
-    if divisor is not None:
-        raise Left("it has a divisor")
-    if ceil and any(pads) and count_include_pad:
-        raise Left("windows beyond the padding count less")
-    return {"count_include_pad": count_include_pad and not ceil}
+takes("avg_pool2d")(_average_pool(2))
+takes("avg_pool3d")(_average_pool(3))
 
 
 def _pooled(
     t: Translation,
     op: str,
     x: Ref,
-    window: Any,
-    stride: Any,
-    padding: Any,
+    axes: int,
+    given: tuple[Any, Any, Any, Any],
     ceil: bool,
-    each: dict[str, Any],
+    **options: Any,
 ) -> tuple[Ref, ...]:
-    batch = x if t.rank(x) == 4 else t.reshape(x, (1, *t.shape(x)))
-    sizes, pads = spread(window, 2), spread(padding, 2)
-    strides = spread(stride, 2) if stride not in ((), []) else sizes
-    ends = t.extents[-2:] if ceil else None
-    found = pooled(t, op, batch, sizes, strides, pads, ends, each)
-    return found if t.rank(x) == 4 else tuple(without_batch(t, one) for one in found)
-
-
-def pooled(
-    t: Translation,
-    op: str,
-    x: Ref,
-    sizes: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    ends: Sequence[Expr] | None,
-    each: dict[str, Any],
-) -> tuple[Ref, ...]:
-    """The results of an operator on windows of images; where their number is rounded up, one more is padded for, and left out where torch has none.
+    """The results of an operator on windows; where their number is rounded up, one more is padded for, and left out where torch has none.
 
     A window that would begin behind the image is none; where a stride and the padding are more than a window such ones occur at some
     sizes, and what ``torch.export`` says of extents is of its example's alone: these stay with torch.
 
-    ends  the extents of the result along the spatial axes where they are rounded up; None: they are not
-    each  further options of the operator
+    axes     spatial ones
+    given    extents of the window, strides, padding and dilations, as torch gives them
+    options  further ones of the operator
     """
-    around: Any = tuple(pads)
-    if ends is not None:
-        around = tuple((pad, pad + by - 1) for pad, by in zip(pads, strides, strict=True))
-    holes = each.get("dilation", spread(1, 2))
-    reach = [(size - 1) * hole + 1 for size, hole in zip(sizes, holes, strict=True)]
-    if ends is not None and any(s + p > k for s, p, k in zip(strides, pads, reach, strict=True)):
-        raise Left("its last window begins behind the image at some sizes")
-    for n, whole in enumerate(t.shape(x)[2:]):  # torch refuses images of no window
-        least = reach[n] - 2 * pads[n]
-        t.at_least(whole, least if ends is None else least - strides[n] + 1)
-    given = {"stride": tuple(strides), "padding": around, **each}
-    made = t.node(op, x, tuple(sizes), **given)
-    found: tuple[Ref, ...] = made if isinstance(made, tuple) else (made,)
-    for axis, extent in enumerate(ends or (), start=2):
-        found = tuple(t.slice(one, axis, 0, plain(extent)) for one in found)
-    return found
+    sizes, stride, pads, holes = (spread(one, axes) for one in given)
+    windows = Windows(sizes, stride or sizes, holes, pads, pads)
+    if ceil:
+        after = (pad + by - 1 for pad, by in zip(pads, windows.strides, strict=True))
+        windows = replace(windows, after=tuple(after))
+        each = zip(windows.strides, pads, windows.reach, strict=True)
+        if any(by + pad > reach for by, pad, reach in each):
+            raise Left("its last window begins behind the image at some sizes")
+    batch = x if t.rank(x) == axes + 2 else t.reshape(x, (1, *t.shape(x)))
+    for n, whole in enumerate(t.shape(batch)[2:]):  # torch refuses images of no window
+        t.at_least(whole, windows.reach[n] - windows.before[n] - windows.after[n])
+    found = pool(t, batch, windows, op, **options)
+    if ceil:
+        found = tuple(keep_first(t, one, [*map(plain, t.extents[-axes:])]) for one in found)
+    return found if batch is x else tuple(without_batch(t, one) for one in found)
+
+
+def _adaptive(reduction: str) -> Callable[..., Any]:
+    """Return the rule for so many windows along each of two axes, or of three; "mean" or "max"."""
+    op = {"mean": "adaptive_avg_pool2d", "max": "adaptive_max_pool2d"}[reduction]
+
+    def pooled(t: Translation, x: Ref, size: Sequence[Any]) -> Ref:
+        if len(size) == 2:
+            images: Ref = t.node(op, x, tuple(size))
+            return images
+        n, c, depth, *image = t.shape(x)
+        within = t.node(op, t.reshape(x, (n, product((c, depth)), *image)), tuple(size[1:]))
+        pixels = product(size[1:])
+        lines = t.node(op, t.reshape(within, (n, c, depth, pixels)), (size[0], pixels))
+        return t.reshape(lines, (n, c, *size))
+
+    def rule(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
+        if all(one == 1 for one in size):
+            found = t.node(reduction, x, axis=tuple(range(-len(size), 0)), keepdims=True)
+        elif t.rank(x) == len(size) + 2:
+            found = pooled(t, x, size)
+        else:
+            found = without_batch(t, pooled(t, t.reshape(x, (1, *t.shape(x))), size))
+        return found if reduction == "mean" else (found, None)
+
+    return rule
+
+
+for _axes in (2, 3):
+    takes(f"adaptive_avg_pool{_axes}d", f"_adaptive_avg_pool{_axes}d")(_adaptive("mean"))
+    takes(f"adaptive_max_pool{_axes}d")(_adaptive("max"))
 
 
 def _resize(mode: str) -> Callable[..., Any]:

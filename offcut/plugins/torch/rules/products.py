@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.graph import Ref
-from offcut.graph.composed import MOST_ROWS, determinant
+from offcut.graph.composed import MOST_ROWS
 from offcut.graph.sizes.numbers import plain
+from offcut.plugins.operators.elements import determinants
 from offcut.plugins.torch.halves import wide
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
@@ -198,10 +199,7 @@ def multiplied(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
 
 @takes("_linalg_det")
 def determinant_of(t: Translation, x: Ref) -> Any:
-    """Narrower floats are calculated in float64: it cancels."""
-    order = plain(t.shape(x)[-1])
-    if not isinstance(order, int) or not 1 <= order <= MOST_ROWS:
+    found = determinants(t, x)
+    if found is None:
         raise Left(f"its matrices have any number of rows, or more than {MOST_ROWS}")
-    wide = t.cast(x, "float64")
-    shape = [*t.shape(x)[:-2], order, order]
-    return t.as_result(determinant(t.node, t.slice, wide, shape)), None, None
+    return found, None, None

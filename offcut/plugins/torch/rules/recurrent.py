@@ -3,79 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-from offcut.core import index as ix
 from offcut.graph import Ref
+from offcut.plugins.operators.recurrence import recurrence
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation
-
-States: TypeAlias = tuple[Ref | None, ...]
-"""What is known before the first step; None: zeros."""
-
-
-class Layer:
-    """One direction of one layer.
-
-    weights  of the input, of the state, their biases where there are any, and of the projection where there is one
-    """
-
-    def __init__(self, t: Translation, weights: Sequence[Ref], biased: bool, back: bool) -> None:
-        self.t, self.back = t, back
-        self.w, self.r, *rest = weights
-        self.biases = tuple(rest[:2]) if biased else None
-        last = rest[2 if biased else 0 :]
-        self.projection = last[0] if last else None
-
-    def multiplied(self, x: Ref, bias: Ref | None, turned: bool) -> Ref:
-        """The input times its weights, for all steps: (steps, batch, columns); `turned`: of (batch, steps, e)."""
-        x = self.t.restated(x, (*self.t.shape(x)[:-1], self.t.shape(self.w)[1]))  # as torch says
-        made: Ref = self.t.node("dense", x, self.w, bias=bias, transpose_w=True)
-        return self.t.transpose(made, (1, 0, 2)) if turned else made
-
-    def summed(self) -> Ref | None:
-        """Both biases as one."""
-        if self.biases is None:
-            return None
-        made: Ref = self.t.node("add", *self.biases)
-        return made
-
-    def lstm(self, x: Ref, states: States, turned: bool) -> Any:
-        """What a layer of long short-term memory gives: every state, and the last ones."""
-        found = self.multiplied(x, self.summed(), turned)
-        h, c = states
-        return self.t.node(
-            "lstm", found, self.r, h=h, c=c, reverse=self.reverse, projection=self.projection
-        )
-
-    def gru(self, x: Ref, states: States, turned: bool) -> Any:
-        """The same of gated units, whose last part of the state's product has a bias of its own."""
-        bias, own = None, None
-        if self.biases is not None:
-            rows = ix.literal_value(self.t.shape(self.biases[0])[0])
-            assert rows is not None
-            first = rows // 3 * 2
-            gates, new = (
-                [self.t.slice(one, 0, start, stop) for one in self.biases]
-                for start, stop in ((0, first), (first, rows))
-            )
-            bias = self.t.node("concat", (self.t.node("add", *gates), new[0]), axis=0)
-            own = new[1]
-        found = self.multiplied(x, bias, turned)
-        return self.t.node("gru", found, self.r, h=states[0], bias=own, reverse=self.reverse)
-
-    def rnn(self, x: Ref, states: States, turned: bool, activation: str | None = None) -> Any:
-        """The same of a simple recurrence."""
-        found = self.multiplied(x, self.summed(), turned)
-        return self.t.node(
-            "rnn", found, self.r, h=states[0], activation=activation, reverse=self.reverse
-        )
-
-    @property
-    def reverse(self) -> bool | None:
-        """As an option, which is left out where it is not asked for."""
-        return self.back or None
 
 
 def stacked(
@@ -94,7 +28,7 @@ def stacked(
 ) -> tuple[Any, ...]:
     """The results of a stack: the states of the last layer, and the last states of all layers.
 
-    kind  a method of `Layer`
+    kind  lstm, gru or rnn
     hx    for each state, (layers · directions, batch, columns)
     """
     if dropout and train:
@@ -106,9 +40,21 @@ def stacked(
         found = []
         for back in range(directions):
             number = layer * directions + back
-            own = Layer(t, params[number * per : (number + 1) * per], has_biases, bool(back))
-            states = tuple(state_of(t, one, number) for one in hx)
-            every, *ends = getattr(own, kind)(x, states, batch_first and not layer, **options)
+            w, r, *rest = params[number * per : (number + 1) * per]
+            x = t.restated(x, (*t.shape(x)[:-1], t.shape(w)[1]))  # as torch says
+            every, *ends = recurrence(
+                t,
+                kind,
+                x,
+                w,
+                r,
+                (rest[0], rest[1]) if has_biases else None,
+                batch_first and not layer,
+                reverse=bool(back) or None,
+                projection=rest[-1] if len(rest) % 2 else None,
+                **{name: state_of(t, one, number) for name, one in zip("hc", hx, strict=False)},
+                **options,
+            )
             found.append(every)
             for kept, end in zip(last, ends, strict=True):
                 kept.append(t.reshape(end, (1, *t.shape(end))))

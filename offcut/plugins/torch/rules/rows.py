@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain, product
+from offcut.plugins.operators.elements import log_sum_exp, norm_of_last_axes
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -47,7 +47,8 @@ def layer_norm(
     epsilon: float = 1e-5,
     *_: Any,
 ) -> Any:
-    return _flat(t, "layernorm", x, shape, {"gain": gain, "bias": bias, "epsilon": epsilon})
+    parameters = {"gain": gain, "bias": bias}
+    return norm_of_last_axes(t, "layernorm", x, len(shape), parameters, epsilon)
 
 
 @takes("rms_norm")
@@ -60,7 +61,7 @@ def rms_norm(
 ) -> Any:
     if epsilon is None:
         epsilon = 2.0**-52 if t.result == "float64" else 2.0**-23
-    return _flat(t, "rmsnorm", x, shape, {"gain": gain, "epsilon": epsilon})
+    return norm_of_last_axes(t, "rmsnorm", x, len(shape), {"gain": gain}, epsilon)
 
 
 @takes("_fused_rms_norm")
@@ -159,29 +160,10 @@ def log_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
 
 @takes("logsumexp", rounds_each=True)
 def logsumexp(t: Translation, x: Ref, axes: Sequence[int], keepdims: bool = False) -> Any:
-    reduced_axes = tuple(axes)
-    most = t.node("max", x, axis=reduced_axes, keepdims=True)
-    infinite = t.node("equal", t.node("absolute", most), math.inf)
-    greatest = t.node("where", infinite, 0.0, most)  # inf - inf is NaN
-    powers = t.node("exp", t.node("subtract", x, greatest))
-    total = t.node("log", t.node("sum", powers, axis=reduced_axes, keepdims=True))
-    return t.reshape(t.node("add", total, greatest), t.extents)
+    return log_sum_exp(t, x, [t.axis(x, axis) for axis in axes], keepdims)
 
 
 def _normalized(t: Translation, op: str, x: Ref, axis: int) -> Any:
     if not t.rank(x):
         raise Left("it is of a number")
     return t.node(op, t.as_result(x), axis=t.axis(x, axis))
-
-
-def _flat(t: Translation, op: str, x: Ref, shape: Sequence[Any], options: dict[str, Any]) -> Any:
-    """A normalisation along the last axes, as along one."""
-    count = len(shape)
-    if count == 1:
-        return t.node(op, x, **options)
-    leading, last = t.shape(x)[:-count], t.shape(x)[-count:]
-    flat = t.reshape(x, (*leading, product(last)))
-    for name, given in options.items():
-        if isinstance(given, Ref):
-            options[name] = t.reshape(given, (product(last),))
-    return t.reshape(t.node(op, flat, **options), t.shape(x))

@@ -12,9 +12,11 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.errors import DescribeError
 from offcut.graph import Ref
-from offcut.graph.composed import least_around, surrounded, tiled
+from offcut.graph.composed import tiled
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import plain
+from offcut.plugins.operators import padding as operators
+from offcut.plugins.operators.padding import wrap
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -132,13 +134,7 @@ def diagonal(t: Translation, x: Ref, offset: int = 0, one: int = 0, other: int =
 @takes("unfold", "unfold_copy")
 def unfold(t: Translation, x: Ref, axis: int, size: int, step: int) -> Any:
     """Windows of an axis, each `step` after the one before, their elements along a last axis."""
-    place = t.axis(x, axis)
-    count = plain(t.extents[place])
-    starts = t.node("multiply", t.node("iota", count, "int64"), step)
-    places = t.node("add", t.reshape(starts, (count, 1)), t.node("iota", size, "int64"))
-    found = t.node("take", x, places, axis=place)
-    order = [n for n in range(t.rank(found)) if n != place + 1]
-    return t.transpose(found, [*order, place + 1])
+    return t.node("sliding_windows", x, t.axis(x, axis), size, step)
 
 
 @takes("flip")
@@ -253,15 +249,7 @@ def _wrapped(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
     """The other end of each axis put before and after it."""
     if not all(isinstance(one, int) and one >= 0 for one in amounts):
         raise Left("it is wrapped by a symbolic size, or cut")
-    found = x
-    for number, (low, high) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
-        axis = t.rank(x) - 1 - number
-        extent = t.shape(x)[axis]
-        begin = plain(normal(Binary("-", extent, ix.const(low))))
-        operands = [t.slice(found, axis, begin, plain(extent))] if low else []
-        operands += [found, *([t.slice(found, axis, 0, high)] if high else [])]
-        found = t.node("concat", operands, axis=axis) if len(operands) > 1 else found
-    return found
+    return wrap(t, x, *_by_axis(t, x, amounts))
 
 
 def _pad(mode: str) -> Callable[..., Any]:
@@ -276,27 +264,14 @@ for _name, _mode in (("reflection", "reflect"), ("replication", "edge")):
 
 
 def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: Any) -> Any:
-    before: list[Any] = [0] * t.rank(x)
-    after: list[Any] = [0] * t.rank(x)
-    for number, (low, high) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
-        axis = t.rank(x) - 1 - number
-        before[axis], after[axis] = low, high
     value = float(value) if t.result.startswith(("float", "bfloat")) else value
-    if all(isinstance(one, int) for one in (*before, *after)):
-        if not any((*before, *after)):
-            return x
-        if mode != "constant":  # what is mirrored, or the edge, is there
-            for extent, most in zip(t.shape(x), map(max, before, after), strict=True):
-                t.at_least(extent, (most > 0) + most * (mode == "reflect"))
-        if min(*before, *after) >= 0 or mode == "constant":
-            return t.node("pad", x, tuple(before), tuple(after), value=value, mode=mode)
-    if mode == "constant":
-        return t.node("pad", x, tuple(before), tuple(after), value=value)
-    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
-        if (low, high) != (0, 0):
-            t.at_least(t.shape(x)[axis], least_around(low, high))
-            x = surrounded(t.node, x, t.shape(x)[axis], axis, low, high, mode)
-    return x
+    return operators.pad(t, x, *_by_axis(t, x, amounts), mode, value)
+
+
+def _by_axis(t: Translation, x: Ref, amounts: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """How many elements come before each axis, and how many after, of pairs for the last axes, the last one first."""
+    rest = [0] * (t.rank(x) - len(amounts) // 2)
+    return [*rest, *amounts[-2::-2]], [*rest, *amounts[::-2]]
 
 
 def _start(t: Translation, x: Ref, axis: int, start: Any) -> Any:

@@ -8,11 +8,13 @@ from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.dtypes import reduction_start
-from offcut.core.expr import Binary, Expr
+from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.composed import accumulated
-from offcut.graph.sizes.extents import places, quotient
+from offcut.graph.sizes.extents import quotient
 from offcut.graph.sizes.numbers import plain, product
+from offcut.plugins.operators import windows as operators
+from offcut.plugins.operators.windows import Windows
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import times
 from offcut.plugins.torch.table import takes
@@ -256,19 +258,9 @@ def fold(
     stride: Sequence[int],
 ) -> Any:
     """Rows of windows: their channels are one axis, and so are their places."""
-    lead, (merged, _) = t.shape(x)[:-2], t.shape(x)[-2:]
-    steps = zip(size, window, dilation, padding, stride, strict=True)
-    counts = [_places(*one) for one in steps]
-    channels = quotient(merged, ix.index(product(window)))
-    if channels is None:
+    *lead, merged, count = t.shape(x)
+    if quotient(merged, ix.index(product(window))) is None:
         raise Left("its channels are not whole windows")
-    apart = t.reshape(x, (product(lead), plain(channels), *window, *counts))
-    image = tuple(plain(ix.index(one)) for one in size)
-    options = {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}
-    return t.reshape(t.node("fold", apart, image, **options), t.extents)
-
-
-def _places(size: Any, window: int, dilation: int, padding: int, stride: int) -> Expr | int:
-    """How many windows lie along an axis."""
-    padded = Binary("+", ix.index(size), ix.const(2 * padding))
-    return plain(places(padded, dilation * (window - 1) + 1, stride))
+    windows = Windows(*map(tuple, (window, stride, dilation, padding, padding)))
+    rows, image = t.reshape(x, (product(lead), merged, count)), [plain(ix.index(n)) for n in size]
+    return t.reshape(operators.fold(t, rows, image, windows), t.extents)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.extras import is_installed
-from offcut.experiment.contraction import Array
+from offcut.describe.request import Array
 
 FLOATS = ("FLOAT", "FLOAT16", "BFLOAT16")
 """Element types that become float64."""

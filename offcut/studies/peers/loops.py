@@ -25,8 +25,8 @@ from offcut.core.program import For, If, Kind, Let, Program, Stmt, Store
 from offcut.core.text.c_expressions import OR, PRODUCT, UNARY, CExpressions, CStatements, Dialect
 from offcut.core.text.c_keywords import LIBRARY, is_word
 from offcut.core.text.printer import format_head
+from offcut.describe.request import Array
 from offcut.errors import DescribeError
-from offcut.experiment.contraction import Array
 
 COMPILERS: Mapping[str, tuple[str, ...]] = {
     "gcc": ("gcc", "-O3", "-march=native", "-ffast-math"),

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from offcut.experiment.contraction import Array, Problem
-from offcut.experiment.operators import EPSILON, Attention, LayerNorm, Softmax
-from offcut.experiment.peers.matmul import Way, as_matmul
+from offcut.describe.request import Array
+from offcut.studies.peers.matmul import Way, as_matmul
+from offcut.studies.peers.operators import EPSILON, Attention, LayerNorm, Problem, Softmax
 
 
 @dataclass(frozen=True, slots=True)

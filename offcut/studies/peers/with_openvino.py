@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.experiment.contraction import Array
-from offcut.experiment.peers.graphs import Graph, graphs
-from offcut.experiment.peers.matmul import Way
-from offcut.experiment.peers.sessions import openvino_options
+from offcut.describe.request import Array
+from offcut.studies.peers.graphs import Graph, graphs
+from offcut.studies.peers.matmul import Way
+from offcut.studies.peers.model_tasks import ModelTask, TorchTask, as_onnx
 
 INTEGER_OPERATORS = ("MatMulInteger", "DequantizeLinear")
 """What OpenVINO computes in another way than asked: in float32, or with operands quantised anew."""
@@ -28,10 +28,12 @@ class Openvino:
     _compiled: dict[object, tuple[Any, tuple[Array, ...]]] = field(default_factory=dict)
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """A way for each model of `task` that has operators which OpenVINO knows."""
+        """A way for each model of `task` that has operators which OpenVINO knows; a whole model is one."""
+        if isinstance(task, ModelTask | TorchTask):
+            return (self._model_way(as_onnx(task)),)
         graph_ways = []
         for graph in graphs(task):
-            if graph.contrib or graph.name in INTEGER_OPERATORS:
+            if graph.is_contributed or graph.name in INTEGER_OPERATORS:
                 continue
             for hint in self._hints(task.kind):
                 try:
@@ -40,7 +42,7 @@ class Openvino:
                 except RuntimeError:
                     continue  # this version lacks an operator
                 name = f"openvino.{graph.name}{'' if hint == 'f32' else f'.{hint}'}"
-                graph_ways.append(Way(name, run, partial(_read, graph)))
+                graph_ways.append(Way(name, run, graph.read))
         return tuple(graph_ways)
 
     def _hints(self, kind: str) -> tuple[str, ...]:
@@ -57,7 +59,7 @@ class Openvino:
         return partial(_call, request)
 
     def _model(self, graph: Graph, kind: str, hint: str) -> Any:
-        key = (graph.key, kind, hint, *map(id, graph.keeps))
+        key = (graph.key, kind, hint)
         if key not in self._compiled:
             core = self.openvino.Core()
             model = core.read_model(graph.model())
@@ -70,6 +72,23 @@ class Openvino:
             options = openvino_options(self.threads, hint)
             self._compiled[key] = core.compile_model(model, "CPU", options), graph.keeps
         return self._compiled[key][0]
+
+    def _model_way(self, task: ModelTask) -> Way:
+        """Return a request on the memory of the arrays."""
+        if task.file not in self._compiled:
+            core, options = self.openvino.Core(), openvino_options(self.threads)
+            model = core.compile_model(core.read_model(task.file, b""), "CPU", options)
+            self._compiled[task.file] = model, ()
+        model = self._compiled[task.file][0]
+        request = model.create_infer_request()
+        for name in {name for one in model.inputs for name in one.names} & task.feed.keys():
+            request.set_tensor(name, self._tensor(np.ascontiguousarray(task.feed[name])))
+
+        def read(_: object) -> tuple[Array, ...]:
+            outputs = range(len(model.outputs))
+            return tuple(np.array(request.get_output_tensor(k).data) for k in outputs)
+
+        return Way("openvino", request.infer, read)
 
     def _tensor(self, array: Array) -> Any:
         """A tensor on the memory of `array`."""
@@ -89,5 +108,14 @@ def _call(request: Any) -> None:
     request.wait()
 
 
-def _read(graph: Graph, _: object) -> Array:
-    return graph.read()
+def openvino_options(threads: int, precision: str = "f32") -> dict[str, Any]:
+    """Return the options of a compiled model: one stream, hinted at latency.
+
+    precision  that it computes in: ``f32`` or ``bf16``
+    """
+    return {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": "1",
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": precision,
+    }

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcut.errors import DescribeError
-from offcut.experiment.peers.matmul import Contender as Contender
-from offcut.experiment.peers.matmul import Matmul as Matmul
-from offcut.experiment.peers.matmul import Way as Way
-from offcut.experiment.peers.matmul import as_matmul as as_matmul
-from offcut.experiment.peers.with_numpy import Numpy as Numpy
-from offcut.experiment.peers.with_onnxruntime import Onnxruntime as Onnxruntime
-from offcut.experiment.peers.with_openvino import Openvino as Openvino
-from offcut.experiment.peers.with_torch import Torch as Torch
-from offcut.experiment.peers.with_torch import TorchCompiled as TorchCompiled
+from offcut.studies.peers.matmul import Contender as Contender
+from offcut.studies.peers.matmul import Matmul as Matmul
+from offcut.studies.peers.matmul import Way as Way
+from offcut.studies.peers.matmul import as_matmul as as_matmul
+from offcut.studies.peers.with_numpy import Numpy as Numpy
+from offcut.studies.peers.with_onnxruntime import Onnxruntime as Onnxruntime
+from offcut.studies.peers.with_openvino import Openvino as Openvino
+from offcut.studies.peers.with_torch import Torch as Torch
+from offcut.studies.peers.with_torch import TorchCompiled as TorchCompiled
 
 COMPILED = "torch.compile"
 """A peer of its own: it is never among the ways of torch, since it takes minutes to compile."""
@@ -85,7 +85,7 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
                 because=f"the peers are {', '.join(PEERS)}",
                 help=tuple(f"{peer}, or one of {', '.join(ways)}" for peer, ways in PEERS.items()),
             )
-        if any(importlib.util.find_spec(need) is None for need in NEEDS.get(package, (package,))):
+        if missing_packages(name):
             missing.append(name)
             continue
         library = importlib.import_module(package)
@@ -95,6 +95,13 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
             library.set_num_threads(threads)
             session = library.inference_mode
     return Peers(tuple(contenders), tuple(missing), tuple(dict.fromkeys(versions)), session)
+
+
+def missing_packages(peer: str) -> list[str]:
+    """Return the packages that a peer, or a way of one, is called with and that are not installed."""
+    package = peer.partition(".")[0]
+    needs = NEEDS.get(package, (package,))
+    return [need for need in needs if importlib.util.find_spec(need) is None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from offcut.experiment.contraction import Array, Problem
+from offcut.describe.request import Array
 from offcut.experiment.timing import Run
+from offcut.studies.peers.operators import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Way:
     """One way to compute a problem.
 
     run    one call on operands that it holds
-    read   the result of the latest `run`, from what that returned; axes as the problem has them
+    read   the result of the latest `run`, from what that returned; axes as the problem has them; of a model, as `results_of` takes it
     """
 
     name: str

@@ -10,17 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.experiment.contraction import Array, Problem
-from offcut.experiment.operators import (
+from offcut.describe.request import Array
+from offcut.experiment.timing import Run
+from offcut.studies.peers.matmul import Matmul, Way, as_matmul
+from offcut.studies.peers.model_tasks import TorchTask
+from offcut.studies.peers.operators import (
     EPSILON,
     Attention,
     Convolution,
     Dequantized,
     LayerNorm,
+    Problem,
     Softmax,
 )
-from offcut.experiment.peers.matmul import Matmul, Way, as_matmul
-from offcut.experiment.timing import Run
 
 Offer = tuple[str, Callable[[], Run]]
 """A way's name, and what makes its call: packs what is constant."""
@@ -60,6 +62,8 @@ class Torch:
                 return (Way("torch.layer_norm", run, array_of),)
             case Dequantized():
                 return self._tried(self._dequantized(task))
+            case TorchTask(module, given):
+                return (Way("torch", partial(module, *given), lambda outputs: outputs),)
         return ()
 
     def _contraction(self, problem: Problem) -> tuple[Way, ...]:
@@ -267,19 +271,28 @@ class TorchCompiled:
                 arrays, key, keeps = (x,), ("layer norm", id(gain)), (gain, bias)
                 tensors = [torch_of(torch, array) for array in (gain, bias)]
                 make = lambda x: functional.layer_norm(x, (x.shape[-1],), *tensors, EPSILON)  # noqa: E731
+            case TorchTask(module, given):
+                run = partial(self._compiled(id(module), module, module), *given)
+                return (Way("torch.compile", run, lambda outputs: outputs),)
             case _:
                 return ()
-        if key not in self._modules:
-            torch._inductor.config.freezing = True
-            torch._dynamo.config.cache_size_limit = COMPILED_GRAPHS
-            self._modules[key] = torch.compile(make, dynamic=True), keeps
-        module = self._modules[key][0]
-        run = partial(module, *(torch_of(torch, array) for array in arrays))
+        run = partial(
+            self._compiled(key, make, keeps), *(torch_of(torch, array) for array in arrays)
+        )
         try:
             run()
         except RuntimeError:
             return ()  # its compiler fails on some operators of symbolic shape
         return (Way("torch.compile", run, read),)
+
+    def _compiled(self, key: object, make: Any, keeps: object) -> Any:
+        """Return a function or a module, compiled once for all sizes, with its weights frozen."""
+        torch = self.torch
+        if key not in self._modules:
+            torch._inductor.config.freezing = True
+            torch._dynamo.config.cache_size_limit = COMPILED_GRAPHS
+            self._modules[key] = torch.compile(make, dynamic=True), keeps
+        return self._modules[key][0]
 
 
 ONEDNN: Mapping[str, tuple[str, list[Any], str]] = {
