@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ import llvmlite.binding as llvm
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from tests import facade
 from tests.facade import hooked, old_objects_aside, own_strategies
 from tests.variants import depends_on_machine
 
@@ -98,6 +99,14 @@ def refusals(page: str, names: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
         case = eval(f"({values},)", names) if values else (partial(_run, code, names),)
         table[title or code.strip()] = (*case, text)
     return table
+
+
+@contextmanager
+def rejection(text: str) -> Iterator[None]:
+    """Check that what runs inside ends with an error, as the last lines of a traceback show it: ``Class: text``."""
+    with pytest.raises(Exception) as error:  # noqa: PT011
+        yield
+    assert f"{type(error.value).__name__}: {error.value}" == text
 
 
 PARAGRAPH = re.compile(r"(?:(?!>>>|given )(.*)\n)?(?:((?:>>> .*\n)+)|given (.*)\n)((?:.|\n)*)")
@@ -189,6 +198,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     aside = ExitStack()
     aside.enter_context(old_objects_aside())
     session.config.add_cleanup(aside.close)
+
+
+@pytest.fixture
+def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Arguments of each call that reached the slow path."""
+    calls: list[object] = []
+    slow_path = facade.SlowPath
+    run = slow_path.__call__
+
+    def counted(self: Any, *args: object, **kwargs: object) -> object:
+        calls.append((args, kwargs))
+        return run(self, *args, **kwargs)
+
+    monkeypatch.setattr(slow_path, "__call__", counted)
+    return calls
 
 
 @pytest.fixture

@@ -62,6 +62,7 @@ _NAMES = {
     "dependences": "polyhedral",
     "difference": "proof.by_instances.counterexample",
     "STRATEGIES": "partition",
+    "separate": "partition.separate",
     "Strategy": "partition",
     "HandSchedule": "schedule",
     "Nest": "schedule",

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from offcut.experiment.contraction import Array, Contraction, Problem
+from offcut.describe.request import Array
+from offcut.studies.contraction import Contraction
+from offcut.studies.peers.operators import Problem
 from offcut.studies.tasks import drawn
 
 

@@ -36,7 +36,7 @@ from examples.sentences.weights import (
 )
 from offcut.core.dtypes import numpy_dtype
 from offcut.errors import OffcutError
-from offcut.experiment.contraction import Computation
+from offcut.studies.contraction import Computation
 
 ROWS = 256
 """Rows of a batch that are worth waiting for: twice as many are hardly faster."""

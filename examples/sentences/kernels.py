@@ -24,7 +24,7 @@ from examples.sentences.weights import HEADS, HIDDEN, POSITIONS
 from offcut import ops
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
-from offcut.experiment.contraction import Computation
+from offcut.studies.contraction import Computation
 
 EPSILON = 1e-12  # added to the variance in a layer norm, as the model was trained
 

@@ -16,9 +16,10 @@ from examples.sentences.batches import EncodeAll, runs
 from examples.sentences.kernels import EPSILON
 from examples.sentences.tokens import LONGEST, Tokens
 from examples.sentences.weights import HEADS, HIDDEN, Layer, Linear, Norm, Weights
-from offcut.experiment.contraction import Array
-from offcut.experiment.peers.graphs import serialised
-from offcut.experiment.peers.sessions import onnxruntime_session, openvino_options
+from offcut.describe.request import Array
+from offcut.studies.peers.graphs import serialised
+from offcut.studies.peers.with_onnxruntime import onnxruntime_session
+from offcut.studies.peers.with_openvino import openvino_options
 
 INT32, BOOLEAN = 6, 9
 """Element types, as ONNX numbers them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +16,7 @@ from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import count
 from offcut.core.text.tables import html_table, table
-from offcut.costmodel import StageSeconds
+from offcut.costmodel import PieceSeconds, StageSeconds
 from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
 from offcut.schedule import Applied, Choice
@@ -28,7 +29,8 @@ class PlannedPiece:
     ranges     owned coordinates by axis, half open
     tile       extent of its tiles by axis
     instances  statement instances that it owns
-    seconds    predicted, its share of the whole by instances
+    seconds    predicted: its share of its nest's, by what the pieces would take alone; by instances where the cost model
+               does not tell these pieces apart
     """
 
     stage: str
@@ -197,11 +199,12 @@ def evaluate_plan(
         [float(evaluate(choice.cost, values)) for choice in choices] for choices in applied.choices
     ]
     chosen_ways = [costs.index(min(costs)) for costs in competing]
-    outside_seconds = 0.0
+    outside_seconds, alone = 0.0, tuple[PieceSeconds, ...]()
     if pricing is not None:
-        outside_seconds, competing = _predicted_seconds(
+        whole, competing = _predicted_seconds(
             applied, competing, chosen_ways, partial(pricing, sizes)
         )
+        outside_seconds, alone = whole.call, whole.pieces
     for choices, costs, best in zip(applied.choices, competing, chosen_ways, strict=True):
         chosen = choices[best]
         alternatives += [
@@ -210,8 +213,7 @@ def evaluate_plan(
         ]
         running += chosen.pieces
         planned_pieces = _pieces_at(chosen, values)
-        total = sum(one.instances for one in planned_pieces)
-        pieces += [_with_share(one, costs[best], total) for one in planned_pieces]
+        pieces += _with_shares(planned_pieces, costs[best], alone)
     runs = replace(applied.partition, pieces=tuple(running))
     notes = applied.partition.notes
     return Plan(
@@ -230,8 +232,8 @@ def _predicted_seconds(
     competing: Sequence[Sequence[float]],
     chosen_ways: Sequence[int],
     pricing: Callable[[Mapping[int, int]], StageSeconds],
-) -> tuple[float, list[list[float]]]:
-    """Return the predicted seconds of the call overhead, and of every variant of each nest, as if it were chosen.
+) -> tuple[StageSeconds, list[list[float]]]:
+    """Return the predicted seconds of the call, and of every variant of each nest, as if it were chosen.
 
     competing  seconds by which they compete, by nest
     taken      the way that is
@@ -250,7 +252,7 @@ def _predicted_seconds(
             if way != chosen_ways[nest]:
                 other = pricing({**options, numbers.index(nest): way})
                 seconds[nest][way] += sum(other.stages.values()) - total
-    return whole.call, seconds
+    return whole, seconds
 
 
 def _by_nest(
@@ -298,9 +300,13 @@ def check_sizes(
     return sizes
 
 
-def _pieces_at(choice: Choice, values: Mapping[str, int]) -> list[PlannedPiece]:
+_TileKey: TypeAlias = tuple[str, frozenset[tuple[str, str]], str]
+"""By what a piece is known to the cost model: the array that it stores, the extents of its tile by axis, and its microkernel, or ""."""
+
+
+def _pieces_at(choice: Choice, values: Mapping[str, int]) -> list[tuple[PlannedPiece, _TileKey]]:
     """Return the pieces of a variant at fixed sizes, without empty ones."""
-    stage, pieces = choice.stage, list[PlannedPiece]()
+    stage, pieces = choice.stage, list[tuple[PlannedPiece, _TileKey]]()
     labels = {axis.name: axis.label for axis in (*stage.axes, *stage.reduce_axes)}
     for piece in {(p.segments, p.microkernel): p for p in choice.pieces}.values():
         segments = {labels[axis]: _segment_at(segment, values) for axis, segment in piece.segments}
@@ -313,9 +319,12 @@ def _pieces_at(choice: Choice, values: Mapping[str, int]) -> list[PlannedPiece]:
             roles = {axis: role.value for axis, role in piece.roles.items()}
             tile = {axis: height for axis, (_, _, height) in segments.items()}
             kernel = piece.microkernel or "vector loops"
-            pieces.append(
-                PlannedPiece(stage.label, piece.role, roles, ranges, tile, kernel, instances, 0.0)
+            planned = PlannedPiece(
+                stage.label, piece.role, roles, ranges, tile, kernel, instances, 0.0
             )
+            extents = ((axis, str(tile[labels[axis]])) for axis, _ in piece.segments)
+            key = piece.store.buffer, frozenset(extents), piece.microkernel or ""
+            pieces.append((planned, key))
     return pieces
 
 
@@ -337,8 +346,26 @@ def _value(expr: Expr, environment: Mapping[str, int]) -> int:
     return int(evaluate(expr, environment))
 
 
-def _with_share(piece: PlannedPiece, seconds: float, total: int) -> PlannedPiece:
-    return replace(piece, seconds=seconds * piece.instances / max(total, 1))
+def _with_shares(
+    pieces: Sequence[tuple[PlannedPiece, _TileKey]], seconds: float, alone: Sequence[PieceSeconds]
+) -> list[PlannedPiece]:
+    """Return the pieces of a nest with their shares of its seconds.
+
+    alone  what pieces of the program take alone; those of one tile come in the order of the program
+    """
+    alone_by_key: dict[_TileKey, list[float]] = {}
+    for one in alone:
+        key = one.stage, frozenset(one.tile.items()), one.microkernel
+        alone_by_key.setdefault(key, []).append(one.seconds)
+    keys = Counter(key for _, key in pieces)
+    weights: list[float] = [piece.instances for piece, _ in pieces]
+    if all(len(alone_by_key.get(key, ())) == count for key, count in keys.items()):
+        weights = [alone_by_key[key].pop(0) for _, key in pieces]
+    total = sum(weights) or 1.0
+    return [
+        replace(piece, seconds=seconds * weight / total)
+        for (piece, _), weight in zip(pieces, weights, strict=True)
+    ]
 
 
 def _time(seconds: float) -> str:

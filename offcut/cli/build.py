@@ -62,13 +62,16 @@ def build(
 
     Example: offcut build encoder.onnx -o encoder.offcut --size batch=1:64
     """
-    from offcut.cli.models import arrays_of, bounds_of, check_readable
+    from offcut.cli.models import arrays_of, bounds_of, check_place, check_readable
     from offcut.pipeline import target
     from offcut.plugins.onnx import from_onnx
 
     with refusals():
         _check_alone(export, {"--shared": shared, "--output": output is not None})
         check_readable(model, "build")
+        path = output or Path(f"{model.stem}.offcut")
+        if export is None:
+            check_place(path, "build")
         imported = from_onnx(
             model,
             sizes=bounds_of(size or ()),
@@ -83,7 +86,6 @@ def build(
             for path in (files.object, files.header):
                 typer.echo(f"{path}: {path.stat().st_size:,} bytes")
             return
-        path = output or Path(f"{model.stem}.offcut")
         imported.save(path, shared=shared)
         for one in (path, path.with_suffix(".so"))[: 1 + shared]:
             typer.echo(f"{one}: {one.stat().st_size:,} bytes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,25 @@ def check_readable(model: Path, command: str = "run") -> None:
             because="there is no such file",
             help=(f"offcut {command} model.onnx",),
         )
+
+
+def check_place(path: Path, command: str) -> None:
+    """Refuse a file that could not be written, before anything is compiled; nothing is written, and no folder is made.
+
+    Raises DescribeError.
+    """
+    folder = path.parent
+    if path.is_dir():
+        because, help = "it is a folder", f"{path / 'model.offcut'}"
+    elif folder.exists() and not folder.is_dir():
+        because, help = f"{folder} is a file", "a path in a folder"
+    elif not folder.exists():
+        because, help = f"the folder {folder} is not there", f"mkdir -p {folder}"
+    elif not os.access(folder, os.W_OK):
+        because, help = f"the folder {folder} takes no files of yours", "a folder that is yours"
+    else:
+        return
+    raise DescribeError(command, f"cannot write {path}", because=because, help=(help,))
 
 
 def targets_of(text: str) -> tuple[str, ...]:

@@ -32,8 +32,9 @@ def is_installed(package: str) -> bool:
 
 
 def installing(package: str) -> str:
-    """How a package is installed, as a help."""
-    return extra_help((EXTRAS | PEERS)[package])
+    """How a package is installed, as a help: by an extra of offcut, where it is of one."""
+    extra = (EXTRAS | PEERS).get(package)
+    return f"pip install {package}" if extra is None else extra_help(extra)
 
 
 def extra_help(extra: str) -> str:

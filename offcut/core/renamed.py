@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
 
 
 def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
     """Warn that `old` is now called `new`, at the line that uses it."""
     message = f"{old} is now {new}; the old name will be removed in offcut 0.4"
     warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
+
+
+def moved_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names moved: each is found where it is now, and warns.
+
+    homes  the modules that have the names now; "" is that of the names that it does not list
+    """
+
+    def find(name: str) -> Any:
+        home = homes.get(name, homes.get("", ""))
+        if not home or name.startswith("__") or not hasattr(import_module(home), name):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn_renamed(f"{module}.{name}", f"{home}.{name}")
+        return getattr(import_module(home), name)
+
+    return find

@@ -6,6 +6,7 @@ from offcut.costmodel.closed import Formulas as Formulas
 from offcut.costmodel.closed import Hardware as Hardware
 from offcut.costmodel.closed import HowExact as HowExact
 from offcut.costmodel.closed import Level as Level
+from offcut.costmodel.closed import PieceSeconds as PieceSeconds
 from offcut.costmodel.closed import StageSeconds as StageSeconds
 from offcut.costmodel.closed import cost as cost
 from offcut.costmodel.closed import formulas as formulas

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numpy.typing import NDArray
 
 from offcut.core.expr import (
     Binary,
@@ -28,6 +27,8 @@ from offcut.core.interpret.values import NUMPY, evaluate_all
 
 Array: TypeAlias = npt.NDArray[np.float64]
 """By call; of what is asked of each level of memory, by level and call."""
+
+Values: TypeAlias = npt.NDArray[Any]
 
 _LOGIC: Mapping[str, Callable[..., Any]] = {
     "and": lambda *parts: reduce(np.logical_and, parts),
@@ -99,6 +100,20 @@ class Calls:
     count: int
     known: dict[Expr, Array] = field(default_factory=dict)
 
+    @staticmethod
+    def of_one(sizes: Mapping[str, int]) -> Calls:
+        """Return one call at these sizes."""
+        return Calls({name: np.array([size]) for name, size in sizes.items()}, 1)
+
+    @staticmethod
+    def of_vectors(vectors: Sequence[Mapping[str, int]], names: Mapping[str, str]) -> Calls:
+        """Return a call at each vector of sizes, which are by the user's names.
+
+        names  of the program, by the user's
+        """
+        columns = {names[user]: np.array([at[user] for at in vectors]) for user in vectors[0]}
+        return Calls(columns, len(vectors))
+
     def of(self, expr: Expr) -> Array:
         """The value of an expression at each call."""
         if expr not in self.known:
@@ -109,6 +124,3 @@ class Calls:
     def constant(self, value: float) -> Array:
         """The same at each call."""
         return np.full(self.count, float(value))
-
-
-Values: TypeAlias = NDArray[Any]

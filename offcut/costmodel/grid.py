@@ -10,12 +10,19 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Program, Stmt, Sync
+from offcut.costmodel.arrays import Calls
 from offcut.costmodel.clock import stage_formula
-from offcut.costmodel.closed.cost import Cost, PieceCost, piece_at, stage_cycles
+from offcut.costmodel.closed.cost import Cost, PieceCost, piece_at
 from offcut.costmodel.closed.counts import HowExact, Way
 from offcut.costmodel.closed.formulas import Formulas
 from offcut.costmodel.closed.operations import flop
-from offcut.costmodel.closed.prediction import Predicted, Prediction, by_stage
+from offcut.costmodel.closed.prediction import (
+    Predicted,
+    Prediction,
+    SampledPrediction,
+    WayNumber,
+    by_stage,
+)
 from offcut.costmodel.device import Accelerator, Device, Grid
 from offcut.costmodel.launch_cost import LaunchCounter
 from offcut.describe.microkernel import Microkernel
@@ -135,26 +142,9 @@ def grid_cost(
 
 def _pieces_at(prediction: Prediction, sizes: Mapping[str, int]) -> list[PieceCost]:
     """Return the costs of the launches of a call; of a choice, those of the cheapest option."""
-    cheapest = _cheapest(prediction, sizes)
-    pieces = (
-        one
-        for one in prediction.pieces
-        if one.piece.way is None or cheapest[one.piece.way[0]] == one.piece.way[1]
-    )
-    return [piece for piece in (piece_at(one, sizes) for one in pieces) if piece.runs]
-
-
-def _cheapest(prediction: Prediction, sizes: Mapping[str, int]) -> list[int]:
-    """Return the number of the option of each choice whose cost is least."""
-    return [
-        min(range(len(ways)), key=lambda k: float(evaluate(ways[k].cost, sizes)))
-        for ways in prediction.choices
-    ]
-
-
-def prediction_seconds(prediction: Prediction, machine: Device, sizes: Mapping[str, int]) -> float:
-    """Return the seconds of a call at `sizes`, by the program's names."""
-    return (prediction.call + _cycles(_pieces_at(prediction, sizes))) / machine.hertz
+    sampled = SampledPrediction(prediction, Calls.of_one(sizes))
+    running = (one for one in prediction.pieces if sampled.is_cheapest(one.piece.way)[0])
+    return [piece for piece in (piece_at(one, sizes) for one in running) if piece.runs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +160,21 @@ class StageOption:
 def stage_options(
     prediction: Prediction, machine: Device, sizes: Mapping[str, int]
 ) -> Iterator[StageOption]:
-    """Yield each stage that is in no choice, then each option of each choice, at `sizes`, by the program's names."""
-    pieces: dict[tuple[int, int] | None, list[PieceCost]] = {}
-    for one in prediction.pieces:
-        pieces.setdefault(one.piece.way, []).append(piece_at(one, sizes))
-    outside = [piece for piece in pieces.get(None, ()) if piece.runs]
-    for stage in dict.fromkeys(piece.stage for piece in outside):
-        own = [piece for piece in outside if piece.stage == stage]
-        yield StageOption(stage, "grid", _cycles(own) / machine.hertz, True)
-    for at, (ways, best) in enumerate(
-        zip(prediction.choices, _cheapest(prediction, sizes), strict=True)
-    ):
-        for number, way in enumerate(ways):
-            own = pieces.get((at, number), [])
-            stage = own[-1].stage if own else ""
-            yield StageOption(stage, way.label, _cycles(own) / machine.hertz, number == best)
+    """Yield each stage that runs and is in no choice, then each option of each choice, at `sizes`, by the program's names."""
+    sampled = SampledPrediction(prediction, Calls.of_one(sizes))
+    seconds: dict[WayNumber, dict[str, float]] = {}
+    for (way, stage), resources in sampled.stages.items():
+        cycles = float(sampled.stage_cycles(resources)[0])
+        seconds.setdefault(way, {})[stage] = cycles / machine.hertz
+    for stage, own in seconds.get(None, {}).items():
+        if own:
+            yield StageOption(stage, "grid", own, True)
+    for number, ways in enumerate(prediction.choices):
+        for option, way in enumerate(ways):
+            stages = seconds.get((number, option), {})
+            last = next(reversed(stages), "")
+            is_chosen = bool(sampled.is_cheapest((number, option))[0])
+            yield StageOption(last, way.label, sum(stages.values()), is_chosen)
 
 
 def option_cost(
@@ -197,17 +187,11 @@ def option_cost(
     return Binary("*", cycles, real(1 / machine.hertz))
 
 
-def _cycles(pieces: Sequence[PieceCost]) -> float:
-    """Return the cycles of launches, one after the other: of each stage, those of the resource that takes longest."""
-    return sum(stage_cycles(pieces, 0.0).values())
-
-
 __all__ = [
     "grid_cost",
     "grid_formulas",
     "grid_of",
     "grid_prediction",
     "option_cost",
-    "prediction_seconds",
     "stage_options",
 ]

@@ -362,11 +362,6 @@ class Machine(Device):
         """Return the memory that packed operands are blocked for; of a machine with one, that."""
         return self.memory[min(1, len(self.memory) - 1)]
 
-    @property
-    def farther(self) -> Memory:
-        """Return the memory behind it, which they stream from."""
-        return self.memory[min(2, len(self.memory) - 1)]
-
     def rows_in_l1(self, row_bytes: int) -> int:
         """Rows of this length whose current lines an L1 set can hold, one way left for the rest.
 

@@ -74,8 +74,6 @@ class MachineResources:
     """All of one engine, or of one core.
 
     every     by name: units first, then memories from the nearest on
-    engines   how many such engines, or cores, there are
-    launch    cycles of a call itself, whatever it does
     fetch_cycles  between two instructions that units are given in the order of the program
     unhidden  of the shorter of computing and moving, from far memories or over the bus, the share that is not hidden
     units     what multiplies, by the types of elements
@@ -83,8 +81,6 @@ class MachineResources:
 
     every: Mapping[str, Resource]
     hertz: float
-    engines: int
-    launch: float
     fetch_cycles: float
     unhidden: float
     units: tuple[Unit, ...]
@@ -118,15 +114,14 @@ def resources_of(machine: Device) -> MachineResources:
     Raises InternalError for a machine that is neither a processor nor an accelerator.
     """
     match machine:
-        case Machine(core=core, memory=memory, dram=dram, call=call, traffic=traffic):
+        case Machine(core=core, memory=memory, dram=dram, traffic=traffic):
             units = [
                 Resource(COMPUTE, "cycles", 1.0),
                 Resource(ISSUE, "instructions", core.issue),
                 *(Resource(m.name, "bytes", m.bytes_per_cycle, bytes=m.bytes) for m in memory),
                 Resource(dram.name, "bytes", dram.bytes_per_cycle),
             ]
-            launch, unhidden = call.of(()) * machine.hertz, traffic.overlap_loss
-            fetch = 0.0
+            unhidden, fetch = traffic.overlap_loss, 0.0
         case Accelerator(queue=queues, dram=dram, control=control):
             in_order = sorted(queues, key=lambda one: QUEUES.index(one.name))
             units = [
@@ -136,14 +131,12 @@ def resources_of(machine: Device) -> MachineResources:
                 ),
                 Resource(BUS, "bytes", dram.bytes_per_cycle, dram.latency_cycles),
             ]
-            launch, unhidden = 0.0, BUS_WAITS
+            unhidden = BUS_WAITS
             fetch = 0.0 if control is None else control.fetch_cycles
         case _:
             raise InternalError(f"{machine.name} is a machine of no known kind")
     every = {one.name: one for one in units}
-    return MachineResources(
-        every, machine.hertz, machine.cores, launch, fetch, unhidden, machine.unit
-    )
+    return MachineResources(every, machine.hertz, fetch, unhidden, machine.unit)
 
 
 @dataclass(frozen=True, slots=True)

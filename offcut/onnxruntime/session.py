@@ -37,7 +37,7 @@ from offcut.onnxruntime.capi.onnxruntime_pybind11_state import (
 )
 from offcut.onnxruntime.options import RunOptions, SessionOptions
 from offcut.onnxruntime.profiling import Profile
-from offcut.onnxruntime.values import IOBinding, OrtValue, type_text
+from offcut.onnxruntime.values import IOBinding, OrtValue, type_text, type_text_of_number
 from offcut.plugins.onnx.file_errors import (
     InvalidModelError,
     UnknownSizeError,
@@ -45,6 +45,7 @@ from offcut.plugins.onnx.file_errors import (
     UnsupportedNodesError,
 )
 from offcut.plugins.onnx.file_facts import Extent, FileFacts
+from offcut.plugins.onnx.weights import initializers_as_inputs
 
 if TYPE_CHECKING:
     from offcut.plugins.onnx.model import OnnxModel
@@ -123,6 +124,12 @@ class InferenceSession:
             ]
             for arguments in (self.model.inputs, self.model.outputs)
         )
+        self._overridable = {
+            name: NodeArg(name, type_text_of_number(number), self._shape(name, ()))
+            for name, number in self._file.initialized.items()
+            if self._source is not None
+        }
+        self._overridden: dict[frozenset[str], InferenceSession] = {}
         self._profile = Profile() if self._options.enable_profiling else None
         self._call = self._run_function()
         self._names = [one.name for one in self._outputs]
@@ -199,7 +206,8 @@ class InferenceSession:
         """Return outputs, in the order in which they are asked for.
 
         output_names  None: all, in the order of the file
-        input_feed    an array for each input, by name
+        input_feed    an array for each input, by name; and for initializers that are inputs of the file, in place of what that has.
+                      The first call with such a name compiles the file once more
 
         Raises InvalidArgument for a name that the model has not, for an array that does not fit, and for an index in one that leads out of
         another; `ValueError` for inputs that are missing; Fail for sizes that do not go together, and where the options say to terminate.
@@ -209,6 +217,8 @@ class InferenceSession:
         if run_options is not None:
             _check_run_options(run_options)
         feed = input_feed
+        if not self._overridable.keys().isdisjoint(feed):
+            return self._session_of(feed).run(output_names, feed, run_options)
         for one in feed.values():
             if type(one) is not np.ndarray:
                 feed = {name: self._array(name, value) for name, value in input_feed.items()}
@@ -250,6 +260,15 @@ class InferenceSession:
                 return False
             self._call = self._run_function()
             return True
+
+    def _session_of(self, feed: Mapping[str, Any]) -> InferenceSession:
+        """Return the session of the model whose inputs are also the initializers that a call gives."""
+        names = frozenset(self._overridable.keys() & feed.keys())
+        with self._lock:
+            if names not in self._overridden:
+                content = initializers_as_inputs(self._source, names)
+                self._overridden[names] = InferenceSession(content, self._options)
+            return self._overridden[names]
 
     def _array(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -347,8 +366,8 @@ class InferenceSession:
         return [*self._outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Return nothing: initializers are constants."""
-        return []
+        """Return the inputs that a call may leave out: the file has values for them. None of a file that `save` wrote, where these are constants."""
+        return [*self._overridable.values()]
 
     def get_modelmeta(self) -> ModelMetadata:
         """Return what the file says of itself."""

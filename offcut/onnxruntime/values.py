@@ -258,6 +258,11 @@ def type_text(dtype: str) -> str:
     return f"tensor({TYPES.get(dtype, dtype)})"
 
 
+def type_text_of_number(number: int) -> str:
+    """Return such as ``tensor(float)`` for the number of an element type in ONNX; of one that numpy has not, ``tensor(string)``."""
+    return type_text(next((name for name, at in _NUMBERS.items() if at == number), "string"))
+
+
 def _check_device(kind: str) -> None:
     if kind != "cpu":
         raise CallError(
@@ -281,4 +286,4 @@ def _array_at(address: Any, element_type: Any, shape: Any) -> Any:
     return np.frombuffer((ctypes.c_char * count).from_address(address), dtype).reshape(tuple(shape))
 
 
-__all__ = ["IOBinding", "OrtValue", "type_text"]
+__all__ = ["IOBinding", "OrtValue", "type_text", "type_text_of_number"]

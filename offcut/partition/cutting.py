@@ -97,9 +97,6 @@ class Cutting:
 
     choice    how a loop is cut; None: it is not
     names     that are taken; new ones come from it
-    folds     whether what is known at a place is used there: conditions that always hold are left out,
-              and a loop that is shorter than a tile is one. Without, all tiles along an axis are cut
-              alike, whatever is around them
     blame     around what is asked of a loop, by its iterator: it may say more in a refusal
     made      the tiles
     tiles     how many, those of parts of sums among them
@@ -112,7 +109,6 @@ class Cutting:
     cover: CoverTile
     price: PiecesCost
     names: Names
-    folds: bool = True
     blame: Blame = lambda iterator: nullcontext()
     made: list[EmittedTile] = field(default_factory=list)
     tiles: int = 0

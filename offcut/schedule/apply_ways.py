@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeGuard
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Var, walk
+from offcut.core.accesses import read_arrays
+from offcut.core.expr import Expr, Var
 from offcut.core.layout import Layout
 from offcut.core.program import Alloc, Buffer, Choose, Kind, Option, Program, Stmt
 from offcut.core.text.printer import format_expr
@@ -45,7 +45,15 @@ from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.staged_form import Nest as GroupNest
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
-from offcut.schedule.decisions import VECTORS, Cover, Order, Schedule, Split, Staging
+from offcut.schedule.decisions import (
+    VECTORS,
+    Cover,
+    Order,
+    Schedule,
+    Split,
+    Staging,
+    is_prepacked,
+)
 from offcut.schedule.nest_reader import nests_of
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way
 from offcut.schedule.packing import packed_stages
@@ -114,7 +122,7 @@ class Applying:
         self.price, self.quote = price, quote
         view = nests_of(schedule)
         self.view = NestView(0, (), {}) if view is None else view
-        self.laid = frozenset(step.what for step in schedule.steps if _is_prepacked(step))
+        self.laid = frozenset(step.what for step in schedule.steps if is_prepacked(step))
         self.nests: dict[int, tuple[Nest, tuple[str, ...]]] = {}
         self.matches: dict[tuple[int, KernelAxes], tuple[Stage, Match]] = {}
         self.packings: dict[tuple[int, str, Pack], tuple[Stage, ResolvedWay]] = {}
@@ -202,7 +210,8 @@ class Applying:
         made = {stage.buffer: k for k, g in enumerate(self.given.groups) for stage in g}
         for position, (nest, _) in self.nests.items():
             group = self.given.groups[position]
-            read = {made[n] for stage in group for n in _read(stage) if n in made} - {position}
+            names = read_arrays(stage.value for stage in group)
+            read = {made[name] for name in names if name in made} - {position}
             for other in sorted(read - done):
                 late = self.given.groups[other][0].buffer
                 with self.line(nest):
@@ -380,7 +389,7 @@ class Applying:
                 if copies.setdefault(position, group) != group:
                     because = "another way packs it otherwise"
                     raise not_applied(f"cannot pack {array.name} twice", because)
-        for step in filter(_is_prepacked, self.schedule.steps):
+        for step in filter(is_prepacked, self.schedule.steps):
             assert step.layout is not None
             with self.line(step):
                 self.check_laid(step.what, step.layout)
@@ -451,10 +460,14 @@ class Applying:
                 theorems |= cutting.theorems
                 tiles = cutting.made
             if way.copy is not None and way.around:
-                around = tuple((Var(name), ix.const(1)) for name in way.around)
-                copy = planned.buffer(way.copy.group[0].buffer)
-                rest = ((ix.const(0), extent) for extent in copy.shape[len(around) :])
-                body = (Alloc(copy.name, (*around, *rest), body),)
+                lead = way.copy.group[0]
+                window = (
+                    (Var(axis.name), ix.const(1))
+                    if axis.name in way.around
+                    else (ix.const(0), axis.extent)
+                    for axis in lead.axes
+                )
+                body = (Alloc(lead.buffer, tuple(window), body),)
             for axis in reversed(way.own):
                 body = (plain_loop(axis, body),)
         return _WayBody(way, body, tuple(tiles), tuple(theorems))
@@ -479,11 +492,3 @@ def _has_that_name(array: Buffer) -> PartitionError:
 def _loops_around(pack: Pack, loops: tuple[str, ...]) -> tuple[str, ...]:
     """Return the plain loops of a sum in each iteration of which a copy is made, outermost first."""
     return loops[: loops.index(pack.at) + 1] if pack.at else ()
-
-
-def _is_prepacked(step: object) -> TypeGuard[Staging]:
-    return isinstance(step, Staging) and step.how == "prepack"
-
-
-def _read(stage: Stage) -> set[str]:
-    return {node.buffer for node in walk(stage.value) if isinstance(node, Load)}

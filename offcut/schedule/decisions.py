@@ -407,6 +407,11 @@ def is_of_loops(step: object) -> TypeGuard[Separate]:
     return isinstance(step, Separate) and step.stage == ANY
 
 
+def is_prepacked(step: object) -> TypeGuard[Staging]:
+    """Return whether a decision lays a constant out when it is bound."""
+    return isinstance(step, Staging) and step.how == "prepack"
+
+
 def unit_splits(schedule: Schedule) -> tuple[Split, ...]:
     """Return the splits that say how many iterations a unit takes: of one level without a tail strategy, whose outer loop is bound to
     threads (chunks), or whose inner loop is unrolled (unroll-and-jam).

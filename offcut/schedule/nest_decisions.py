@@ -155,9 +155,13 @@ def loop_steps(
     inner: Sequence[str],
     sums: frozenset[str],
     inside: dict[str, str],
+    others: Sequence[str] = (),
 ) -> Iterator[Primitive]:
-    """Yield the splits of a stage and the order of its loops; what the loops in its tiles are called goes to `inside`."""
-    names = Names([*outer, *inner, *(cut.axis for cut in splits)])
+    """Yield the splits of a stage and the order of its loops; what the loops in its tiles are called goes to `inside`.
+
+    others  axes that are in none of these
+    """
+    names = Names([*outer, *inner, *(cut.axis for cut in splits), *others])
     groups, tiles = list[str](), list[str]()
     before: AxisCut | None = None
     for cut in splits:

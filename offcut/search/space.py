@@ -22,7 +22,6 @@ from functools import partial
 from itertools import chain, combinations, islice, product
 from math import prod
 from random import Random
-from typing import TypeGuard
 
 from offcut.core.analysis import analysis
 from offcut.core.cached_hash import CachedHash, node
@@ -45,6 +44,7 @@ from offcut.schedule import (
     cut_program,
     decisions_of,
     is_of_loops,
+    is_prepacked,
     loop_cuts,
     loop_name,
     nests_in,
@@ -248,7 +248,7 @@ class Space:
         if dropped in self._variants and stages == list(self._variants[dropped].stages):
             variant = self._variants[dropped]
             kept, ways = variant.tree.read(parts)
-            lays = list(filter(_is_prepacked, schedule.steps))
+            lays = list(filter(is_prepacked, schedule.steps))
             chosen = (
                 n.read(ways[n.stage], next((s for s in lays if s.what in n.laid), None))
                 for n in variant.nests
@@ -296,7 +296,7 @@ class Space:
         tree = Tree(nests, axes).only(frozenset(axes))
         if {nest.stage for nest in tree.nests} != set(axes):
             return None
-        lays = list(filter(_is_prepacked, self.first.steps))
+        lays = list(filter(is_prepacked, self.first.steps))
         groups = {group[0].buffer: group for group in computation.groups}
         spaces = []
         for nest in tree.nests:
@@ -364,10 +364,6 @@ def _in_ways(
 
 def _cut_in(steps: Options) -> frozenset[str]:
     return frozenset(loop_name(step) for step in steps if isinstance(step, Split))
-
-
-def _is_prepacked(step: Step) -> TypeGuard[Staging]:
-    return isinstance(step, Staging) and step.how == "prepack"
 
 
 def _each(nests: Sequence[NestSpace]) -> Iterator[tuple[Chosen, ...]]:

@@ -20,9 +20,18 @@ from offcut.schedule import At
 from offcut.search.explorers import explorer_named
 from offcut.studies.described import Described
 from offcut.studies.environment import digest
-from offcut.studies.errors import check_keys, refusal, text_of, whole_of
+from offcut.studies.errors import (
+    check_keys,
+    flag_of,
+    number_of,
+    refusal,
+    table_of,
+    text_of,
+    whole_of,
+)
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.tasks import Operator
+from offcut.tuning.problem import Limits
 
 KEYS = (
     *("target", "machine", "device", "machine_fields", "replan"),
@@ -30,7 +39,7 @@ KEYS = (
 )
 """What this file reads of a contender's table."""
 
-TUNE = ("explorer", "trials", "seed", "price")
+TUNE = ("explorer", "trials", "seed", "price", "budget")
 
 
 def check_options(
@@ -45,14 +54,10 @@ def check_options(
     file = folder / str(table.get("machine", ""))
     if "machine" in table and file.is_file():
         identity["machine_digest"] = digest_of_file(file)
-    fields = table.get("machine_fields", {})
-    if not isinstance(fields, Mapping):
-        example = "machine_fields = {dram = {bytes_per_cycle = 16.0}}"
-        raise refusal(f"{at}.machine_fields", f"{fields!r} is not a table", example)
+    example = "machine_fields = {dram = {bytes_per_cycle = 16.0}}"
+    table_of(table, "machine_fields", at, example)
     for name in ("reassociate", "hiding", "replan"):
-        if not isinstance(table.get(name, True), bool):
-            because = f"{table[name]!r} is neither true nor false"
-            raise refusal(f"{at}.{name}", because, f"{name} = false")
+        flag_of(table, name, at, True)
     try:
         if isinstance(target := target_of(table, folder), str) and target != "cpu":
             oc.target(target)
@@ -63,7 +68,7 @@ def check_options(
     if "reassociate" in table:
         options["reassociate"] = table["reassociate"]
     if "tune" in table:
-        identity["tune"] = _tune_arguments(table["tune"], identity, f"{at}.tune", folder)[0]
+        identity["tune"] = _tune_arguments(table, identity, at, folder)[0]
         for name in ("strategy", "schedule", "price", "draw"):
             if name in table:
                 raise refusal(f"{at}.{name}", "what is tuned decides that itself", "tune = {…}")
@@ -76,12 +81,11 @@ def check_options(
 
 
 def _tune_arguments(
-    table: Any, identity: dict[str, Any], at: str, folder: Path
+    contender: Mapping[str, Any], identity: dict[str, Any], at: str, folder: Path
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what ``tune = {…}`` says as plain data, and as arguments of `oc.tune`; digests of what it names go to `identity`."""
-    if not isinstance(table, Mapping):
-        example = 'tune = {explorer = "anneal", trials = 64}'
-        raise refusal(at, f"{table!r} is not a table", example)
+    table = table_of(contender, "tune", at, 'tune = {explorer = "anneal", trials = 64}')
+    at = f"{at}.tune"
     check_keys(table, TUNE, at)
     stated: dict[str, Any] = {
         "explorer": text_of(table, "explorer", at, "anneal"),
@@ -90,6 +94,9 @@ def _tune_arguments(
         "price": text_of(table, "price", at, "closed"),
     }
     arguments = dict(stated)
+    if "budget" in table:
+        stated["budget"] = number_of(table, "budget", at, 0.3, 0.001)
+        arguments["limits"] = Limits(budget=stated["budget"])
     for name in ("explorer", "price"):
         if ":" in stated[name]:
             custom = named(stated[name], f"offcut.{name}s", folder, f"{at}.{name}")
@@ -113,7 +120,7 @@ def compile_options(
     if "schedule" in compile_arguments:
         compile_arguments["schedule"] = oc.Schedule.parse(compile_arguments["schedule"])
     if "tune" in table:
-        _, arguments = _tune_arguments(table["tune"], {}, "tune", folder)
+        _, arguments = _tune_arguments(table, {}, "", folder)
         compile_arguments["schedule"] = tuned_schedule(operator, compile_arguments, arguments)
     if "draw" in table:
         number = whole_of(table, "draw", "draw", 0, 0)
@@ -188,7 +195,7 @@ def tuned_schedule(
 ) -> oc.Schedule:
     """Return the schedule that `oc.tune` finds for an operator over the distribution of its sizes.
 
-    options    of `oc.compile`; arguments: explorer, trials, seed and price of `oc.tune`
+    options    of `oc.compile`; arguments: explorer, trials, seed, price and limits of `oc.tune`
 
     What one contender has measured, another one of this process takes from the same records, as long as operator and target
     are the same: who searches what is compared, not whose trial was lucky.

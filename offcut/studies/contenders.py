@@ -10,19 +10,30 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import offcut as oc
+from offcut.backends.arguments import checked_strategy
+from offcut.core.extras import installing
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import Array
 from offcut.errors import OffcutError
-from offcut.experiment.contraction import Array
-from offcut.experiment.peers import PEERS, load_peers
 from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
 from offcut.studies.described import Described
-from offcut.studies.errors import check_keys, check_names, refusal, text_of, texts_of, whole_of
-from offcut.studies.loops_elsewhere import PEERS as LOOPS
-from offcut.studies.loops_elsewhere import compiled_elsewhere, loops_call
-from offcut.studies.model_peers import check_peer, model_calls
-from offcut.studies.models import FRONTENDS, ModelTask, TorchTask, results_of
+from offcut.studies.errors import (
+    check_keys,
+    check_names,
+    file_of,
+    refusal,
+    text_of,
+    texts_of,
+    whole_of,
+)
+from offcut.studies.models import FRONTENDS
 from offcut.studies.named import Named, check_callable, digest_of_file, named
+from offcut.studies.peers import PEERS, Peers, Way, load_peers, missing_packages
+from offcut.studies.peers.loops import PEERS as LOOPS
+from offcut.studies.peers.loops import compiled_elsewhere, loops_call
+from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task
 
@@ -131,38 +142,43 @@ class Library:
     peer: str
     threads: int
     is_peer: bool = True
-    _loaded: Any = None
-    _models: dict[str, Any] = field(default_factory=dict)
+    _loaded: Peers | None = None
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return the fastest way that the library has for the task."""
-        if isinstance(task.for_peers, ModelTask | TorchTask):
-            if operator.name not in self._models:
-                calls = model_calls(self.peer, self.threads, task.for_peers)
-                self._models[operator.name] = calls
-            run, read = self._models[operator.name](task.for_peers)
-            return Ready(run, read, self.peer)
+        ways = self.ways(operator, task)
+        with self.loaded.session():
+            best = fastest({way.name: way.run for way in ways})
+        way = next(one for one in ways if one.name == best)
+        run = _inside(way.run, self.loaded.session)
+        return Ready(run, lambda outputs: results_of(way.read(outputs)), best)
+
+    @property
+    def loaded(self) -> Peers:
+        """Return the library, loaded when it is first needed.
+
+        Raises DescribeError where it, or what it is called with, is not installed.
+        """
         if self._loaded is None:
-            check_peer(self.peer, self.peer.partition(".")[0])
+            check_peer(self.peer)
             self._loaded = load_peers([self.peer], self.threads)
-            if self._loaded.missing:
-                raise refusal(
-                    self.name, f"{self.peer} is not installed", what="cannot measure a peer"
-                )
-        ways = ()
+        return self._loaded
+
+    def ways(self, operator: Operator, task: Task) -> tuple[Way, ...]:
+        """Return the ways that the library has for a task.
+
+        Raises DescribeError where it has none.
+        """
+        ways: tuple[Way, ...] = ()
         if task.for_peers is not None:
-            (contender,) = self._loaded.found
-            with self._loaded.session():
+            (contender,) = self.loaded.found
+            with self.loaded.session():
                 ways = contender.ways(task.for_peers)
         if not ways:
             because = f"{self.peer} has no way to compute {operator.name}"
-            raise refusal(
-                self.name, because, 'peer = "module:function"', what="cannot measure a peer"
-            )
-        with self._loaded.session():
-            best = fastest({way.name: way.run for way in ways})
-        way = next(one for one in ways if one.name == best)
-        return Ready(_inside(way.run, self._loaded.session), lambda made: (way.read(made),), best)
+            help = 'peer = "module:function"'
+            raise refusal(self.name, because, help, what="cannot measure a peer")
+        return ways
 
 
 def _inside(run: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], Any]:
@@ -176,6 +192,13 @@ def _inside(run: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], 
             return run()
 
     return inside
+
+
+def check_peer(peer: str) -> None:
+    """Raise DescribeError where a package of a peer is not installed."""
+    for package in missing_packages(peer):
+        because = f"{package} is not installed"
+        raise refusal(peer, because, installing(package), what=f"cannot measure {peer}")
 
 
 @dataclass
@@ -213,7 +236,7 @@ class Elsewhere:
             because = "it is not described in loops"
             raise refusal(operator.name, because, what=f"cannot compile by {self.peer}")
         if self.peer == "numba":
-            check_peer("numba", "numba")
+            check_peer("numba")
         program = operator.workload.program
         if operator.name not in self._compiled:
             self._compiled[operator.name] = compiled_elsewhere(self.peer, program)
@@ -268,13 +291,9 @@ def _contender(
         options["frontend"] = table["frontend"]
     options |= compile_options.check_options(table, identity, at, folder)
     if "strategy" in table:
-        options["strategy"] = _strategy(table["strategy"], identity, at, folder)
+        options["strategy"] = _checked_strategy(table["strategy"], identity, at, folder)
     if "schedule" in table:
-        path = folder / text_of(table, "schedule", at)
-        if not path.is_file():
-            raise refusal(
-                f"{at}.schedule", f"there is no file {path.name}", 'schedule = "tuned.schedule"'
-            )
+        path = file_of(table, "schedule", at, folder, 'schedule = "tuned.schedule"')
         identity["schedule"] = digest_of_file(path)
         options["schedule"] = path.read_text(encoding="utf-8")
     if "price" in table:
@@ -291,12 +310,41 @@ def _contender(
         kernels = [named(one, "offcut.microkernels", folder, f"{at}.microkernels") for one in texts]
         identity["microkernel_digests"] = [one.digest for one in kernels]
         options["microkernels"] = [
-            k
-            for one in kernels
-            for k in (one.value if isinstance(one.value, list | tuple) else [one.value])
+            kernel for one in kernels for kernel in _microkernels(one, f"{at}.microkernels")
         ]
     name = text_of(table, "name", at) or _name(table)
     return Ours(name, identity, partial(compile_options.compile_options, options, table, folder))
+
+
+def _microkernels(own: Named, at: str) -> Sequence[Microkernel]:
+    """Return the microkernels that a name stands for, one or a list.
+
+    Raises DescribeError for anything else.
+    """
+    values = own.value if isinstance(own.value, list | tuple) else [own.value]
+    for value in values:
+        if not isinstance(value, Microkernel):
+            because = f"{own.name} is {type(value).__name__}, not a microkernel"
+            raise refusal(at, because, "oc.external_microkernel(…), or a list of these")
+    return values
+
+
+def check_axes(contender: Contender, operator: Operator, at: str) -> None:
+    """Check that an operator has the axes that a contender gives strategies for.
+
+    at  the place of the contender in the file
+
+    Raises DescribeError with the axes that it has.
+    """
+    strategy = contender.identity.get("strategy")
+    if not isinstance(strategy, Mapping) or not isinstance(operator.workload, Described):
+        return
+    try:
+        operator.workload.check_axes(strategy)
+    except OffcutError as error:
+        because, axes = f"{operator.name}: {error.because}", ", ".join(error.help)
+        help = (f"the axes are {axes}", "only = '…', the operators that have the axis")
+        raise refusal(f"{at}.strategy", because, *help, what=error.refused) from error
 
 
 def _check_strategies(contenders: Sequence[Contender], at: str) -> None:
@@ -312,6 +360,20 @@ def _check_strategies(contenders: Sequence[Contender], at: str) -> None:
 def threads_of(table: Mapping[str, Any], threads: int, at: str) -> int:
     """Return the threads of a contender."""
     return whole_of(table, "threads", at, threads, 1)
+
+
+def _checked_strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
+    """Return a strategy as `oc.compile` takes it.
+
+    Raises DescribeError for what names none.
+    """
+    named_strategy = _strategy(strategy, identity, at, folder)
+    try:
+        checked_strategy(named_strategy)
+    except OffcutError as error:
+        place = f"{at}.strategy, {error.at}" if isinstance(strategy, Mapping) else f"{at}.strategy"
+        raise refusal(place, error.because, *error.help, what=error.refused) from error
+    return named_strategy
 
 
 def _strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:

@@ -11,9 +11,9 @@ from typing import Any
 
 from offcut.errors import DescribeError
 from offcut.experiment.timing import ROUNDS
-from offcut.studies.contenders import Contender, read_contenders
+from offcut.studies.contenders import Contender, check_axes, read_contenders
 from offcut.studies.entries import CALL, Entry, check_measure, read_entries
-from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
+from offcut.studies.errors import check_keys, flag_of, number_of, refusal, text_of, whole_of
 from offcut.studies.goals import Goal, read_goals
 from offcut.studies.missing_modules import AbsentOperator
 from offcut.studies.operators import read_operators, read_toml
@@ -211,13 +211,13 @@ def _definition(source: Source) -> Definition:
         )
     if seconds is not None:
         head = {**head, "seconds_per_cell": seconds}
-    limits = head.get("limits", False)
-    if not isinstance(limits, bool):
-        raise refusal(f"{at}.limits", f"{limits!r} is neither true nor false", "limits = true")
     patience = math.inf
     if "patience" in head:
         patience = number_of(head, "patience", at, 1.0, 1e-6)
     operators, absent = read_operators(table["operators"], file)
+    for contender, entry in zip(contenders, entries, strict=True):
+        for operator in filter(entry.matches, operators):
+            check_axes(contender, operator, f"{file.name}, contender {contender.name!r}")
     return Definition(
         name,
         text_of(head, "about", at),
@@ -230,7 +230,7 @@ def _definition(source: Source) -> Definition:
         contenders,
         source,
         tuple(entries),
-        limits,
+        flag_of(head, "limits", at, False),
         patience,
         read_goals(table.get("goals"), [one.name for one in contenders], baseline, file),
         absent,

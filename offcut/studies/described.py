@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,14 +11,24 @@ import numpy as np
 
 import offcut as oc
 from offcut.backends.compile_request import make_request
+from offcut.backends.raising import raise_to_computation
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Var
 from offcut.core.interpret.interpreter import StepLimitError, run
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind, Program
+from offcut.describe.request import Array
 from offcut.errors import DescribeError
-from offcut.experiment.contraction import Array, Problem
-from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
+from offcut.partition import axis_named, labelled
+from offcut.polyhedral.isl_budget import try_isl
+from offcut.studies.peers.operators import (
+    Attention,
+    Convolution,
+    Dequantized,
+    LayerNorm,
+    Problem,
+    Softmax,
+)
 from offcut.studies.tasks import TOLERANCE, Exact, Task, at_page_offset, drawn
 
 MOST = 50_000
@@ -63,6 +73,17 @@ class Described:
         if self._program is None:
             self._program = make_request(self.output, self.inputs, {}, "study").program
         return self._program
+
+    def check_axes(self, names: Iterable[str]) -> None:
+        """Check that these are axes of the loops, as strategies of `oc.compile` name them.
+
+        Raises PartitionError for a name of none, or of several.
+        """
+        request = make_request(self.output, self.inputs, {}, "study")
+        computation = try_isl(lambda: raise_to_computation(request.program, {}), None)
+        if computation is not None:  # else the program runs in its own loops, and a compile says so
+            for name in names:
+                axis_named(labelled(computation, request.users), name)
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return arrays at `sizes`; constants are the same each time."""
@@ -123,15 +144,15 @@ class Described:
         return {size.name: sizes[size.name] for size in self.program.sizes}
 
     def _exact(self, arrays: Mapping[str, Any], known: Mapping[str, int], operator: Any) -> Exact:
-        """Return the results by numpy where it has a bound for each element, as of all operators that the peers know but epilogues with
-        functions; else by the interpreter, with all floats in float64.
+        """Return the results by numpy with a bound for each element, of an operator that the peers know; else by the interpreter, with
+        all floats in float64.
         """
         results = [b for b in self.program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
         types = {b.dtype for b in self.program.buffers if b.dtype in FLOATS}
         tolerance = max((TOLERANCE[one] for one in types), default=0.0)
         if self.tolerance is not None:
             tolerance = self.tolerance
-        if operator is not None and getattr(operator, "has_bound", True):
+        if operator is not None:
             reference = operator.reference()
             bounds = () if self.tolerance is not None else (reference,)
             return Exact((reference.value,), tolerance, "numpy in float64", bounds)

@@ -38,9 +38,13 @@ class Entry:
     measure: str = CALL
     only: str = ""
 
+    def matches(self, operator: Operator) -> bool:
+        """Return whether the contender computes an operator."""
+        return re.search(self.only, operator.name) is not None
+
     def takes(self, operator: Operator, point: Point) -> bool:
         """Return whether the contender has a cell here; the first point of a stream of first calls has none."""
-        if re.search(self.only, operator.name) is None:
+        if not self.matches(operator):
             return False
         return self.measure != FIRST_CALL or point != operator.points[0]
 

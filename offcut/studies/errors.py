@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from offcut.core.extras import missing_package
@@ -115,6 +116,40 @@ def whole_of(table: Mapping[str, Any], key: str, at: str, default: int, least: i
         because = f"{value!r} is not a whole number from {least} on"
         raise refusal(f"{at}.{key}", because, f"{key} = {default}")
     return value
+
+
+def flag_of(table: Mapping[str, Any], key: str, at: str, default: bool) -> bool:
+    """Return the truth value under `key`.
+
+    Raises DescribeError where it is something else.
+    """
+    value = table.get(key, default)
+    if not isinstance(value, bool):
+        because = f"{value!r} is neither true nor false"
+        raise refusal(f"{at}.{key}", because, f"{key} = {str(not default).lower()}")
+    return value
+
+
+def table_of(table: Mapping[str, Any], key: str, at: str, example: str) -> Mapping[str, Any]:
+    """Return the table under `key`, an empty one without it.
+
+    Raises DescribeError where it is something else.
+    """
+    value: Mapping[str, Any] = table.get(key, {})
+    if not isinstance(value, Mapping):
+        raise refusal(f"{at}.{key}", f"{value!r} is not a table", example)
+    return value
+
+
+def file_of(table: Mapping[str, Any], key: str, at: str, folder: Path, *examples: str) -> Path:
+    """Return the file of `folder` that is named under `key`.
+
+    Raises DescribeError where there is none.
+    """
+    file = folder / text_of(table, key, at)
+    if not file.is_file():
+        raise refusal(f"{at}.{key}", f"there is no file {table[key]}", *examples)
+    return file
 
 
 def texts_of(value: Any, at: str, example: str) -> tuple[str, ...]:

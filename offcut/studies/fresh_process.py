@@ -21,8 +21,7 @@ from offcut.studies.described import CompiledKernel
 from offcut.studies.errors import refusal
 from offcut.studies.groups import reason
 from offcut.studies.isolated import end_with_parent
-from offcut.studies.model_peers import model_calls
-from offcut.studies.models import ModelTask, TorchTask
+from offcut.studies.peers.model_tasks import ModelTask, TorchTask
 from offcut.studies.tasks import Operator, Task
 
 Sizes = Mapping[str, int]
@@ -110,7 +109,7 @@ def open_stream(operator: Operator, contender: Contender, task: Task) -> Callabl
         if isinstance(model, TorchTask) and contender.peer.startswith("torch"):
             return _torch_stream(contender, model)
         if isinstance(model, ModelTask | TorchTask) and contender.peer == "onnxruntime":
-            return _onnxruntime_stream(contender, model)
+            return lambda one: contender.ways(operator, one)[0].run()
     because = "its first call is measured of models alone: torch and torch.compile of modules, onnxruntime of modules and of ONNX files"
     raise refusal(contender.name, because, what="cannot open a stream")
 
@@ -129,12 +128,6 @@ def _torch_stream(contender: Library, first: TorchTask) -> Callable[[Task], Any]
             return module(*task.for_peers.given)
 
     return call
-
-
-def _onnxruntime_stream(contender: Library, first: ModelTask | TorchTask) -> Callable[[Task], Any]:
-    """Return a session that is opened once: of a module, on the file that torch exports with each axis free that varies."""
-    call = model_calls(contender.peer, contender.threads, first)
-    return lambda task: call(task.for_peers)[0]()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-from offcut.core.extras import EXTRAS, PEERS, installing
+from offcut.core.extras import installing
 
 MAX_NAMES = 6
 """Operators that a line names."""
@@ -92,9 +92,7 @@ def absent_lines(operators: Sequence[AbsentOperator]) -> list[str]:
     for module in dict.fromkeys(one.module for one in operators):
         names = [one.name for one in operators if one.module == module]
         what = "an operator is" if len(names) == 1 else f"{len(names)} operators are"
-        known = module in EXTRAS | PEERS
-        help = installing(module) if known else f"pip install {module}"
         more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
         listed = f"{', '.join(names[:MAX_NAMES])}{more}"
-        lines.append(f"{module} is not installed ({help}): {what} left out: {listed}")
+        lines.append(f"{module} is not installed ({installing(module)}): {what} left out: {listed}")
     return lines

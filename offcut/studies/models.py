@@ -15,12 +15,13 @@ import offcut as oc
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.extras import check_installed, is_installed
 from offcut.core.interpret.values import evaluate
+from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.experiment.contraction import Array
-from offcut.studies.errors import refusal, text_of
+from offcut.studies.errors import file_of, text_of
 from offcut.studies.missing_modules import needs_missing_module
 from offcut.studies.named import digest_of_file, named
-from offcut.studies.onnx_reference import exact_results
+from offcut.studies.peers.model_tasks import ModelTask, TorchTask, results_of
+from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.sizes import Values
 from offcut.studies.tasks import TOLERANCE, Exact, Task, drawn
 
@@ -42,14 +43,8 @@ def model_workload(
             own.value(**arguments)
         identity = {"model": text, "digest": own.digest, "arguments": arguments}
         return FunctionModel(text, own.value, arguments, dict(axes), dict(values)), identity
-    file = folder / text
-    if not file.is_file():
-        raise refusal(
-            f"{at}.model",
-            f"there is no file {text}",
-            'model = "encoder.onnx"',
-            'model = "module:function"',
-        )
+    examples = 'model = "encoder.onnx"', 'model = "module:function"'
+    file = file_of(table, "model", at, folder, *examples)
     if not is_installed("onnx"):
         raise ModuleNotFoundError(name="onnx")
     return OnnxWorkload(file, dict(values)), {"model": digest_of_file(file)}
@@ -198,14 +193,6 @@ class OnnxWorkload:
         return sizes[name]
 
 
-@dataclass(frozen=True)
-class ModelTask:
-    """What a peer is given of an ONNX model: the file, and arrays by input."""
-
-    file: bytes
-    feed: Mapping[str, Array]
-
-
 @dataclass
 class TorchWorkload:
     """A module of torch.
@@ -271,7 +258,7 @@ class TorchWorkload:
         kind = next(
             (one.dtype.name for one in operands.values() if one.dtype.kind == "f"), "float32"
         )
-        model = TorchTask(self.module, group, lambda: ModelTask(self.file(), operands))
+        model = TorchTask(self.module.eval(), group, lambda: ModelTask(self.file(), operands))
         flop = _flop_of(self.module.eval(), group)
         return Task(dict(sizes), operands, {}, kind, flop, moved, lambda: self.exact(group), model)
 
@@ -363,15 +350,6 @@ def _recurrent_flop(
 
 
 @dataclass(frozen=True)
-class TorchTask:
-    """What a peer is given of a module: itself, the tensors of a call, and what exports it to ONNX."""
-
-    module: Any
-    given: Sequence[Any]
-    exported: Callable[[], ModelTask]
-
-
-@dataclass(frozen=True)
 class CompiledModel:
     """A model of offcut's.
 
@@ -411,13 +389,3 @@ class CompiledModel:
         )
         parts = {size.name: size.name.rpartition("_") for size in self.model.sizes}
         return {name: shapes[one][int(axis)] for name, (one, _, axis) in parts.items()}
-
-
-def results_of(outputs: Any) -> tuple[Array, ...]:
-    """Return the arrays of what a model gave."""
-    if isinstance(outputs, Mapping):
-        outputs = tuple(outputs.values())
-    outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
-    return tuple(
-        one.detach().numpy() if hasattr(one, "detach") else np.asarray(one) for one in outputs
-    )

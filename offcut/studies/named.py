@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from offcut.core.extras import installing, missing_package
 from offcut.core.nearest import nearest
@@ -56,7 +57,7 @@ def named(name: str, group: str, folder: Path, at: str, known: Sequence[str] = (
             help = '"module:function", a file beside the study'
             raise refusal(at, because, *filter(None, [close]), help)
         module, _, attribute = points[name].value.partition(":")
-    with _first_on_path(folder):
+    with _first_on_path(folder), without_exit():
         try:
             loaded = _module(module, folder)
             value: Any = loaded
@@ -153,6 +154,23 @@ def check_callable(own: Named, at: str, what: str) -> None:
 def digest_of_file(file: Path) -> str:
     """Return a digest of a file's bytes."""
     return sha256(file.read_bytes()).hexdigest()[:16]
+
+
+@contextmanager
+def without_exit() -> Iterator[None]:
+    """Let `os._exit` raise SystemExit in this process, whose study would end without a word; a child that is forked meanwhile ends."""
+    leave, process, is_active = os._exit, os.getpid(), True
+
+    def refuse(status: int) -> NoReturn:
+        if is_active and os.getpid() == process:
+            raise SystemExit(f"it ends the process by os._exit({status})")
+        leave(status)
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit, is_active = leave, False
 
 
 @contextmanager

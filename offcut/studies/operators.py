@@ -11,21 +11,24 @@ from typing import Any
 
 import offcut as oc
 from offcut.errors import OffcutError
-from offcut.experiment.contraction import ELEMENTS, EPILOGUES, build, parse_contraction
+from offcut.studies.contraction import ELEMENTS, build, parse_contraction
 from offcut.studies.described import LARGEST, Described
 from offcut.studies.errors import (
     check_keys,
     check_names,
+    file_of,
     number_of,
     pattern_of,
     raised,
     refusal,
+    table_of,
     text_of,
     texts_of,
 )
 from offcut.studies.missing_modules import AbsentOperator, absent_lines, missing_module
 from offcut.studies.models import model_workload
-from offcut.studies.named import digest_of_file, named
+from offcut.studies.named import digest_of_file, named, without_exit
+from offcut.studies.peers.epilogue import EPILOGUES
 from offcut.studies.sizes import (
     Point,
     Values,
@@ -121,7 +124,7 @@ def _of_suite(
 def _operator(
     kind: str, table: Mapping[str, Any], at: str, folder: Path
 ) -> Operator | AbsentOperator:
-    values = _table_of(table, "values", at, 'values = {A = "positive"}')
+    values = table_of(table, "values", at, 'values = {A = "positive"}')
     sizes = table.get("sizes", {})
     if isinstance(sizes, str) or (isinstance(sizes, Mapping) and sizes.keys() & {*CSV_KEYS}):
         axes, points = _vectors(sizes, f"{at}.sizes", folder)
@@ -138,7 +141,8 @@ def _operator(
     suffix = "" if table["type"] == _DEFAULT_TYPE else f" {table['type']}"
     name = (text_of(table, "name", at) or f"{table[kind]}") + suffix
     try:
-        workload, identity = _workload(kind, table, axes, at, folder)
+        with without_exit():
+            workload, identity = _workload(kind, table, axes, at, folder)
     except (Exception, SystemExit) as error:  # whatever a function of a user's raises
         if module := missing_module(error, str(table[kind])):
             return AbsentOperator(name, module)
@@ -224,9 +228,7 @@ def _ranges(
     axes: Mapping[str, Values], table: Mapping[str, Any], at: str
 ) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
     """Return the extents of the fixed axes, and the least and the greatest extent of those that are swept."""
-    bounds = table.get("bounds", {})
-    if not isinstance(bounds, Mapping):
-        raise refusal(f"{at}.bounds", f"{bounds!r} is not a table", "bounds = {m = 4096}")
+    bounds = table_of(table, "bounds", at, "bounds = {m = 4096}")
     for name in bounds:
         if name not in axes:
             listed = f"the axes are {', '.join(axes)}"
@@ -358,7 +360,7 @@ def _op(
         letters[label] = parts
         dims = tuple(extents[part] if part in extents else int(part) for part in parts)
         placeholders.append(oc.placeholder(dims, element, name=label))
-    arguments = dict(_table_of(table, "arguments", at, "arguments = {axis = 1}"))
+    arguments = dict(table_of(table, "arguments", at, "arguments = {axis = 1}"))
     bound_arguments, others = _bound_arguments(function, placeholders, arguments)
     try:
         inspect.signature(function).bind(*bound_arguments, **others)
@@ -399,9 +401,7 @@ def _bound_arguments(
 def _program(
     table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
 ) -> tuple[Described, Mapping[str, Any]]:
-    file = folder / text_of(table, "program", at)
-    if not file.is_file():
-        raise refusal(f"{at}.program", f"there is no file {file.name}", 'program = "gemm.offcut"')
+    file = file_of(table, "program", at, folder, 'program = "gemm.offcut"')
     program = oc.parse(file.read_text(encoding="utf-8"))
     sizes = {size.name for size in program.sizes}
     for name in (*sizes, *axes):
@@ -425,7 +425,7 @@ def _own(
     """Return what a user's function describes: it takes extents by name, and gives ``(output, inputs)`` or a `Workload`."""
     text = text_of(table, "describe", at)
     own = named(text, "offcut.operators", folder, f"{at}.describe")
-    arguments = dict(_table_of(table, "arguments", at, "arguments = {channels = 64}"))
+    arguments = dict(table_of(table, "arguments", at, "arguments = {channels = 64}"))
     description = own.value(**_extents(axes, table, at), **arguments)
     if not isinstance(description, tuple):
         workload: Workload = description
@@ -446,13 +446,6 @@ def _own(
         "arguments": arguments,
         "constants": list(constants),
     }
-
-
-def _table_of(table: Mapping[str, Any], key: str, at: str, example: str) -> Mapping[str, Any]:
-    value: Mapping[str, Any] = table.get(key, {})
-    if not isinstance(value, Mapping):
-        raise refusal(f"{at}.{key}", f"{value!r} is not a table", example)
-    return value
 
 
 def _items(value: Any) -> Sequence[Any]:

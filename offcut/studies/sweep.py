@@ -8,12 +8,13 @@ from typing import Any
 
 from offcut import debug
 from offcut.experiment.outputs import wide_console
-from offcut.experiment.peers import PEERS, load_peers
+from offcut.studies.contraction import check_letters, parse_contraction
 from offcut.studies.definition import definition_of
 from offcut.studies.errors import refusal
+from offcut.studies.peers import PEERS, load_peers
 from offcut.studies.rows import Row
 from offcut.studies.run import Outcome, run_study
-from offcut.studies.sizes import LARGEST
+from offcut.studies.sizes import LARGEST, names_of
 from offcut.studies.tables import number
 
 
@@ -43,11 +44,13 @@ def sweep(
 
     Raises DescribeError where these do not fit, OffcutError where a file cannot be written.
     """
+    swept = sizes_of_texts(sizes, points)
+    check_letters(parse_contraction(text), fixed, [x for key in swept for x in names_of(key)])
     at = ", ".join(f"{letter}={extent}" for letter, extent in fixed.items())
     operator: dict[str, Any] = {
         "name": f"float32 {text}" + (f" at {at}" if at else ""),
         "einsum": text,
-        "sizes": {**sizes_of_texts(sizes, points), **fixed},
+        "sizes": {**swept, **fixed},
         **({} if packed else {"constants": []}),
     }
     missing = load_peers([name for name in peers if name.partition(".")[0] in PEERS]).missing

@@ -39,6 +39,15 @@ class Table:
     texts: int = 1
 
 
+def transposed(table: Table, head: str) -> Table:
+    """Return a table whose first column are names with a line for each of its other columns.
+
+    head  of the first column
+    """
+    rows = tuple(zip(table.columns[1:], *(row[1:] for row in table.rows), strict=True))
+    return Table(table.name, table.caption, (head, *(row[0] for row in table.rows)), rows)
+
+
 def as_csv(table: Table, facts: Sequence[str] = ()) -> str:
     """Return a table as CSV below comment lines."""
     text = io.StringIO()

@@ -12,7 +12,7 @@ from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.samples import WRONG
 from offcut.studies.statistics import PERCENTILES, Regret, is_loaded, median, share_of
-from offcut.studies.table import NONE, Table, plural
+from offcut.studies.table import NONE, Table, plural, transposed
 from offcut.studies.target_tables import target_tables
 
 
@@ -61,6 +61,10 @@ def failure_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield f"{labels[0]} {contender}{more or ''}: {reason}"
 
 
+_MOST_COLUMNS = 8
+"""Contenders that stand side by side in the table of speeds; more of them, and more than there are operators, stand one below the other."""
+
+
 def _summary(results: Results) -> Table:
     """Return the geometric mean of each contender's speed over the baseline, by operator and over all."""
     baseline = results.definition.baseline
@@ -73,7 +77,9 @@ def _summary(results: Results) -> Table:
         means = (results.mean_over(name, baseline) for name in others)
         rows.append(("all", *(NONE if one is None else figure(one.ratio) for one in means)))
     caption = f"Geometric mean of the speed over {baseline} with its 95 % interval; above 1, the contender is faster."
-    return Table("speed", caption, ("operator", *others), tuple(rows))
+    table = Table("speed", caption, ("operator", *others), tuple(rows))
+    is_wide = len(others) > max(_MOST_COLUMNS, len(rows))
+    return transposed(table, "contender") if is_wide else table
 
 
 def goals_table(goals: Iterable[Goal], rows: Sequence[Row]) -> Table:

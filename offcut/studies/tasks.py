@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.core.dtypes import FLOATS
+from offcut.describe.request import Array
 from offcut.errors import DescribeError
-from offcut.experiment.contraction import Array, Reference
+from offcut.experiment.reference import Reference
 from offcut.studies.errors import refusal
 from offcut.studies.sizes import Point, Values
 

@@ -102,10 +102,8 @@ def seconds_of_loops(problem: Problem, schedule: Schedule) -> list[float]:
 
 def _calls(problem: Problem) -> Calls:
     """Its sizes, by the program's names."""
-    names = dict(problem.request.users.sizes)
-    vectors = [dict(sizes) for sizes, _ in problem.sizes]
-    columns = {names[user]: np.array([at[user] for at in vectors]) for user in vectors[0]}
-    return Calls(columns, len(vectors))
+    vectors = [sizes for sizes, _ in problem.sizes]
+    return Calls.of_vectors(vectors, dict(problem.request.users.sizes))
 
 
 def _asked(own: Any, schedule: Schedule, sizes: dict[str, int]) -> float:

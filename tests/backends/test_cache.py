@@ -18,6 +18,7 @@ from typing import Any
 import platformdirs
 import pytest
 from compiled import contraction, floats
+from conftest import rejection
 
 import offcut as oc
 from offcut import Kernel
@@ -226,15 +227,11 @@ def test_a_folder_that_is_asked_for_and_cannot_be_made_is_refused(
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / where))
     reason = os.strerror(errno.EEXIST if where == "file" else errno.ENOTDIR)
-    with pytest.raises(oc.TargetError) as refused:
-        compiled()
-    assert (
-        str(refused.value)
-        == f"""\
-OFFCUT_CACHE: cannot keep code in {tmp_path / where}
+    with rejection(f"""\
+TargetError: OFFCUT_CACHE: cannot keep code in {tmp_path / where}
   because  it is not a folder, and none can be made there: {reason}
-  help     OFFCUT_CACHE=another folder, or off"""
-    )
+  help     OFFCUT_CACHE=another folder, or off"""):
+        compiled()
 
 
 def test_a_default_folder_that_cannot_be_made_means_no_cache(
@@ -275,16 +272,12 @@ def test_a_folder_that_others_may_write_to_is_refused(
     shared.chmod(mode)
     monkeypatch.setenv("OFFCUT_CACHE", str(shared))
     monkeypatch.setattr(cache, "_is_alone_in", lambda group: alone)
-    with pytest.raises(oc.TargetError) as refused:
-        compiled()
-    assert (
-        str(refused.value)
-        == f"""\
-cache: cannot keep code in {shared}
+    with rejection(f"""\
+TargetError: cache: cannot keep code in {shared}
   because  others may write there (its mode is {mode:o}), and code that is kept is run
   help     chmod go-w of it
-  help     OFFCUT_CACHE=another folder, or off"""
-    )
+  help     OFFCUT_CACHE=another folder, or off"""):
+        compiled()
     assert stat.S_IMODE(shared.stat().st_mode) == mode
 
 
@@ -312,15 +305,11 @@ def test_a_folder_of_another_user_is_refused_where_it_is_named_and_else_not_used
         check_values(compiled())
     assert entries(theirs) == []
     monkeypatch.setenv("OFFCUT_CACHE", str(theirs))
-    with pytest.raises(oc.TargetError) as refused:
-        compiled()
-    assert (
-        str(refused.value)
-        == f"""\
-OFFCUT_CACHE: cannot keep code in {theirs}
+    with rejection(f"""\
+TargetError: OFFCUT_CACHE: cannot keep code in {theirs}
   because  it belongs to another user, and code that is kept is run
-  help     OFFCUT_CACHE=another folder, or off"""
-    )
+  help     OFFCUT_CACHE=another folder, or off"""):
+        compiled()
 
 
 def test_an_edited_source_is_another_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

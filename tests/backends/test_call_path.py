@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import os
 import sys
 import threading
 from dataclasses import dataclass, field, replace
@@ -211,20 +210,6 @@ def add() -> Compiled:
 @pytest.fixture(scope="module")
 def odd() -> Compiled:
     return compiled(loops(ADD_ODD, workspace=4), ODD, (CONSTANT,))
-
-
-@pytest.fixture
-def slow_calls(monkeypatch):
-    """Arguments of each call that reached the slow path."""
-    calls = []
-    run = SlowPath.__call__
-
-    def counted(self, *args, **kwargs):
-        calls.append((args, kwargs))
-        return run(self, *args, **kwargs)
-
-    monkeypatch.setattr(SlowPath, "__call__", counted)
-    return calls
 
 
 def random(*shape: int) -> np.ndarray:
@@ -460,27 +445,6 @@ def test_calls_leave_no_references_behind(add, odd):
     assert abs(sys.getallocatedblocks() - blocks) < 2_000
 
 
-def test_threads_call_one_kernel_at_once(odd):
-    errors = []
-
-    def work(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        for _ in range(200):
-            n, m = rng.integers(0, 12, 2)
-            x, w = random(n, m) + np.float32(seed), random(2 * n + 1)
-            expected = x + w[1::2, None] + CONSTANT[:n, None]
-            for kernel in (odd.fast, odd.slow):
-                if not np.array_equal(kernel(x, w), expected):
-                    errors.append((seed, n, m))
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-
-
 def test_other_threads_run_during_a_long_kernel(slow_calls):
     flag = Argument("x", "int32", (extent(1),))
     kernel = compiled(WAIT, Signature("wait", (flag,), (replace(flag, name="y"),), ()), work=True)
@@ -491,17 +455,6 @@ def test_other_threads_run_during_a_long_kernel(slow_calls):
     thread.join()
     assert seen[0][0] == 42
     assert slow_calls == []
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_calls_the_kernel(add):
-    x, b = random(3, 4), random(4)
-    child = os.fork()
-    if not child:
-        same = np.array_equal(add.fast(x, b), x + b) and np.array_equal(add.slow(x, b), x + b)
-        os._exit(0 if same else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_the_callable_serves_as_a_class_attribute_and_outlives_all_else():

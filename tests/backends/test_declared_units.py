@@ -15,7 +15,7 @@ import offcut as oc
 from offcut import Microkernel, Program
 from offcut.backends.accelerator.microkernels import gemm, words
 from offcut.backends.gpu import mma
-from offcut.describe.intrinsic import declare, declared
+from offcut.describe.intrinsic import declare
 from offcut.describe.tile_shapes import Place, TileShape
 from offcut.ir import Tile, walk
 from offcut.partition import checked_request
@@ -232,18 +232,3 @@ def test_a_kernel_whose_text_names_one_runs_without_it_and_its_plan_says_why() -
     random = np.random.default_rng(0)
     a, b = (random.integers(-128, 128, s).astype(np.int8) for s in ((5, 64), (48, 64)))
     np.testing.assert_array_equal(kernel(a, b), (a.astype(np.int64) @ b.T.astype(np.int64)) >> 8)
-
-
-def test_compile_takes_none_that_it_cannot_call() -> None:
-    program = oc.parse(BYTES)
-    with pytest.raises(oc.DescribeError) as refused:
-        oc.compile(program, microkernels=[UNITS[0]])
-    assert (
-        str(refused.value)
-        == """\
-compile: cannot take the instruction gemm_1x16x16 as a microkernel
-  because  the CPU calls functions: its own, and those that are declared external
-  help     microkernels=[external_microkernel(…)]"""
-    )
-    assert declared("gemm_1x16x16") is not None
-    assert declared("nothing") is None

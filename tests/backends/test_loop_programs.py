@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import Array, floats, same_bits
+from conftest import rejection
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
@@ -61,24 +62,6 @@ def dominant(a: Array) -> None:
     a += 10 * len(a) * np.eye(len(a))
 
 
-def definite(a: Array) -> None:
-    a[...] = a @ a.T + 10 * len(a) * np.eye(len(a))
-
-
-def cholesky(a: Array) -> Array:
-    return np.tril(np.linalg.cholesky(a)) + np.triu(a, 1) if len(a) else a
-
-
-def seidel(a: Array) -> Array:
-    a = a.copy()
-    n = len(a)
-    for _ in range(2):
-        for i in range(1, n - 1):
-            for j in range(1, n - 1):
-                a[i, j] = (a[i, j - 1] + a[i - 1, j] + a[i, j] + a[i + 1, j] + a[i, j + 1]) / 5
-    return a
-
-
 def jacobi(a: Array, b: Array) -> tuple[Array, Array]:
     a, b = a.copy(), b.copy()
     for _ in range(3):
@@ -86,24 +69,6 @@ def jacobi(a: Array, b: Array) -> tuple[Array, Array]:
             inner = x[1:-1, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] + x[2:, 1:-1] + x[:-2, 1:-1]
             y[1:-1, 1:-1] = 0.2 * inner
     return a, b
-
-
-def heat(a: Array) -> Array:
-    b = a.copy()
-    c = a[1:-1, 1:-1, 1:-1]
-    if c.size:
-        x = a[2:, 1:-1, 1:-1] - 2 * c + a[:-2, 1:-1, 1:-1]
-        y = a[1:-1, 2:, 1:-1] - 2 * c + a[1:-1, :-2, 1:-1]
-        z = a[1:-1, 1:-1, 2:] - 2 * c + a[1:-1, 1:-1, :-2]
-        b[1:-1, 1:-1, 1:-1] = 0.125 * x + 0.125 * y + 0.125 * z + c
-    return b
-
-
-def floyd(d: Array) -> Array:
-    d = d.copy()
-    for k in range(len(d)):
-        d = np.minimum(d, d[:, k : k + 1] + d[k : k + 1, :])
-    return d
 
 
 def pool(a: Array) -> Array:
@@ -159,31 +124,6 @@ for k in 0:n
         lu,
         dominant,
     ),
-    "cholesky": Case(
-        """\
-size n in 0:5000
-inout A: float64[n, n]
-for i in 0:n
-  for j in 0:i
-    for k in 0:j
-      A[i, j] -= A[i, k] * A[j, k]
-    A[i, j] = A[i, j] / A[j, j]
-  for k in 0:i
-    A[i, i] -= A[i, k] * A[i, k]
-  A[i, i] = sqrt(A[i, i])""",
-        cholesky,
-        definite,
-    ),
-    "seidel-2d": Case(
-        """\
-size n in 0:5000
-inout A: float64[n, n]
-for t in 0:2
-  for i in 1:n - 1
-    for j in 1:n - 1
-      A[i, j] = (A[i, j - 1] + A[i - 1, j] + A[i, j] + A[i + 1, j] + A[i, j + 1]) / 5.0""",
-        seidel,
-    ),
     "jacobi-2d": Case(
         """\
 size n in 0:5000
@@ -198,20 +138,6 @@ for t in 0:3
       A[i, j] = 0.2 * (B[i, j] + B[i, j - 1] + B[i, j + 1] + B[i + 1, j] + B[i - 1, j])""",
         jacobi,
     ),
-    "heat-3d": Case(
-        """\
-size n in 0:500
-input A: float32[n, n, n]
-output B: float32[n, n, n]
-for i in 0:n
-  for j in 0:n
-    for k in 0:n
-      if 1 <= i and i < n - 1 and 1 <= j and j < n - 1 and 1 <= k and k < n - 1
-        B[i, j, k] = 0.125 * (A[i + 1, j, k] - 2.0 * A[i, j, k] + A[i - 1, j, k]) + 0.125 * (A[i, j + 1, k] - 2.0 * A[i, j, k] + A[i, j - 1, k]) + 0.125 * (A[i, j, k + 1] - 2.0 * A[i, j, k] + A[i, j, k - 1]) + A[i, j, k]
-      else
-        B[i, j, k] = A[i, j, k]""",
-        heat,
-    ),
     "trmm": Case(
         """\
 size n in 0:5000
@@ -223,17 +149,6 @@ for i in 0:n
       B[i, j] += A[k, i] * B[k, j]
     B[i, j] = 2.0 * B[i, j]""",
         lambda a, b: 2 * (b + np.tril(a, -1).T @ b),
-    ),
-    "floyd-warshall": Case(
-        """\
-size n in 0:5000
-inout D: int32[n, n]
-for k in 0:n
-  for i in 0:n
-    for j in 0:n
-      D[i, j] min= D[i, k] + D[k, j]""",
-        floyd,
-        lambda d: np.fill_diagonal(np.abs(d, out=d), 0),
     ),
     "prefix sum": Case(
         """\
@@ -472,7 +387,7 @@ def test_a_program_computes_what_numpy_does_at_every_size(name: str) -> None:
 
 
 def test_results_that_need_no_rounding_are_those_of_the_interpreter_bit_for_bit() -> None:
-    exact = ("trmm", "floyd-warshall", "prefix sum of columns", "1-d pooling with borders")
+    exact = ("trmm", "prefix sum of columns", "1-d pooling with borders")
     exact += ("concat with where", "two stores of a pair", "lanes with bounds of their own")
     exact += ("division and remainder", "element-wise chain", "execution marks")
     for name in exact:
@@ -505,21 +420,6 @@ def test_an_array_that_is_updated_may_be_the_result_itself_whatever_its_strides(
         target[...] = a
         assert kernel(target, out=target) is target
         assert same_bits(target.copy(), expected)
-
-
-def test_a_result_that_overlaps_what_is_updated_is_refused() -> None:
-    kernel = oc.compile(CASES["lu"].program)
-    rows = np.eye(9)
-    with pytest.raises(oc.CallError) as refused:
-        kernel(rows[:8, :8], out=rows[1:, :8])
-    assert (
-        str(refused.value)
-        == """\
-lu: out overlaps A
-  at       out
-  because  out and A share memory: out starts 72 bytes after A
-  help     leave out= away, or give it memory of its own"""
-    )
 
 
 def test_several_results_come_as_a_tuple_each_in_place_or_new() -> None:
@@ -633,16 +533,12 @@ for i in 0:n
     kernel = oc.compile(oc.parse(text), constants={"W": w})
     assert np.array_equal(kernel(x), np.tril(w) @ x)
     assert np.array_equal(kernel.with_constants({"W": 2 * w})(x), np.tril(2 * w) @ x)
-    with pytest.raises(oc.DescribeError) as refused:
-        oc.compile(oc.parse(text))
-    assert (
-        str(refused.value)
-        == """\
-compile: cannot run without W
+    with rejection("""\
+DescribeError: compile: cannot run without W
   because  the program declares constant W
   help     constants={"W": …}
-  help     input W: … in the program"""
-    )
+  help     input W: … in the program"""):
+        oc.compile(oc.parse(text))
 
 
 OUTSIDE = """\
@@ -652,20 +548,6 @@ input A: float32[n]
 output C: float32[n]
 for i in 0:n
   C[i] = A[{}]"""
-
-
-def test_an_access_that_leaves_its_array_is_refused_with_the_smallest_size() -> None:
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(oc.parse(OUTSIDE.format("i + 1")))
-    assert (
-        str(refused.value)
-        == """\
-compile: cannot access A[i + 1] out of bounds
-  at       C[i] = A[i + 1]
-  because  with n = 1, i = 0, it is A[1] of a tensor of shape (n)
-  help     an if around the statement, or where(condition, …) around the access"""
-    )
-    oc.compile(oc.parse(OUTSIDE.format("n - 1 - i")))
 
 
 def test_an_index_from_an_array_is_asked_at_the_call() -> None:
@@ -759,14 +641,13 @@ def test_a_strategy_adds_no_start_last_where_terms_keep_their_order() -> None:
 
 
 def test_a_program_that_is_none_takes_no_strategy() -> None:
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(CASES["lu"].program, strategy="ladder")
-    assert str(refused.value) == (
-        "compile: cannot take strategy='ladder' with this program\n"
+    with rejection(
+        "PartitionError: compile: cannot take strategy='ladder' with this program\n"
         "  because  it is not a sequence of whole arrays, each from those before, so it runs in the "
         "loops that it has\n"
         "  help     oc.compile(oc.partition(program, tile={…}, tail={…}).loops)"
-    )
+    ):
+        oc.compile(CASES["lu"].program, strategy="ladder")
 
 
 @pytest.mark.parametrize("place", ["u", "2 - u", "u//3", "where(u < 1, 2, 0)"])

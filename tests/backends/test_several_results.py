@@ -20,7 +20,6 @@ from offcut.backends.host import dlpack
 from offcut.backends.host.call import make_callable
 from offcut.errors import CallError
 from tests.agree import agree, computed, total
-from tests.facade import SlowPath
 
 SIZES = [0, 1, 7, 8, 9, 24, 29]
 UPDATES = """\
@@ -65,20 +64,6 @@ def three() -> Kernel:
     z = oc.compute((n,), lambda i: oc.sum(x[i, k], axis=k), name="z")
     w = oc.compute((n, m), lambda i, j: oc.cast(i + j, "int32"), name="w")
     return oc.compile([y, z, w], inputs=[x, b])
-
-
-@pytest.fixture
-def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Arguments of each call that reached the slow path."""
-    calls: list[object] = []
-    run = SlowPath.__call__
-
-    def counted(self: SlowPath, *args: object, **kwargs: object) -> object:
-        calls.append((args, kwargs))
-        return run(self, *args, **kwargs)
-
-    monkeypatch.setattr(SlowPath, "__call__", counted)
-    return calls
 
 
 def outs(n: int, m: int) -> tuple[Array, Array, Array]:

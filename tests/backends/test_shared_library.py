@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import rejection
 
 import offcut as oc
 from offcut.backends.host import shared_library
@@ -207,31 +208,28 @@ def test_where_no_linker_is_or_it_fails_nothing_is_written(
     file: tuple[Path, oc.Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, kernel = tmp_path / "layer.offcut", file[1]
-    with pytest.raises(oc.DescribeError) as clash:
-        kernel.save(tmp_path / "layer.so", shared=True)
-    assert str(clash.value) == (
-        f"save: cannot write {tmp_path / 'layer.so'}\n"
+    with rejection(
+        f"DescribeError: save: cannot write {tmp_path / 'layer.so'}\n"
         "  because  its shared library would have the same name\n"
         f"  help     {path}"
-    )
+    ):
+        kernel.save(tmp_path / "layer.so", shared=True)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(shared_library, "is_installed", lambda package: False)
-    with pytest.raises(oc.TargetError) as absent:
-        kernel.save(path, shared=True)
-    assert str(absent.value) == (
-        "save: cannot make a shared library of Y\n"
+    with rejection(
+        "TargetError: save: cannot make a shared library of Y\n"
         f"  because  there is no linker for {os.uname().machine}\n"
         "  help     ld of binutils, or ld.lld, on the path\n"
         '  help     this needs the extra "shared": pip install ".[shared]" in the folder of offcut'
-    )
+    ):
+        kernel.save(path, shared=True)
     linker = tmp_path / "ld"
     linker.write_text("#!/bin/sh\necho no room >&2\nexit 3\n")
     linker.chmod(0o755)
-    with pytest.raises(oc.TargetError) as failed:
+    with rejection(
+        f"TargetError: save: cannot make a shared library of Y\n  because  {linker}: no room"
+    ):
         kernel.save(path, shared=True)
-    assert str(failed.value) == (
-        f"save: cannot make a shared library of Y\n  because  {linker}: no room"
-    )
     assert [*tmp_path.iterdir()] == [linker]
 
 

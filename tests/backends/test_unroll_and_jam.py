@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from compiled import Array, floats
+from conftest import rejection
 
 import offcut as oc
 from tests.agree import agree, computed
@@ -133,20 +134,18 @@ def test_a_line_that_no_loop_may_follow_is_refused(what: str) -> None:
     zero = "for j in 0:n\n  for c in 0:m\n    Y[j, c] = 0.0\n"
     assert zero in text
     program, schedule = oc.parse(text.replace(zero, "")), oc.Schedule.parse(LINES + lines)
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection(f"PartitionError: {message}"):
         oc.compile(program, schedule=schedule)
-    assert str(refused.value) == message
 
 
 def test_a_mark_that_may_not_stand_is_refused() -> None:
     loops = str(window("Y[j - 1, c]").loops).replace("1:n - 1", "1:n - 1  @unroll(4)")
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(oc.parse(loops))
-    assert str(refused.value) == (
-        "compile: cannot run 4 iterations of j together\n"
+    with rejection(
+        "PartitionError: compile: cannot run 4 iterations of j together\n"
         "  at       for j in 1:n - 1  @unroll(4)\n"
         "  because  an iteration reads what another one writes to Y, or writes it too\n"
         "  help     without @unroll(4)"
-    )
+    ):
+        oc.compile(oc.parse(loops))
     with pytest.raises(oc.ParseError, match="cannot run 0 iterations together"):
         oc.parse(loops.replace("unroll(4)", "unroll(0)"))

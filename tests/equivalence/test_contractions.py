@@ -236,27 +236,6 @@ def test_infinity_and_nan_stay_in_their_row_and_column(strategy: str) -> None:
             np.testing.assert_array_equal(np.isneginf(result), np.isneginf(exact))
 
 
-def test_the_emitted_program_is_read_back_and_agrees() -> None:
-    what = contraction("bij,bkj->bik")
-    kernel = build(what.result, inputs=what.inputs, strategy="shift")
-    checked(what, {"verified": kernel}, {"b": 3, "i": 29, "j": 37, "k": 53})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("packed", [False, True])
-def test_every_size_up_to_three_tiles(strategy: str, packed: bool) -> None:
-    for k, n in ((37, 53), (64, 64), (133, 165), (5, 300)):
-        what = contraction("mk,kn->mn", {"k": k, "n": n})
-        b = floats("b", k, n)
-        constants = {"B": b} if packed else {}
-        kernel = build(what.result, inputs=what.inputs, constants=constants, strategy=strategy)
-        rest = [] if packed else [b]
-        for m in range(3 * BLOCK + 6):
-            a = floats("a", m, k)
-            what.check(poisoned(kernel, (m, n), a, *rest), [a, b])
-
-
 @pytest.mark.slow
 def test_large_sizes_cross_every_cache_group() -> None:
     what = contraction("mk,kn->mn")

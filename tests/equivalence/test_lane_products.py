@@ -51,16 +51,6 @@ def test_lanes_run_along_channels_and_no_condition_stays(stride: int, size: int)
         op.check(given, last(np.maximum(exact, 0)), interpreted=batch == 1 and high < 3)
 
 
-@pytest.mark.slow
-def test_an_odd_image() -> None:
-    op = by_channel(1)
-    a, f, c = floats("a", 2, CHANNELS, 33, 47), *weights(3)
-    exact = convolved(*wide(a, f), Window(padding=((1, 1), (1, 1))), CHANNELS)
-    exact += wide(c)[0][:, None, None]
-    given = [last(a), np.ascontiguousarray(f.transpose(2, 3, 1, 0)), c]
-    op.check(given, last(np.maximum(exact, 0)))
-
-
 def test_its_schedule_gives_the_same_loops() -> None:
     kernel = by_channel(1).kernel
     text = str(kernel.schedule)

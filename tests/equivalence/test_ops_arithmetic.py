@@ -1,4 +1,7 @@
-"""Arithmetic by element, of every element type, against numpy in float64 and against the interpreter."""
+"""Operators by element and what stands around them: axes that are paired, orders of inputs, bits and powers of integers.
+
+The values of each function on all its operands are in `test_ops_grids`.
+"""
 
 from __future__ import annotations
 
@@ -8,59 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import Array, build, floats
-from operators import EDGES, integers, specials, wide, within
+from conftest import rejection
+from operators import EDGES, Operator, integers, specials, wide
 
 import offcut as oc
 from offcut import Tensor, ops
-from tests.facade import FLOATS, INTEGERS, UNSIGNED, numpy_dtype
+from tests.facade import INTEGERS
 
 Reference = Callable[..., Any]
-
-OF_TWO: dict[Callable[..., Tensor], Reference] = {
-    ops.add: np.add,
-    ops.subtract: np.subtract,
-    ops.multiply: np.multiply,
-    ops.maximum: np.maximum,
-    ops.minimum: np.minimum,
-    ops.remainder: np.remainder,
-    ops.divide: np.true_divide,
-    ops.floor_divide: np.floor_divide,
-}
-OF_ONE: dict[str, tuple[Callable[[Tensor], Tensor], Reference, float]] = {
-    "negative": (ops.negative, np.negative, 0),
-    "absolute": (ops.absolute, np.abs, 0),
-    "square": (ops.square, np.square, 0.5),
-    "clip": (lambda x: ops.clip(x, 2, 50), lambda x: np.clip(x, 2, 50), 0.5),
-    "clip below": (lambda x: ops.clip(x, low=3), lambda x: np.maximum(x, 3), 0.5),
-    "clip above": (lambda x: ops.clip(x, high=3), lambda x: np.minimum(x, 3), 0.5),
-    "relu6": (ops.relu6, lambda x: np.minimum(np.maximum(x, 0), 6), 0),
-    "x ** 0": (lambda x: ops.power(x, 0), lambda x: x**0, 0),
-    "x ** 1": (lambda x: ops.power(x, 1), lambda x: x, 0),
-    "x ** 3": (lambda x: ops.power(x, 3), lambda x: x**3, 2),
-    "3 + x": (lambda x: ops.add(3, x), lambda x: x + 3, 0.5),
-    "3 - x": (lambda x: ops.subtract(3, x), lambda x: 3 - x, 0.5),
-    "x - 3": (lambda x: ops.subtract(x, 3), lambda x: x - 3, 0.5),
-    "x % 3": (lambda x: ops.remainder(x, 3), lambda x: x % 3, 0.5),
-}
-OF_FLOATS: dict[str, tuple[Callable[[Tensor], Tensor], Reference, float]] = {
-    "reciprocal": (ops.reciprocal, lambda x: 1 / x, 0.5),
-    "sqrt": (ops.sqrt, np.sqrt, 0.5),
-    "rsqrt": (ops.rsqrt, lambda x: 1 / np.sqrt(x), 1.5),
-    "x ** 4": (lambda x: ops.power(x, 4), lambda x: x**4, 2),
-    "x ** -1": (lambda x: ops.power(x, -1), lambda x: 1 / x, 0.5),
-    "x ** -2": (lambda x: ops.power(x, -2), lambda x: (1 / x) ** 2, 2),
-    "x ** 0.5": (lambda x: ops.power(x, 0.5), np.sqrt, 0.5),
-    "1 / x": (lambda x: ops.divide(1, x), lambda x: 1 / x, 0.5),
-    "x % -2.5": (lambda x: ops.remainder(x, -2.5), lambda x: x % -2.5, 0.5),
-    "hardsigmoid": (ops.hardsigmoid, lambda x: np.clip(x + 3, 0, 6) / 6, 2),
-}
-
-
-def exactly(of: Reference, *arrays: Array) -> Array:
-    """In float64 of floats; of integers in their own type, which wraps."""
-    given = arrays if arrays[0].dtype.name in INTEGERS else wide(*arrays)
-    with np.errstate(all="ignore"):
-        return np.asarray(of(*given))
 
 
 def results(outputs: list[Tensor], inputs: list[Tensor]) -> Callable[..., list[Array]]:
@@ -76,51 +34,6 @@ def results(outputs: list[Tensor], inputs: list[Tensor]) -> Callable[..., list[A
         return found
 
     return run
-
-
-def drawn(seed: object, dtype: str, *shape: int) -> Array:
-    return floats(seed, *shape, dtype=dtype) if dtype in FLOATS else integers(seed, dtype, *shape)
-
-
-@pytest.mark.every(3)
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_a_number_divides_as_a_tensor_of_it_does(dtype: str) -> None:
-    x = oc.placeholder((oc.dim("n"),), dtype, "X")
-    numbers = [1, 3, 49, *([-3] if dtype not in UNSIGNED else [])]
-    run = results([ops.floor_divide(x, number) for number in numbers], [x])
-    for a in (specials(dtype), drawn("x", dtype, 17)):
-        for number, found in zip(numbers, run(a), strict=True):
-            np.testing.assert_array_equal(found, a // np.array(number, dtype))
-
-
-@pytest.mark.every(8)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
-def test_two_operands_give_what_numpy_gives(dtype: str) -> None:
-    n = oc.dim("n")
-    x, y = (oc.placeholder((n,), dtype, name) for name in ("X", "Y"))
-    other = ops.floor_divide if dtype in FLOATS else ops.divide
-    chosen = [op for op in OF_TWO if op is not other]
-    run = results([op(x, y) for op in chosen], [x, y])
-    pairs = [(drawn("x", dtype, size), drawn("y", dtype, size)) for size in EDGES]
-    every = specials(dtype)
-    pairs.append(tuple(part.ravel() for part in np.meshgrid(every, every)))  # type: ignore[arg-type]
-    for one, other in pairs:
-        for op, found in zip(chosen, run(one, other), strict=True):
-            assert found.dtype == numpy_dtype(dtype)
-            within(0.5, found, exactly(OF_TWO[op], one, other))
-
-
-@pytest.mark.every(6)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
-def test_one_operand_gives_what_numpy_gives(dtype: str) -> None:
-    x = oc.placeholder((oc.dim("n"),), dtype, "X")
-    cases = {**OF_ONE, **(OF_FLOATS if dtype in FLOATS else {})}
-    run = results([of(x) for of, _, _ in cases.values()], [x])
-    for given in (*(drawn("x", dtype, size) for size in EDGES), specials(dtype)):
-        for (_, reference, ulps), found in zip(cases.values(), run(given), strict=True):
-            assert found.dtype == numpy_dtype(dtype)
-            rounding = 0.5 if dtype in ("float16", "bfloat16") else 0.0
-            within(max(ulps, rounding) + 1e-3, found, exactly(reference, given))
 
 
 def test_axes_are_paired_from_the_last_on_and_a_literal_one_is_repeated() -> None:
@@ -141,15 +54,6 @@ def test_axes_are_paired_from_the_last_on_and_a_literal_one_is_repeated() -> Non
             np.testing.assert_array_equal(found, exact)
 
 
-def test_a_power_of_integers_wraps() -> None:
-    x = oc.placeholder((oc.dim("n"),), "int32", "X")
-    run = results([ops.power(x, 2), ops.power(x, 31), ops.power(x, 64)], [x])
-    given = integers("power", "int32", 33)
-    with np.errstate(over="ignore"):
-        for found, exponent in zip(run(given), (2, 31, 64), strict=True):
-            np.testing.assert_array_equal(found, given**exponent)
-
-
 @pytest.mark.parametrize(
     ("op", "reference"),
     [
@@ -165,3 +69,114 @@ def test_operands_are_inputs_in_their_order_where_nobody_gives_one(
     kernel = oc.compile(op(*(oc.placeholder((n,), "int32", name=name) for name in "JI")))
     x, y = np.array([7, 9], "int32"), np.array([2, 4], "int32")
     np.testing.assert_array_equal(kernel(x, y), reference(x, y))
+
+
+def test_numbers_stand_on_either_side_and_shapes_are_joined() -> None:
+    n = oc.dim("n")
+    x, y = oc.placeholder((n, 3), "int32", "X"), oc.placeholder((3,), "int32", "Y")
+    made = [
+        ops.bitwise_and(x, y),
+        ops.shift_left(1, y),
+        ops.bitwise_or(x, 6),
+        ops.shift_right(x, 2),
+    ]
+    kernel = build(made, inputs=[x, y])
+    b = integers("b", "int32", 3) % 31
+    for rows in (0, 1, 7):
+        a = integers("a", "int32", rows, 3)
+        for found, exact in zip(kernel(a, b), [a & b, 1 << b, a | 6, a >> 2], strict=True):
+            np.testing.assert_array_equal(found, exact)
+
+
+def test_expressions_take_python_s_operators_and_bits_index_a_table() -> None:
+    n = oc.dim("n")
+    codes, table = oc.placeholder((n,), "uint8", "Codes"), oc.placeholder((16,), "float32", "Table")
+    low = oc.compute((n,), lambda i: table[oc.index(codes[i] & 15)], "low")
+    high = oc.compute((n,), lambda i: table[oc.index(codes[i] >> 4)], "high")
+    mixed = oc.compute((n,), lambda i: (~codes[i] ^ (codes[i] << 1)) | 1, "mixed")
+    kernel = build([low, high, mixed], inputs=[codes, table])
+    values = np.arange(16, dtype="float32")
+    for size in EDGES:
+        given = integers("codes", "uint8", size)
+        found = kernel(given, values)
+        np.testing.assert_array_equal(found[0], values[given & 15])
+        np.testing.assert_array_equal(found[1], values[given >> 4])
+        np.testing.assert_array_equal(found[2], (~given ^ (given << 1)) | 1)
+
+
+def test_conditions_differ_by_the_same_sign() -> None:
+    n = oc.dim("n")
+    x = oc.placeholder((n,), "int32", "X")
+    made = oc.compute((n,), lambda i: oc.where((x[i] > 0) ^ (i >= 2), x[i], 0), "made")
+    given = np.array([3, -1, 2, -5, 0], "int32")
+    wanted = np.where((given > 0) ^ (np.arange(5) >= 2), given, 0)
+    np.testing.assert_array_equal(build(made, inputs=[x])(given), wanted)
+
+
+def test_bits_are_read_back_and_cut_as_any_operation() -> None:
+    program = oc.parse("""
+program hashed
+size n in 0:200
+input x: int32[n]
+inout y: int32[n]
+for i in 0:n
+  y[i] += bitxor(bitand(x[i], 255), shr(shl(x[i], 3), 5))
+""")
+    assert oc.parse(str(program)) == program
+    cut = oc.partition(program, tile={"i": 8}, tail={"i": "mask"})
+    cut.prove()
+    kernel = oc.compile(cut.loops)
+    for size in (0, 1, 7, 8, 9, 29):
+        x, y = integers("x", "int32", size), integers("y", "int32", size)
+        wanted = y + ((x & 255) ^ ((x << 3) >> 5))
+        np.testing.assert_array_equal(kernel(x, y.copy()), wanted)
+        np.testing.assert_array_equal(cut.run({"x": x, "y": y}, n=size), wanted)
+
+
+@pytest.mark.every(6)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_literal_with_the_other_sign_stays_in_its_type(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = oc.placeholder((oc.dim("n", 0, 9),), dtype, name="X")
+    for value in (5, info.min, info.max):
+        y = oc.compute(x.shape, lambda i, value=value: x[i] + (-oc.cast(value, dtype)), "Y")
+        given = np.arange(3, dtype=dtype)
+        wanted = (given - np.full(3, value, dtype)).astype(dtype)
+        np.testing.assert_array_equal(oc.compile(y)(given), wanted)
+        found = oc.parse(str(oc.partition(y).source)).run({"X": given})
+        np.testing.assert_array_equal(found, wanted)
+
+
+def exactly(base: int, exponent: int, dtype: str) -> int:
+    """In as many bits as the type has; below 0 what is whole of the quotient."""
+    info = np.iinfo(dtype)
+    if exponent < 0:
+        return {1: 1, -1: 1 - 2 * (exponent % 2)}.get(base, 0)
+    return (pow(base, exponent, 2**info.bits) - info.min) % 2**info.bits + info.min
+
+
+@pytest.mark.every(6)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_power_wraps_in_its_type(dtype: str) -> None:
+    x, y = (oc.placeholder((oc.dim("n"), oc.dim("m")), dtype, name) for name in "XY")
+    op = Operator(ops.integer_power(x, y), [x, y])
+    every = np.meshgrid(specials(dtype), specials(dtype))
+    for a, b in (
+        every,
+        *((integers("x", dtype, k, 3), integers("y", dtype, k, 3)) for k in (0, 1, 17)),
+    ):
+        pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
+        exact = np.array([exactly(*pair, dtype) for pair in pairs], dtype).reshape(a.shape)
+        op.check([np.ascontiguousarray(a), np.ascontiguousarray(b)], exact, interpreted=len(a) == 1)
+
+
+def test_a_power_of_other_operands_is_refused() -> None:
+    x, y = (
+        oc.placeholder((oc.dim("n"),), "int32", "X"),
+        oc.placeholder((oc.dim("m"),), "int32", "Y"),
+    )
+    with rejection(
+        "DescribeError: integer_power: cannot pair X with Y\n  at       X: int32[n] and Y: int32[m]\n"
+        "  because  they are of one shape"
+    ):
+        ops.integer_power(x, y)

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from compiled import Array, build, floats
-from operators import EDGES, integers, specials
+from operators import EDGES, integers
 
 import offcut as oc
 from offcut import Tensor, ops
 from tests.facade import DTYPES, FLOATS, numpy_dtype
-
-COMPARISONS: dict[Callable[..., Tensor], Callable[..., Any]] = {
-    ops.less: np.less,
-    ops.less_equal: np.less_equal,
-    ops.greater: np.greater,
-    ops.greater_equal: np.greater_equal,
-}
-OF_ALL: dict[Callable[..., Tensor], Callable[..., Any]] = {
-    ops.equal: np.equal,
-    ops.not_equal: np.not_equal,
-    ops.logical_and: np.logical_and,
-    ops.logical_or: np.logical_or,
-    ops.logical_xor: np.logical_xor,
-}
 
 n, m = oc.dim("n"), oc.dim("m")
 
@@ -53,32 +38,6 @@ def ran(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Callable[..., li
         return found
 
     return run
-
-
-@pytest.mark.every(8)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_comparisons_and_what_joins_them_give_what_numpy_gives(dtype: str) -> None:
-    x, y = (oc.placeholder((n,), dtype, name) for name in ("X", "Y"))
-    chosen = OF_ALL if dtype == "bool" else {**COMPARISONS, **OF_ALL}
-    one = True if dtype == "bool" else 1
-    made = [
-        *(op(x, y) for op in chosen),
-        ops.logical_not(x),
-        ops.equal(x, one),
-        ops.cast(x, "bool"),
-    ]
-    run = ran(made, [x, y])
-    pairs = [(drawn("x", dtype, size), drawn("y", dtype, size)) for size in EDGES]
-    pairs.append(tuple(part.ravel() for part in np.meshgrid(specials(dtype), specials(dtype))))  # type: ignore[arg-type]
-    for a, b in pairs:
-        *found, negated, equal, held = run(a, b)
-        for reference, result in zip(chosen.values(), found, strict=True):
-            assert result.dtype == np.bool_
-            with np.errstate(invalid="ignore"):
-                np.testing.assert_array_equal(result, reference(a, b))
-        np.testing.assert_array_equal(negated, np.logical_not(a))
-        np.testing.assert_array_equal(equal, a == numpy_dtype(dtype).type(one))
-        np.testing.assert_array_equal(held, a.astype(bool))
 
 
 @pytest.mark.every(8)
@@ -127,18 +86,6 @@ def test_any_and_all_and_how_many_hold() -> None:
         a = drawn("x", "bool", *shape)
         for found, exact in zip(run(a), (a.any(1), a.all(0), a.sum(), a.mean(1), a.T), strict=True):
             np.testing.assert_array_equal(found, exact.astype(found.dtype))
-
-
-@pytest.mark.slow
-def test_a_mask_of_bool_chooses_as_one_of_integers_does() -> None:
-    q = oc.placeholder((n, 2, m, 8), name="Q")
-    kernels = [
-        build(ops.attention(q, q, q, mask), inputs=[q, mask])
-        for mask in (oc.placeholder((n, 1, 1, m), dtype, "M") for dtype in ("bool", "int64"))
-    ]
-    given, mask = floats("q", 3, 2, 9, 8), drawn("m", "bool", 3, 1, 1, 9)
-    one, other = kernels[0](given, mask), kernels[1](given, mask.astype("int64"))
-    np.testing.assert_array_equal(one, other)
 
 
 def test_rows_of_a_table_by_long_numbers() -> None:

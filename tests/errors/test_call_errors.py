@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from compiled import build
-from conftest import refusals
+from conftest import refusals, rejection
 
 import offcut as oc
 from offcut.backends.abi import AffineFact, Argument
@@ -431,9 +431,8 @@ add: x is a masked array
 @pytest.mark.parametrize("case", CASES)
 def test_a_call_that_does_not_fit_is_refused_with_its_reason(case):
     signature, args, kwargs, text = CASES[case]
-    with pytest.raises(CallError) as refused:
+    with rejection(f"CallError: {text}"):
         bind(signature, args, kwargs)
-    assert str(refused.value) == text
 
 
 ACCEPTED = {
@@ -538,24 +537,19 @@ def test_a_torch_tensor_that_does_not_fit_is_refused_with_its_reason(case):
     torch = pytest.importorskip("torch", reason="torch is not installed: its tensors are not tried")
     make, text = TORCH_CASES[case]
     args, kwargs = make(torch)
-    with pytest.raises(CallError) as refused:
+    with rejection(f"CallError: {text}"):
         bind(ADD, args, kwargs)
-    assert str(refused.value) == text
 
 
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
 def test_a_tensor_without_memory_is_refused():
     torch = pytest.importorskip("torch", reason="torch is not installed: its tensors are not tried")
     fake = torch._subclasses.FakeTensorMode().from_tensor(torch.zeros(3, 16))
-    with pytest.raises(CallError) as refused:
-        bind(ADD, (fake, B), {})
-    assert (
-        str(refused.value)
-        == """\
-add: x has no memory
+    with rejection("""\
+CallError: add: x has no memory
   at       x
-  because  this FakeTensor describes an array without holding its elements"""
-    )
+  because  this FakeTensor describes an array without holding its elements"""):
+        bind(ADD, (fake, B), {})
     assert bind(ADD, (subclassed(torch.zeros(3, 16)), B), {}).sizes
 
 
@@ -564,14 +558,10 @@ def test_a_result_too_large_to_allocate_is_refused_with_its_bytes():
     P = oc.placeholder((n,), name="P")
     Y = oc.compute((n, m), lambda i, j: P[i] + oc.cast(j, "float32"), name="Y")
     kernel = build(Y, inputs=[P], strategy="guard")
-    with pytest.raises(CallError) as refused:
+    with rejection("""\
+CallError: Y: cannot allocate a result of shape (1048576, 2147483647)
+  because  it takes 9,007,199,250,546,688 bytes"""):
         kernel(f32(2**20), m=2**31 - 1)
-    assert (
-        str(refused.value)
-        == """\
-Y: cannot allocate a result of shape (1048576, 2147483647)
-  because  it takes 9,007,199,250,546,688 bytes"""
-    )
     assert kernel(f32(2), m=3).tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
@@ -620,12 +610,8 @@ def test_a_model_without_memory_for_a_result_says_its_bytes(op, text):
 
 def test_a_run_takes_arrays_by_name_and_echoes_none() -> None:
     program = oc.parse("size n in 0:9\ninput x: float32[n]\noutput y: float32[n]")
-    with pytest.raises(oc.CallError) as refused:
-        program.run([np.ones(9, "float32")])  # type: ignore[arg-type]
-    assert (
-        str(refused.value)
-        == """\
-run: cannot take inputs= list
+    with rejection("""\
+CallError: run: cannot take inputs= list
   because  inputs are arrays by the names of their buffers
-  help     run({"A": a}, n=12)"""
-    )
+  help     run({"A": a}, n=12)"""):
+        program.run([np.ones(9, "float32")])  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import rejection
 
 import offcut as oc
 from offcut.costmodel.description import features_of
@@ -264,12 +265,12 @@ def test_numbers_of_no_machine_are_rejected_at_their_line(name: str, tmp_path: P
     text, where, because, *help = IMPLAUSIBLE[name]
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    with pytest.raises(TargetError) as rejected:
-        load_machine(path)
-    assert str(rejected.value) == (
-        f"target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
+    with rejection(
+        "TargetError: "
+        + f"target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
         + "".join(f"\n  help     {one}" for one in help)
-    )
+    ):
+        load_machine(path)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -277,11 +278,10 @@ def test_a_file_is_refused_at_its_line(name: str, tmp_path: Path) -> None:
     text, where, because = REFUSED[name]
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    with pytest.raises(TargetError) as refused:
+    with rejection(
+        f"TargetError: target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
+    ):
         load_machine(path)
-    assert str(refused.value) == (
-        f"target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
-    )
 
 
 def test_what_is_no_toml_is_refused_with_what_its_parser_says(tmp_path: Path) -> None:
@@ -299,51 +299,41 @@ def test_what_is_no_toml_is_refused_with_what_its_parser_says(tmp_path: Path) ->
 def test_a_file_that_is_not_there_and_one_that_is_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     for because in ("No such file or directory", "it is not text in UTF-8"):
-        with pytest.raises(TargetError) as refused:
-            load_machine(path)
-        assert str(refused.value) == (
-            "target: cannot read the machine mine.toml\n"
+        with rejection(
+            "TargetError: target: cannot read the machine mine.toml\n"
             f"  at       {path}\n"
             f"  because  {because}\n"
             "  help     a description that is shipped: "
             "a100, avx2, cascade-lake, gemmini, h100, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5"
-        )
+        ):
+            load_machine(path)
         path.write_bytes(b"\xff\xfe")
 
 
 def test_a_name_that_is_not_shipped_is_refused_with_those_that_are() -> None:
-    with pytest.raises(TargetError) as refused:
-        load_machine("zen9")
-    assert str(refused.value) == (
-        "target: cannot plan for machine='zen9'\n"
+    with rejection(
+        "TargetError: target: cannot plan for machine='zen9'\n"
         "  because  no description that is shipped has that name\n"
         "  help     a100, avx2, cascade-lake, gemmini, h100, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5\n"
         '  help     machine="mine.toml" reads a file'
-    )
+    ):
+        load_machine("zen9")
 
 
 def test_a_machine_is_a_name_a_path_or_a_description() -> None:
-    with pytest.raises(oc.TargetError) as refused:
-        oc.target("cpu", machine=3)  # type: ignore[arg-type]
-    assert (
-        str(refused.value)
-        == """\
-target: cannot plan for machine=3
+    with rejection("""\
+TargetError: target: cannot plan for machine=3
   because  a machine is the name of a description, the path of one, or a Device
-  help     a100, avx2, cascade-lake, gemmini, h100, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5"""
-    )
+  help     a100, avx2, cascade-lake, gemmini, h100, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5"""):
+        oc.target("cpu", machine=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["gemmini", "h200", "vta", "vta-osdi18"])
 def test_a_machine_that_is_no_processor_is_not_planned_for_as_one(name: str) -> None:
-    with pytest.raises(oc.TargetError) as refused:
-        oc.target("cpu", machine=name)
-    assert (
-        str(refused.value)
-        == f"""\
-target: cannot plan for machine='{name}'
+    with rejection(f"""\
+TargetError: target: cannot plan for machine='{name}'
   because  {load_machine(name).title} is not a processor: its description has no [core]
-  help     oc.target("cpu", machine="cascade-lake")"""
-    )
+  help     oc.target("cpu", machine="cascade-lake")"""):
+        oc.target("cpu", machine=name)
     with pytest.raises(oc.TargetError, match=f"cannot interpret for machine='{name}'"):
         oc.target("interpret", machine=name)

@@ -19,6 +19,9 @@ AUTO = '[[contenders]]\nstrategy = "auto"\n'
 
 MINE = """
 PRICE = 3
+def leave():
+    import os
+    os._exit(3)
 def broken():
     raise KeyError("mine")
 def number():
@@ -322,7 +325,49 @@ given HEAD + DENSE + '[[contenders]]\nstrategy = "cut"\neach = {"strategy.x" = [
 study: cannot read the study
   at       study.toml, contenders[0].each
   because  'strategy' is 'cut', and not a table that 'strategy.x' leads into
-  help     each = {strategy = ["cut", "mask"]}""",
+  help     each = {strategy = ["cut", "mask"]}
+
+a strategy whose heights are none
+given HEAD + DENSE + '[[contenders]]\nstrategy = "ladder(x)"\n'
+study: cannot take strategy='ladder(x)'
+  at       study.toml, contenders[0].strategy
+  because  there is no such strategy
+  help     did you mean ladder?
+  help     auto, guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix
+
+heights of a strategy that takes none
+given HEAD + DENSE + '[[contenders]]\nstrategy = {i = "cut(3)"}\n'
+study: cannot take strategy='cut(3)'
+  at       study.toml, contenders[0].strategy, axis i
+  because  cut does not take 1 heights
+
+a strategy of an axis that an operator lacks
+given HEAD + DENSE + '[[contenders]]\nname = "tall"\nstrategy = {z = "cut"}\n'
+study: cannot find the axis 'z'
+  at       study.toml, contender 'tall'.strategy
+  because  mk,kn->mn: no axis has that name
+  help     the axes are result.i, result.j, result.k
+  help     only = '…', the operators that have the axis
+
+a microkernel that is a number
+given HEAD + DENSE + '[[contenders]]\nmicrokernels = "mine:PRICE"\n'
+study: cannot read the study
+  at       study.toml, contenders[0].microkernels
+  because  mine:PRICE is int, not a microkernel
+  help     oc.external_microkernel(…), or a list of these
+
+a module that ends the process while it is read
+given HEAD + DENSE + '[[contenders]]\npeer = "gone:f"\n'
+study: cannot load 'gone:f'
+  at       study.toml, contenders[0].peer
+  because  SystemExit: it ends the process by os._exit(3)
+  help     "module:function", a file beside the study
+
+a function that ends the process while it is read
+given HEAD + '[[operators]]\ndescribe = "mine:leave"\n' + AUTO
+study: cannot describe describe = 'mine:leave'
+  at       study.toml, operators[0]
+  because  SystemExit: it ends the process by os._exit(3)""",
     globals(),
 )
 
@@ -333,6 +378,7 @@ def test_a_study_is_refused_by_its_place(name: str, tmp_path: Path) -> None:
     (tmp_path / "lengths.csv").write_text("m,t\n1,2\n")
     (tmp_path / "requests.csv").write_text("# of a day\n\nm\n1\nx\n", encoding="utf-8-sig")
     (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "gone.py").write_text("from os import _exit\n_exit(3)\n")
     (tmp_path / "theirs.py").write_text(MINE + "# of theirs")
     (tmp_path / "study.toml").write_text(text)
 

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from conftest import rejection
 
 import offcut as oc
 
@@ -65,12 +66,11 @@ REFUSED = {
 def test_a_read_of_what_nothing_wrote_is_refused(case: str) -> None:
     body, said = REFUSED[case]
     access, at, because = said.split("|")
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(oc.parse(HEAD + body))
-    assert str(refused.value) == (
-        f"compile: cannot read {access} before it is written\n  at       {at}\n"
+    with rejection(
+        f"PartitionError: compile: cannot read {access} before it is written\n  at       {at}\n"
         f"  because  {because}\n{HELP.format(access[0])}"
-    )
+    ):
+        oc.compile(oc.parse(HEAD + body))
 
 
 TAKEN = {

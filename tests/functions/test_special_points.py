@@ -46,30 +46,6 @@ def ulps(name: str, dtype: str) -> float:
     return {"float32": FUNCTIONS[name].ulp, "float64": 2.0}.get(dtype, 0.51)
 
 
-def given(dtype: str) -> list[Any]:
-    """Both operands, of every pair of points but those of zeros of both signs, of which a maximum is either."""
-    x, y = (part.ravel() for part in np.meshgrid(POINTS, POINTS))
-    known = ~((x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y)))
-    return [part[known].astype(numpy_dtype(dtype)) for part in (x, y)]
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-def test_a_row_gives_numpy_s_special_values(dtype: str) -> None:
-    X, Y = (oc.placeholder((N,), dtype, name) for name in "XY")
-    faces = {"max": "maximum", "min": "minimum", "pow": "power"}
-    rows = FUNCTIONS.values()
-    tensors = [getattr(ops, faces.get(r.name, r.public))(*(X, Y)[: r.arity]) for r in rows]
-    kernel = oc.compile(tensors, inputs=[X, Y])
-    arrays = given(dtype)
-    with np.errstate(all="ignore"):
-        found = kernel(*arrays)
-        again = kernel.loops.run({"X": arrays[0], "Y": arrays[1]})
-        for row, one, other in zip(rows, found, again, strict=True):
-            exact = row.evaluate(*(a.astype(np.float64) for a in arrays[: row.arity]))
-            equal(one, np.asarray(exact), ulps(row.name, dtype), row.name)
-            equal(np.asarray(other), np.asarray(exact), ulps(row.name, dtype) + 0.5, row.name)
-
-
 @pytest.mark.parametrize("dtype", TYPES)
 def test_the_larger_of_minus_zero_and_a_literal_zero_is_minus_zero(dtype: str) -> None:
     X = oc.placeholder((N,), dtype, "X")

@@ -166,3 +166,23 @@ def test_a_provider_that_is_not_there_is_said_to_be(model: Path) -> None:
         ort.InferenceSession(
             model.read_bytes(), providers=["CUDAExecutionProvider", "CPUExecutionProvider"]
         )
+
+
+@pytest.mark.parametrize(
+    ("place", "because", "help"),
+    [
+        ("a/b/x.offcut", "the folder FOLDER/a/b is not there", "mkdir -p FOLDER/a/b"),
+        ("two.onnx/x.offcut", "FOLDER/two.onnx is a file", "a path in a folder"),
+        ("", "it is a folder", "FOLDER/model.offcut"),
+    ],
+)  # fmt: skip
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_compiled(
+    place: str, because: str, help: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offcut.plugins.onnx.from_onnx", lambda *_, **__: pytest.fail("compiled"))
+    (tmp_path / "two.onnx").write_bytes(b"")
+    path = tmp_path / place
+    refused = run(app, ["build", str(tmp_path / "two.onnx"), "-o", str(path)])
+    text = f"build: cannot write {path}\n  because  {because}\n  help     {help}\n"
+    assert refused.output == text.replace("FOLDER", str(tmp_path))
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "two.onnx"]

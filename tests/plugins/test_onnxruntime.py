@@ -478,3 +478,39 @@ def test_a_node_that_does_not_run_is_refused_with_what_would_be_accepted() -> No
         "  because  NonZero y: how many elements it gives depends on values of its inputs\n"
         "  help     inputs that are known at import"
     )
+
+
+SCALED = """<ir_version: 9, opset_import: ["" : 17]>
+    scaled (float[n, 2] x, float[2] scale, int64[1] axis) => (float[n, 1] y)
+    <float[2] scale = {2.0, 3.0}, float shift = {0.5}, int64[1] axis = {1}>
+    { a = Mul(x, scale)  b = Add(a, shift)  y = ReduceSum<keepdims=1>(b, axis) }"""
+
+
+def test_a_call_may_override_initializers_that_are_inputs() -> None:
+    peer = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    model = onnx.parser.parse_model(SCALED).SerializeToString()
+    sessions = [
+        runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        for runtime in (ours, peer)
+    ]
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for session in sessions:
+        assert [one.name for one in session.get_inputs()] == ["x"]
+        overridable = session.get_overridable_initializers()
+        assert sorted((one.name, one.type, one.shape) for one in overridable) == [
+            ("axis", "tensor(int64)", [1]),
+            ("scale", "tensor(float)", [2]),
+        ]
+        (plain,) = session.run(None, {"x": x})
+        np.testing.assert_array_equal(plain, (x * [2, 3] + 0.5).sum(1, keepdims=True))
+        for scale in ([1.0, -1.0], [0.0, 4.0]):
+            feed = {"x": x, "scale": np.array(scale, np.float32)}
+            (result,) = session.run(["y"], feed)
+            np.testing.assert_array_equal(result, (x * scale + 0.5).sum(1, keepdims=True))
+    mine = sessions[0]
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument) as refused:
+        mine.run(None, {"x": x, "scale": np.ones(3, np.float32)})
+    assert "index: 0 Got: 3 Expected: 2" in str(refused.value)
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument) as unknown:
+        mine.run(None, {"x": x, "shift": np.ones((), np.float32)})
+    assert "Invalid input name: shift" in str(unknown.value)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
-from offcut import dim, parse
+from offcut import Partition, dim, parse
 from offcut.describe.computation import computation
 from offcut.ir import Tile, walk
 from offcut.schedule import cut
@@ -19,6 +22,8 @@ from offcut.schedule import cut
 REDUCED = ["guard", "cut", "mask", "pad", "ladder", "balance", "even", "residue", "version"]
 SPATIAL = [*REDUCED, "shift"]
 SIZES = ("n", "m")
+MAX_LISTED = 2_000
+"""Instances of a partition that are listed, at most."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,21 @@ def contractions(draw: st.DrawFn) -> tuple[list[Axis], list[Axis], list[tuple[st
         tuple(draw(st.permutations(names))[: draw(st.integers(1, len(names)))]) for _ in range(2)
     ]
     return spatial, reduced, operands
+
+
+def check_owners(p: Partition, extents: list[int], sizes: dict[str, int]) -> None:
+    """Check that each instance is owned by one piece, which runs it; of few of them, since all are listed.
+
+    A sum of no terms at any size is no statement.
+    """
+    names = {len(piece.names) for piece in p.pieces}
+    if names != {len(extents)} or prod(extents) > MAX_LISTED:
+        return
+    values = [sizes[name] for name, _ in p.users.sizes]
+    owners = Counter(point for piece in p.pieces for point in points(piece.owned, *values))
+    assert owners == dict.fromkeys(product(*map(range, extents)), 1)
+    for piece in p.pieces:
+        assert set(points(piece.owned, *values)) <= set(points(piece.executed, *values))
 
 
 VALUES = st.fixed_dictionaries({name: st.integers(0, 7) for name in SIZES})
@@ -114,6 +134,10 @@ def test_a_cut_contraction_is_numpys_and_proved(
         given_sizes = {name: value for name, value in sizes.items() if name in used}
         result = p.run({"A": a, "B": b}, **given_sizes)
         np.testing.assert_array_equal(result, wanted + biased)
+        check_owners(p, [one.at(sizes) for one in axes.values()], sizes)
+    tailed = {"cut", "mask", "pad", "shift", "ladder"}
+    if len(chosen) > 1 and all(a.factor and a.tail in tailed for a in chosen):
+        assert any(piece.role == "corner" for piece in p.pieces)
     p.prove()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import refusals
+from conftest import refusals, rejection
 from corruptions import KINDS, corrupted
 
 import offcut as oc
@@ -340,26 +340,12 @@ at AL C.io
 """
 EDITS = refusals(
     r"""
-a stage that is not there
-given 'split C.j', 'split Z j'
-schedule: cannot tell the stage of Z
-  at       line 3: split Z.j 4 as jo ji
-  because  no stage writes it
-  help     stages: C, D
-
 an axis that is not there
 given 'order C io jo k ii ji', 'order C io jo z ii ji'
 order: cannot take z as an axis
   at       line 4: order C io jo z ii ji
   because  C has no such loop
   help     loops of C: io, ii, jo, ji, k
-
-an axis that has another name
-given '4 as jo ji', '4 as jo j_'
-order: cannot take ji as an axis
-  at       line 4: order C io jo k ii ji
-  because  C has no such loop
-  help     loops of C: io, ii, jo, j_, k
 
 a name that is taken
 given '4 as jo ji', '4 as jo io'
@@ -378,35 +364,6 @@ given 'as AL', 'as A+1'
 stage: cannot make A+1
   at       line 6: stage read A for C as A+1 in far
   because  a name is an ASCII identifier
-
-a factor of nothing
-given 'split C.j 4', 'split C.j 0'
-split: cannot split by 0
-  at       line 3: split C.j 0 as jo ji
-  because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     split C.j 8 as jo ji
-
-a tile that does not divide
-given 'split C.i 8', 'split C.i exact 8'
-split: cannot take tail="exact"
-  at       line 2: split C.i exact 8 as io ii
-  because  with n = 1, 8 does not divide the extent n
-  help     tail="cut" separates the last n % 8 iterations
-  help     assume(n % 8 == 0) if every caller guarantees it
-
-a reader that does not read
-given 'for C as', 'for D as'
-stage: cannot let D read a copy of A
-  at       line 6: stage read A for D as AL in far
-  because  it does not read A
-  help     A is read by C
-
-a loop outside of what reads it
-given 'at AL C.io', 'at AL D.i'
-at: cannot compute AL at D.i
-  at       line 7: at AL D.i
-  because  D does not read it
-  help     AL is read by C
 
 an instruction that is not declared
 given 'bind C.ji lane', 'cover C at ji nothing8x8'
@@ -455,13 +412,6 @@ at: cannot compute AL in two places
   at       line 8: at AL C.jo
   because  line 7: at AL C.io has decided it
 
-a loop that is split already
-given 'bind C.ji lane', 'split C.j 2 as jp jq'
-split: cannot take j as an axis
-  at       line 5: split C.j 2 as jp jq
-  because  it is split into jo and ji
-  help     loops of C: io, jo, ii, ji, k
-
 a primitive behind what the target decides
 given 'bind C.ji lane', 'bind * lane'
 schedule: cannot apply a decision here
@@ -479,9 +429,8 @@ def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
     relu()
     assert old in LISTED
     changed = oc.Schedule.parse(LISTED.replace(old, new))
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection(f"PartitionError: {text}"):
         oc.compile(product(), schedule=changed)
-    assert str(refused.value) == text
 
 
 ORDERS = {
@@ -552,29 +501,24 @@ def test_a_loop_in_which_a_stage_is_computed_is_not_replaced(op: str) -> None:
     line = {"split": "split R.i 4 as io ii", "fuse": "fuse R.i R.j as f"}[op]
     c = product()
     d = oc.compute(c.shape, lambda i, j: c[i, j] + oc.tanh(c[i, j]), name="R")
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(d, schedule=oc.Schedule.parse(f"schedule R\nat D R.i\n{line}"))
-    assert str(refused.value) == (
-        f"{op}: cannot {op} i\n"
+    with rejection(
+        f"PartitionError: {op}: cannot {op} i\n"
         f"  at       line 3: {line}\n"
         f"  because  D is computed in this loop, which the {op} replaces\n"
         f"  help     the {op} before the line that says where D is computed"
-    )
+    ):
+        oc.compile(d, schedule=oc.Schedule.parse(f"schedule R\nat D R.i\n{line}"))
 
 
 def test_nests_are_for_what_is_still_a_computation() -> None:
     text = "schedule D\nsplit C i 8 as io ii\ncover C vectors"
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(product(), schedule=oc.Schedule.parse(text))
-    assert (
-        str(refused.value)
-        == """\
-schedule: cannot cover C
+    with rejection("""\
+PartitionError: schedule: cannot cover C
   at       line 3: cover C vectors
   because  no nest that computes it is a sequence of whole arrays, each from those before
   help     cover C at i vectors, i the outermost of its loops that are a tile
-  help     separate, split and bind, for loops as they stand"""
-    )
+  help     separate, split and bind, for loops as they stand"""):
+        oc.compile(product(), schedule=oc.Schedule.parse(text))
 
 
 def test_what_a_target_decides_is_not_applied_by_hand() -> None:
@@ -601,16 +545,12 @@ def test_a_line_that_is_no_primitive_shows_one() -> None:
         ("rfactor C.i", "rfactor C.ko as CF"),
         ("inline", "inline B"),
     ]:
-        with pytest.raises(oc.ParseError) as refused:
-            oc.Schedule.parse(f"schedule C\n{line}")
-        assert (
-            str(refused.value)
-            == f"""\
-parse: cannot read a schedule
+        with rejection(f"""\
+ParseError: parse: cannot read a schedule
   at       line 2: {line}
   because  it is not of this form
-  help     {shown}"""
-        )
+  help     {shown}"""):
+            oc.Schedule.parse(f"schedule C\n{line}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -747,13 +687,9 @@ def test_a_tile_by_hand_is_run_by_a_microkernel_of_the_machine(what: str) -> Non
 
 def test_a_microkernel_that_does_not_run_the_tile_is_refused_with_the_reason() -> None:
     text = COVERED["a window of what it reads"].replace("i=ii, j=jj, p=k", "i=jj, j=ii")
-    with pytest.raises(oc.PartitionError) as refused:
-        covered(text)
-    assert (
-        str(refused.value)
-        == """\
-compile: cannot cover a tile by fma_float32_avx512
+    with rejection("""\
+PartitionError: compile: cannot cover a tile by fma_float32_avx512
   at       line 7: cover C at ii fma_float32_avx512(i=jj, j=ii)
   because  moves: A[i, k] does not move as A[i, p] with i=j, j=i
-  help     without @cover(…) it runs as vectors"""
-    )
+  help     without @cover(…) it runs as vectors"""):
+        covered(text)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from offcut.errors import DescribeError
-from offcut.experiment.contraction import (
-    build,
-    check_letters,
-    parse_contraction,
-)
-from offcut.experiment.peers import Numpy, as_matmul
+from offcut.studies.contraction import build, check_letters, parse_contraction
+from offcut.studies.peers import Numpy, as_matmul
+from offcut.studies.peers.epilogue import STEP_FUNCTIONS
 from tests.problems import make_problem
 
 MATMULS = ["mk,kn->mn", "km,kn->mn", "mk,nk->nm", "bij,bkj->bik", "mk,k->m", "k,kn->n", "m,n->mn"]
@@ -44,6 +43,21 @@ def test_flop_counts_multiplications_and_additions(text: str, flop: int) -> None
         ("mk,kn", "it has no '->', so the result's axes are not known", '"mk,kn->mn"'),
         ("m1,1n->mn", "'1' is not a letter", '"mk,kn->mn": one letter per axis'),
         ("mk,->m", "an operand has no axis", '"mk,kn->mn": a letter per axis, a comma'),
+        (
+            "mk kn->mn",
+            "'k k' has a blank between two axes: it could be a comma, or nothing",
+            '"mk,kn->mn"',
+        ),
+        (
+            "m k, k n->m n",
+            "'m k' has a blank between two axes: it could be a comma, or nothing",
+            '"mk,kn->mn"',
+        ),
+        (
+            "mk,kn->m n",
+            "'m n' has a blank between two axes: it could be a comma, or nothing",
+            '"mk,kn->mn"',
+        ),
         ("mk,kn->mj", "the result has the axis 'j' and no operand has it", '"mk,kn->m"'),
         ("mk,kn->mm", "the result has the axis 'm' twice", '"mk,kn->m"'),
     ],
@@ -63,16 +77,16 @@ def test_a_text_that_is_no_contraction_is_refused(text: str, because: str, help:
 @pytest.mark.parametrize(
     ("fixed", "swept", "because"),
     [
-        ({"k": 2}, {"m": (1, 9)}, "the axis 'n' has no size"),
-        ({"k": 2, "n": 3, "m": 4}, {"m": (1, 9)}, "the axis 'm' is fixed to 4 and swept as well"),
-        ({"k": 0, "n": 3}, {"m": (1, 9)}, "the axis 'k' has size 0"),
-        ({"k": 2, "n": 3, "z": 4}, {"m": (1, 9)}, "there is no axis 'z'"),
+        ({"k": 2}, ["m"], "the axis 'n' has no size"),
+        ({"k": 2, "n": 3, "m": 4}, ["m"], "the axis 'm' is fixed to 4 and swept as well"),
+        ({"k": 0, "n": 3}, ["m"], "the axis 'k' has size 0"),
+        ({"k": 2, "n": 3, "z": 4}, ["m"], "there is no axis 'z'"),
     ],
 )
 def test_every_letter_has_exactly_one_extent_or_range(
-    fixed: dict[str, int], swept: dict[str, tuple[int, int]], because: str
+    fixed: dict[str, int], swept: list[str], because: str
 ) -> None:
-    check_letters(parse_contraction("mk,kn->mn"), {"k": 2, "n": 3}, {"m": (1, 9)})
+    check_letters(parse_contraction("mk,kn->mn"), {"k": 2, "n": 3}, ["m"])
 
     with pytest.raises(DescribeError) as refused:
         check_letters(parse_contraction("mk,kn->mn"), fixed, swept)
@@ -109,7 +123,7 @@ def test_offcut_takes_a_matrix_product_for_one_and_computes_every_contraction(
     problem = make_problem(contraction, SIZES, {})
     fixed = {letter: SIZES[letter] for letter in contraction.letters}
 
-    computed = build(contraction, fixed, {}).compile({})(*problem.operands)
+    computed = build(contraction, fixed, {}).compile({})(*problem.arrays.values())
 
     assert contraction.as_matmul == turned
     assert problem.reference().mismatch(computed) == ""
@@ -147,3 +161,30 @@ def test_a_result_of_another_shape_is_a_mismatch() -> None:
     reference = make_problem(parse_contraction("mk,kn->mn"), SIZES, {}).reference()
 
     assert reference.mismatch(np.zeros((3, 5), np.float32)) == "shape (3, 5), expected (5, 3)"
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("step", STEP_FUNCTIONS)
+def test_a_function_of_an_epilogue_carries_the_error_of_its_argument(step: str, kind: str) -> None:
+    """The bound is that of its greatest slope: no argument within `allowed` gives a result outside, and one of twice as much does."""
+    value = np.linspace(-6, 6, 1201)
+    allowed = np.full_like(value, 1e-3)
+    result, error = STEP_FUNCTIONS[step].bounded(value, allowed, kind)
+    reached = np.zeros_like(value)
+    for part in np.linspace(-1, 1, 9):
+        moved = STEP_FUNCTIONS[step].call(value + part * allowed)
+        reached = np.maximum(reached, np.abs(moved - result))
+    assert (reached <= error + 1e-12).all()
+    if kind in ("float32", "float64"):
+        assert reached.max() >= 0.97 * error.max()
+
+
+def test_an_error_beyond_the_bound_of_an_epilogue_is_seen() -> None:
+    """One that the tolerance of the largest element lets pass."""
+    problem = make_problem(parse_contraction("mk,kn->mn"), {"m": 5, "k": 7, "n": 9}, {})
+    reference = replace(problem, epilogue=("gelu",)).reference()
+    near = np.unravel_index(np.argmin(np.abs(reference.value)), reference.value.shape)
+    result = reference.value.astype(np.float32)
+    assert reference.mismatch(result) == ""
+    result[near] += np.float32(5e-5 * np.abs(reference.value).max())
+    assert reference.mismatch(result).startswith("1 of 45 elements are off; ")

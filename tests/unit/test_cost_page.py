@@ -11,7 +11,8 @@ import pytest
 import offcut as oc
 from offcut import Cost, Kernel
 from offcut.costmodel import Formulas
-from offcut.costmodel.closed.shown.curves import Sampled
+from offcut.costmodel.arrays import Calls
+from offcut.costmodel.closed.prediction import SampledPrediction
 from offcut.costmodel.closed.shown.page import near, terms_of
 from tests.agree import nearly
 
@@ -52,7 +53,7 @@ def test_numbers_at_many_sizes_are_those_of_each() -> None:
     assert isinstance(formulas, Formulas)
     (name,) = formulas.users
     sizes = np.array([1, 2, 13, 14, 15, 29, 200])
-    sampled = Sampled(formulas.prediction, {name: sizes})
+    sampled = SampledPrediction(formulas.prediction, Calls({name: sizes}, len(sizes)))
     costs: list[Cost] = [kernel.cost(n=int(n)) for n in sizes]
     assert sampled.cycles == nearly([cost.cycles for cost in costs], rel=0.02)
     assert sampled.bound_by == tuple(cost.bound_by for cost in costs)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import rejection
 
 import offcut as oc
 from offcut import debug
-from offcut.errors import TargetError
 from offcut.pipeline import PASSES
 from tests.facade import forget_plans
 
@@ -145,17 +145,13 @@ def test_what_is_no_level_and_no_pass_is_refused_at_first_use(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setenv("OFFCUT_DEBUG", text)
-    with pytest.raises(TargetError) as refused:
-        oc.compile(oc.parse(MASKED))
-    assert (
-        str(refused.value)
-        == f"""\
-OFFCUT_DEBUG: cannot say anything of {text.split(",")[-1]!r}
+    with rejection(f"""\
+TargetError: OFFCUT_DEBUG: cannot say anything of {text.split(",")[-1]!r}
   because  it is neither a level in 0…4 nor a pass
   help     OFFCUT_DEBUG=3
   help     OFFCUT_DEBUG=1,separate
-  help     passes: {", ".join(debug.PASSES)}"""
-    )
+  help     passes: {", ".join(debug.PASSES)}"""):
+        oc.compile(oc.parse(MASKED))
 
 
 def test_what_is_no_answer_to_verify_is_refused_at_first_use(
@@ -163,15 +159,11 @@ def test_what_is_no_answer_to_verify_is_refused_at_first_use(
 ) -> None:
     monkeypatch.setenv("OFFCUT_VERIFY", "yes")
     A = oc.placeholder((oc.dim("n"),), name="A")
-    with pytest.raises(TargetError) as refused:
-        oc.compile(oc.compute(A.shape, lambda i: A[i] * 2.0, name="unverified"))
-    assert (
-        str(refused.value)
-        == """\
-OFFCUT_VERIFY: cannot take 'yes'
+    with rejection("""\
+TargetError: OFFCUT_VERIFY: cannot take 'yes'
   because  it is 1, or 0 as if it were unset
-  help     OFFCUT_VERIFY=1"""
-    )
+  help     OFFCUT_VERIFY=1"""):
+        oc.compile(oc.compute(A.shape, lambda i: A[i] * 2.0, name="unverified"))
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(
@@ -180,15 +172,11 @@ def test_a_folder_that_cannot_be_written_to_is_refused(
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setenv("OFFCUT_DUMP", str(file))
-    with pytest.raises(TargetError) as refused:
-        oc.compile(oc.parse(MASKED))
-    assert (
-        str(refused.value)
-        == f"""\
-OFFCUT_DUMP: cannot write into {file}
+    with rejection(f"""\
+TargetError: OFFCUT_DUMP: cannot write into {file}
   because  File exists
-  help     a folder of yours, such as OFFCUT_DUMP=dump"""
-    )
+  help     a folder of yours, such as OFFCUT_DUMP=dump"""):
+        oc.compile(oc.parse(MASKED))
 
 
 def test_every_pass_of_the_package_can_be_named() -> None:

@@ -68,14 +68,16 @@ NEEDS = {
     "docs/plugins/torch.md": "torch",
     "docs/plugins/tvm.md": "tvm",
 }
-# Whole campaigns run on these pages, over pools and files of records; what they call has tests of its own.
+# Whole campaigns, studies and machines run on these pages; what they call has tests of its own.
 SLOW = (
+    *("docs/accelerator.md", "docs/extending/scratchpad.md", "docs/research/study.md"),
     *(f"docs/search/{page}.md" for page in ("learning", "oracle", "pool", "records", "tuning")),
     *(f"docs/extending/{page}.md" for page in ("explorer", "model")),
     "docs/gallery.md",
 )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "page",
     [

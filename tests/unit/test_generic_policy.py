@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import slow
+from conftest import rejection, slow
 
 import offcut as oc
 from offcut.backends import generic
@@ -134,13 +134,12 @@ def test_a_partition_has_windows_and_covers() -> None:
 
 def test_a_strategy_of_a_program_that_no_microkernel_computes_is_refused() -> None:
     doubled = oc.compute((n, 6), lambda i, j: X[i, j] * 2.0, name="E")
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(doubled, inputs=[X], target=Machine(unit()), strategy="mask")
-    assert str(refused.value) == (
-        "compile: cannot take strategy=mask with E\n"
+    with rejection(
+        "PartitionError: compile: cannot take strategy=mask with E\n"
         "  because  no microkernel computes a part of it\n"
         "  help     oc.compile(oc.partition(program, tile={…}, tail={…}).loops)"
-    )
+    ):
+        oc.compile(doubled, inputs=[X], target=Machine(unit()), strategy="mask")
 
 
 def test_a_strategy_along_an_axis_that_there_is_not_is_refused() -> None:

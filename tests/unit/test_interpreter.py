@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import rejection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import offcut as oc
 from offcut import Program, parse
 from offcut.core.interpret import interpreter
 from offcut.core.interpret.interpreter import run
@@ -28,7 +28,7 @@ from offcut.ir import (
     TileAxis,
     Var,
 )
-from tests.facade import NUMBERS, UNSIGNED, const, evaluate, format_expr, numpy_dtype
+from tests.facade import const, evaluate, format_expr, numpy_dtype
 
 # Every way a size can sit against a tile of 4.
 SIZES = [0, 1, 3, 4, 5, 12, 17]
@@ -211,30 +211,6 @@ def test_values_are_computed_in_their_element_type() -> None:
     assert values("float16", "A[i] * 2", [65504])[0] == math.inf
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-def test_division_floors_and_its_rest_is_not_negative(dtype: str) -> None:
-    numbers = range(8) if dtype in UNSIGNED else range(-7, 8)
-    assert values(dtype, "A[i]//3", numbers).tolist() == [v // 3 for v in numbers]
-    assert values(dtype, "A[i] % 3", numbers).tolist() == [v % 3 for v in numbers]
-
-
-def test_a_cast_to_an_integer_truncates() -> None:
-    assert values("float32", "float32(int32(A[i]))", [-1.9, -0.5, 1.9]).tolist() == [-1, 0, 1]
-
-
-def test_functions_are_numpys_and_erf_is_maths() -> None:
-    x = np.linspace(0.1, 3, 9, dtype=np.float32)
-    for name in ("exp", "tanh", "sqrt", "log", "log1p", "sin", "cos", "floor", "ceil"):
-        np.testing.assert_array_equal(values("float32", f"{name}(A[i])", x), getattr(np, name)(x))
-    np.testing.assert_array_equal(values("float32", "round(A[i])", x), np.rint(x))
-    np.testing.assert_array_equal(
-        values("float32", "pow(A[i], 2.5)", x), np.power(x, np.float32(2.5))
-    )
-    expected = np.array([math.erf(v) for v in x], np.float32)
-    np.testing.assert_array_equal(values("float32", "erf(A[i])", x), expected)
-    assert values("float32", "abs(A[i]) - min(A[i], 0.0)", [-2.0])[0] == 4
-
-
 def test_the_branch_not_taken_is_not_accessed() -> None:
     shifted = values("float32", "where(0 < i and i < n, A[where(0 < i, i - 1, 0)], 7.0)", [1, 2, 3])
     assert shifted.tolist() == [7, 1, 2]
@@ -316,11 +292,10 @@ def test_an_option_can_be_forced() -> None:
 
     assert run(parse(CHOICE), {}, {"n": 0}, choose="two")["C"] == 2
     assert run(parse(CHOICE), {}, {"n": 0}, choose=last)["C"] == 2
-    with pytest.raises(CallError) as refused:
+    with rejection(
+        "CallError: run: cannot choose 'three'\n  because  no option has that label\n  help     options: one, two"
+    ):
         run(parse(CHOICE), {}, {"n": 0}, choose="three")
-    assert str(refused.value) == (
-        "run: cannot choose 'three'\n  because  no option has that label\n  help     options: one, two"
-    )
 
 
 @pytest.mark.parametrize(
@@ -437,44 +412,23 @@ run: cannot run at m = 5, n = 4
 def test_arguments_that_do_not_fit_are_refused(
     inputs: dict[str, Any], sizes: dict[str, Any], refusal: str
 ) -> None:
-    with pytest.raises(CallError) as refused:
+    with rejection(f"CallError: {refusal}"):
         run(parse(CALLED), inputs, sizes)
-    assert str(refused.value) == refusal
     assert run(parse(CALLED), {"A": A}, {"m": 0})["C"].shape == (4,)
 
 
 def test_an_extent_that_no_size_makes_is_refused() -> None:
     text = "size n in 0:9\ninput A: float32[2*n + 1]"
-    with pytest.raises(CallError) as refused:
-        run(parse(text), {"A": np.zeros(4, np.float32)})
-    assert (
-        str(refused.value)
-        == """\
-run: cannot take A of shape (4,)
+    with rejection("""\
+CallError: run: cannot take A of shape (4,)
   at       input A: float32[2*n + 1]
-  because  axis 0 is 4, and no n makes 2*n + 1 that"""
-    )
+  because  axis 0 is 4, and no n makes 2*n + 1 that"""):
+        run(parse(text), {"A": np.zeros(4, np.float32)})
 
 
 def test_a_negative_extent_is_refused() -> None:
     with pytest.raises(CallError, match="the extent n - 3 would be -1"):
         run(parse("size n in 0:9\noutput C: float32[n - 3]"), {}, {"n": 2})
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize("old", ["float32", "float64", "float16", "bfloat16"])
-@pytest.mark.parametrize("new", ["int8", "uint8", "int32"])
-def test_floats_become_integers_as_in_compiled_code(old: str, new: str) -> None:
-    n = oc.dim("n")
-    x = oc.placeholder((n,), old, "x")
-    whole = oc.compute((n,), lambda i: oc.cast(x[i], new), name="y")
-    values = [300, -300, -59, -0.5, 0.7, np.nan, np.inf, -np.inf, 6e4, -6e4, 127.9, -128.9, 255.9]
-    values += [] if old == "float16" else [1e30, -3e9, 2147483647, -2147483648.0, 2147483520.0]
-    given = np.asarray(values).astype(numpy_dtype(old))
-    low, high = np.iinfo(new).min, np.iinfo(new).max
-    wanted = [0 if v != v else int(np.clip(np.trunc(v), low, high)) for v in given.astype("f8")]
-    for target in ("cpu", "interpret"):
-        assert np.asarray(oc.compile(whole, target=target)(given)).tolist() == wanted
 
 
 WINDOW_OF_INNER_LOOP = """program window

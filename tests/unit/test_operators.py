@@ -10,10 +10,18 @@ import pytest
 from conftest import slow
 
 from offcut.backends.cpu.machine.isa import host
-from offcut.experiment.contraction import Problem, parse_contraction
-from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
-from offcut.experiment.peers import load_peers
+from offcut.studies.contraction import parse_contraction
 from offcut.studies.operators import read_operators
+from offcut.studies.peers import load_peers
+from offcut.studies.peers.model_tasks import results_of
+from offcut.studies.peers.operators import (
+    Attention,
+    Convolution,
+    Dequantized,
+    LayerNorm,
+    Problem,
+    Softmax,
+)
 from tests.facade import numpy_dtype
 from tests.problems import draw, make_problem
 
@@ -201,3 +209,25 @@ def test_one_wrong_element_is_a_mismatch(name: str) -> None:
     wrong[index] += 0.3 * abs(wrong[index]) + 1
 
     assert reference.mismatch(wrong).startswith("1 of ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", ["torch", "torch.compile", "onnxruntime", "openvino"])
+def test_every_peer_takes_a_whole_model(peer: str, tmp_path: Path) -> None:
+    """A module as it is, or the file of ONNX that torch exports of it, prepared once for all sizes."""
+    pytest.importorskip("torch")
+    loaded = load_peers([peer])
+    if loaded.missing:
+        pytest.skip(f"{peer} is not installed")
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def model():\n    return torch.nn.Linear(8, 4), lambda n: (torch.randn(n, 8),)\n"
+    )
+    table = {"model": "mine:model", "sizes": {"n": [2, 5]}}
+    (operator,), _ = read_operators([table], tmp_path / "study.toml")
+    for point in operator.points:
+        task = operator.workload.task(point.sizes, 0)
+        with loaded.session():
+            (way,) = loaded.found[0].ways(task.for_peers)
+            assert task.exact().mismatch(results_of(way.read(way.run()))) == ""
+        assert way.name == peer

@@ -205,47 +205,6 @@ def refused(call: Callable[[], Any], text: str, kind: type[OffcutError]) -> None
     assert str(error.value) == text
 
 
-def test_sizes_of_a_program_are_checked_as_those_of_a_computation() -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
-    p = parsed(TRIANGLE, {"i": 4}, "cut")
-    refused(
-        lambda: p.plot(),
-        """\
-plot: cannot do without n
-  because  the sizes of program are n
-  help     plot(n=…)""",
-        CallError,
-    )
-    refused(
-        lambda: p.plot(n=100000),
-        """\
-plot: cannot take n = 100000
-  because  n is in 0…99999""",
-        CallError,
-    )
-    refused(
-        lambda: p.plot(n=5, m=3),
-        """\
-plot: cannot take m
-  because  the sizes of program are n
-  help     plot(n=…)""",
-        CallError,
-    )
-    refused(
-        lambda: p.plot(n="5"),
-        "plot: cannot take n = '5'\n  because  a size is an integer",
-        CallError,
-    )
-    refused(
-        lambda: parsed(TRIANGLE, {}, "cut").plot(n=5),
-        """\
-plot: cannot draw the partition
-  because  no axis of it is cut
-  help     tile={"i": 14}""",
-        PartitionError,
-    )
-
-
 def test_what_clears_and_what_adds_to_the_same_points_are_drawn_apart() -> None:
     pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     text = """\

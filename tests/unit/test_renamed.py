@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,23 @@ def test_an_attribute_that_was_never_there_is_missing() -> None:
         oc.target("cpu").lines  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match="'TiledAxis' object has no attribute 'lines'"):
         oc.TiledAxis(4).lines  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "home"),
+    [
+        ("contraction", "parse_contraction", "offcut.studies.contraction"),
+        ("contraction", "Problem", "offcut.studies.peers.operators"),
+        ("contraction", "Reference", "offcut.experiment.reference"),
+        ("operators", "Attention", "offcut.studies.peers.operators"),
+        ("peers", "load_peers", "offcut.studies.peers"),
+    ],
+)
+def test_a_name_that_moved_to_another_room_is_found(module: str, name: str, home: str) -> None:
+    old, new = import_module(f"offcut.experiment.{module}"), import_module(home)
+    with pytest.warns(
+        DeprecationWarning, match=rf"^offcut.experiment.{module}.{name} is now {home}.{name}; "
+    ):
+        assert getattr(old, name) is getattr(new, name)
+    with pytest.raises(AttributeError, match=f"^module '{old.__name__}' has no attribute 'gone'$"):
+        old.gone  # noqa: B018

@@ -41,9 +41,9 @@ def test_a_property_test_draws_the_same_whatever_ran_before(
 TEXTS = """
 import offcut as oc
 from partition_cases import CONVOLUTION
-from polybench import GEMM
+from polybench import text_of
 
-convolution, product = oc.parse(CONVOLUTION), oc.parse(GEMM)
+convolution, product = oc.parse(CONVOLUTION), oc.parse(text_of("gemm"))
 for cut in (
     oc.partition(convolution, tile={"y": 4, "x": 4}, tail={"x": "ladder"}),
     oc.partition(product, tile={"i": 4, "j": 4}, tail={"j": "mask"}),

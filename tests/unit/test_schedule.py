@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 from conftest import edge_sizes, slow
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import offcut as oc
-from offcut.errors import PartitionError
 from offcut.partition import STRATEGIES
 from offcut.schedule import HandSchedule
 from tests.agree import agree, computed, exact_matmul, total
@@ -24,31 +18,6 @@ n, m, d = oc.dim("n", max=64), oc.dim("m", max=64), oc.dim("d", max=64)
 TAILS = [one.name for one in STRATEGIES if one.name != "exact"]
 LOOPS = [name for name in TAILS if name != "shift"]  # those that a sum may take
 
-PAPER = """\
-program C
-input A: float32[1024, 1024]
-input B: float32[1024, 1024]
-output C: float32[1024, 1024]
-local CL: float32[1024, 1024] @scope(acc_buffer)
-local AL: float32[1024, 1024] @scope(inp_buffer)
-local BL: float32[1024, 1024] @scope(inp_buffer)
-for yo in 0:128
-  for xo in 0:128
-    alloc CL[8*yo +: 8, 8*xo +: 8]
-      tile y in 8*yo +: 8, x in 8*xo +: 8  @cover(fill_zero; i=y, j=x; block=CL)
-        CL[y, x] = 0.0
-      for ko in 0:128
-        alloc AL[8*ko +: 8, 8*yo +: 8]
-          tile k in 8*ko +: 8, y in 8*yo +: 8
-            AL[k, y] = A[k, y]
-          alloc BL[8*ko +: 8, 8*xo +: 8]
-            tile k in 8*ko +: 8, x in 8*xo +: 8
-              BL[k, x] = B[k, x]
-            tile y in 8*yo +: 8, x in 8*xo +: 8  @cover(fused_gemm8x8_add; i=y, j=x, r=k; w=AL, x=BL, block=CL)
-              for k in 8*ko:8*ko + 8
-                CL[y, x] += AL[k, y] * BL[k, x]
-      tile y in 8*yo +: 8, x in 8*xo +: 8
-        C[y, x] = CL[y, x]"""
 
 TILED = """\
 for yo in 0:128
@@ -61,24 +30,6 @@ for yo in 0:128
         for xi in 0:8
           for ki in 0:8
             C[8*yo + yi, 8*xo + xi] += A[8*ko + ki, 8*yo + yi] * B[8*ko + ki, 8*xo + xi]"""
-
-
-@pytest.fixture(autouse=True)
-def done_again() -> Iterator[None]:
-    """Every schedule of this file is read back from its text, and done again."""
-    made: list[tuple[HandSchedule, HandSchedule]] = []
-    create = oc.create_schedule
-
-    def twice(*given: Any) -> HandSchedule:
-        made.append((create(*given), create(*given)))
-        return made[-1][0]
-
-    with mock.patch.object(oc, "create_schedule", twice):
-        yield
-    for s, again in made:
-        again.apply(oc.Schedule.parse(str(s.schedule)), s._nests.intrinsics)
-        assert again.schedule == s.schedule
-        assert again._nests == s._nests
 
 
 def matmul(rows: Any, columns: Any, depth: Any) -> tuple[Any, Any, Any]:
@@ -137,21 +88,6 @@ def check_product(s: HandSchedule, *sizes: int) -> None:
     agree(found, exact_matmul(a.T, b))
 
 
-def test_the_listing_of_the_paper_prints_its_nest() -> None:
-    s = listing(1024, 1024, 1024)
-    assert str(s.lower()) == PAPER
-    assert oc.parse(PAPER) == s.lower()
-    assert str(s) == PAPER
-
-
-@pytest.mark.slow
-def test_the_listing_of_the_paper_computes_the_product() -> None:
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((1024, 1024), dtype=np.float32) for _ in range(2))
-    found = listing(1024, 1024, 1024).run({"A": a, "B": b})
-    agree(found, exact_matmul(a.T, b))
-
-
 def test_the_tiled_nest_of_the_paper_has_six_loops() -> None:
     _, _, C = matmul(1024, 1024, 1024)
     s = oc.create_schedule(C)
@@ -173,14 +109,6 @@ def test_the_listing_holds_at_sizes_that_are_no_multiples(tail: str | None) -> N
         (12, 17, 12),
     ]:
         check_product(s, rows, columns, depth)
-
-
-@pytest.mark.slow
-def test_an_instruction_on_a_tail_is_padded_or_replaced_by_loops() -> None:
-    padded, plain = str(listing(n, m, d).lower()), str(listing(n, m, d, tail="cut").lower())
-    assert padded.count("@pad  @cover(fused_gemm8x8_add; ") == 6
-    assert "where(k < d, AL[k, y] * BL[k, x], -0.0)" in padded
-    assert "where(k < d" not in plain
 
 
 def test_what_is_proved_of_a_schedule_is_listed() -> None:
@@ -558,52 +486,6 @@ def test_several_nests_of_one_buffer_are_told_apart() -> None:
 
 
 # Schedules drawn at random.
-
-
-@st.composite
-def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
-    kinds = st.sampled_from(["split", "split", "reorder", "fuse"])
-    tails = st.sampled_from([*LOOPS, None])
-    listed = []
-    for kind in draw(st.lists(kinds, min_size=1, max_size=4)):
-        pick = draw(st.integers(0, 99))
-        if kind == "split":
-            listed.append((kind, pick, draw(st.integers(1, 4)), draw(tails)))
-        elif kind == "reorder":
-            listed.append((kind, draw(st.permutations(range(12)))))
-        else:
-            listed.append((kind, pick))
-    return listed
-
-
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps(), st.booleans(), st.integers(0, 99), st.integers(0, 99))
-def test_any_schedule_that_is_accepted_computes_the_product(
-    drawn: list[tuple[Any, ...]], cached: bool, at: int, then: int
-) -> None:
-    A, _, C = matmul(n, m, d)
-    s = oc.create_schedule(C)
-    stage = s[C]
-    if cached:
-        stage = s.cache_write(C, "acc")
-        s[C].split("y", 3)
-        stage.compute_at(C, s[C].loops[at % 3])
-    for step in drawn:
-        loops = stage.loops
-        match step:
-            case "split", pick, factor, tail:
-                stage.split(loops[pick % len(loops)], factor, tail)
-            case "reorder", order:
-                stage.reorder(*(loops[k] for k in order if k < len(loops)))
-            case "fuse", pick:
-                place = pick % (len(loops) - 1)
-                with contextlib.suppress(PartitionError):  # a symbolic inner loop
-                    stage.fuse(loops[place], loops[place + 1])
-    if cached:
-        AL = s.cache_read(A, "in", readers=[stage])
-        s[AL].compute_at(stage, stage.loops[then % len(stage.loops)])
-    for sizes in [(0, 3, 4), (1, 1, 1), (3, 4, 5), (4, 8, 12), (13, 9, 3), (5, 5, 0)]:
-        check_product(s, *sizes)
 
 
 def test_a_stage_knows_its_loops_by_the_names_of_its_own_axes() -> None:

@@ -10,7 +10,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import refusals
+from conftest import refusals, rejection
 
 import offcut as oc
 from offcut import Tensor, ops
@@ -98,12 +98,6 @@ def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, thre
         assert np.asarray(again(*inputs)).tobytes() == np.asarray(kernel(*inputs)).tobytes()
 
 
-@pytest.mark.slow
-def test_schedules_that_differ_have_different_digests() -> None:
-    found = {compiled(what).schedule.digest for what in CASES}
-    assert len(found) == len(CASES)
-
-
 def test_every_decision_prints_and_reads_back() -> None:
     ladder = AxisCut("i", LADDER, 14)
     heights = AxisCut("j", LADDER, 8, (8, 4, 1), group=64)
@@ -187,14 +181,6 @@ schedule: cannot cover matmul_A_B by fma_float32_avx512
   at       line 5: cover matmul_A_B at i_in fma_float32_avx512(i=i_in, j=j_in, p=i_in)
   because  along these axes it does not compute sum(A[i, k] * B[k, j], k)
 
-a tile that does not divide
-given ('i ladder 14', 'i exact 14')
-partition: cannot take tail="exact"
-  at       line 2: split matmul_A_B.i exact 14 as i_tile i_in
-  because  with n = 1, 14 does not divide the extent n
-  help     tail="cut" separates the last n % 14 iterations
-  help     assume(n % 14 == 0) if every caller guarantees it
-
 a unit that is not there
 given ('lane tree', 'warp')
 schedule: cannot bind loops to warp
@@ -229,21 +215,6 @@ given ('lane tree', 'lane tree\nbind * lane tree')
 schedule: cannot bind * lane tree twice
   at       line 7: bind * lane tree
   because  a line before it says how
-
-a tile of nothing
-given ('i ladder 14', 'i balance 0')
-partition: cannot cut i by 0
-  at       line 2: split matmul_A_B.i balance 0 as i_tile i_in
-  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     tile={"i": 8}
-  help     tile={"i": (64, 16)} in two levels
-
-more heights than are asked
-given ('i ladder 14', 'i balance 1025')
-partition: cannot cut by balance
-  at       line 2: split matmul_A_B.i balance 1025 as i_tile i_in
-  because  its tiles may have any of 1025 heights, each asked by itself, and 1024 at most are
-  help     tail="cut" and tail="ladder" are for tiles of any size
 
 a choice of strategies
 given ('i ladder 14', 'i mix 14')
@@ -346,9 +317,8 @@ schedule: cannot take float64(1//(n - 29)) as a cost
 @pytest.mark.parametrize("cost", COSTS)
 def test_a_cost_that_is_none_is_refused_by_its_option(cost: str) -> None:
     changed = oc.Schedule.parse(OPTION.format(cost=cost))
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection("PartitionError: " + COSTS[cost]):
         oc.compile(product(), schedule=changed)
-    assert str(refused.value) == COSTS[cost]
 
 
 @pytest.mark.isa("avx512f")
@@ -418,11 +388,32 @@ def test_nests_that_do_not_compute_each_array_once_are_refused(what: str) -> Non
 
 
 @pytest.mark.isa("avx512f")
-def test_a_plan_says_why_a_tile_runs_without_the_microkernel_of_its_way() -> None:
-    tall = oc.compile(product(), schedule=edited(rows="balance 20")).plan(n=40)
-    assert {piece.microkernel for piece in tall.pieces} == {"vector loops"}
-    assert tall.notes == (
-        "tile i, j as vectors: no register tile of fma_float32_avx512 has its rows and columns",
+@pytest.mark.parametrize(
+    ("schedule", "because"),
+    [
+        (
+            edited(COVER.replace("i=i_in, j=j_in", "i=j_in, j=i_in"), "cut 8"),
+            "tile i, j: fma_float32_avx512 does not run it: A[i, k] does not lie side by side along i",
+        ),
+        (
+            edited(rows="balance 20"),
+            "tile i, j as vectors: no register tile of fma_float32_avx512 has its rows and columns",
+        ),
+    ],
+    ids=["rows along the columns", "tiles that are too high"],
+)
+def test_a_cover_that_runs_no_tile_is_refused(schedule: oc.Schedule, because: str) -> None:
+    (line,) = (line for line in str(schedule).splitlines() if "fma" in line)
+    number = str(schedule).splitlines().index(line) + 1
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=schedule)
+    assert (
+        str(refused.value)
+        == f"""\
+schedule: cannot cover matmul_A_B by fma_float32_avx512
+  at       line {number}: {line.strip()}
+  because  {because}
+  help     cover matmul_A_B vectors"""
     )
     assert oc.compile(product(), schedule=edited()).plan(n=40).notes == ()
 
@@ -492,39 +483,14 @@ def test_a_partition_writes_its_schedule() -> None:
         assert np.asarray(kernel(*inputs)).tobytes() == np.asarray(plain(*inputs)).tobytes()
 
 
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        (
-            "split matmul_A_B.z cut 8 as z_tile z_in",
-            """\
-partition: cannot find the axis 'matmul_A_B.z'
-  at       line 3: split matmul_A_B.z cut 8 as z_tile z_in
-  because  no axis has that name
-  help     matmul_A_B.i, matmul_A_B.j, matmul_A_B.k""",
-        ),
-        (
-            "split matmul_A_B.i cut 8 as i_tile i_in\nsplit matmul_A_B.i cut 4 as a b",
-            """\
-schedule: cannot split matmul_A_B.i twice
+def test_a_loop_that_is_split_twice_is_refused_by_its_line() -> None:
+    lines = "split matmul_A_B.i cut 8 as i_tile i_in\nsplit matmul_A_B.i cut 4 as a b"
+    schedule = oc.Schedule.parse(f"schedule matmul_A_B\nseparate 4\n{lines}\n")
+    with rejection("""\
+PartitionError: schedule: cannot split matmul_A_B.i twice
   at       line 4: split matmul_A_B.i cut 4 as a b
-  because  a line before it says how""",
-        ),
-        (
-            "split matmul_A_B.k shift 8 as k_tile k_in",
-            """\
-partition: cannot take tail="shift" on a reduction
-  at       line 3: split matmul_A_B.k shift 8 as k_tile k_in
-  because  the last tile would add terms again: sum is not idempotent
-  help     any tail but shift meets each term once, in its order""",
-        ),
-    ],
-)
-def test_a_cut_that_is_not_legal_is_refused_by_its_line(line: str, text: str) -> None:
-    schedule = oc.Schedule.parse(f"schedule matmul_A_B\nseparate 4\n{line}\n")
-    with pytest.raises(oc.PartitionError) as refused:
+  because  a line before it says how"""):
         oc.compile(product(), schedule=schedule)
-    assert str(refused.value) == text
 
 
 TEXTS = refusals(
@@ -602,9 +568,8 @@ parse: cannot read a schedule
 @pytest.mark.parametrize("what", TEXTS)
 def test_a_text_that_is_no_schedule_is_refused_by_its_line(what: str) -> None:
     text, said = TEXTS[what]
-    with pytest.raises(oc.ParseError) as refused:
+    with rejection(f"ParseError: {said}"):
         oc.Schedule.parse(text)
-    assert str(refused.value) == said
 
 
 def test_a_schedule_is_asked_for_as_one() -> None:
@@ -626,28 +591,10 @@ def test_a_schedule_is_asked_for_as_one() -> None:
 )
 def test_what_is_of_a_nest_is_refused_where_there_is_none(step: str) -> None:
     text = f"schedule matmul_A_B\nseparate 1\n{step}\nbind * lane"
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(product(), schedule=oc.Schedule.parse(text))
-    assert (
-        str(refused.value)
-        == f"""\
-schedule: cannot apply a decision here
+    with rejection(f"""\
+PartitionError: schedule: cannot apply a decision here
   at       line 3: {step}
   because  what a target decides stands before it, about loops that are made first
   help     decisions by hand come first
-  help     split C.i cut 8, behind separate"""
-    )
-
-
-def test_a_schedule_of_another_program_is_refused() -> None:
-    text = str(oc.compile(product()).schedule).replace("schedule matmul_A_B", "schedule other")
-    with pytest.raises(oc.PartitionError) as refused:
+  help     split C.i cut 8, behind separate"""):
         oc.compile(product(), schedule=oc.Schedule.parse(text))
-    assert (
-        str(refused.value)
-        == """\
-schedule: cannot apply a schedule of other to matmul_A_B
-  at       line 1: schedule other
-  because  it was written for another program
-  help     schedule matmul_A_B"""
-    )

@@ -19,13 +19,13 @@ from offcut.studies.definition import Definition, read_definition
 from offcut.studies.goals import Goal
 from offcut.studies.groups import measure_group
 from offcut.studies.lock import locked
-from offcut.studies.onnx_reference import exact_results
+from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.results import results_of
 from offcut.studies.rows import Row
 from offcut.studies.run import missing_groups, run_study
 from offcut.studies.samples import Sample
 from offcut.studies.sizes import axes_of, points_of, read_values
-from offcut.studies.tables import rows_table
+from offcut.studies.tables import rows_table, tables
 from offcut.studies.tasks import at_page_offset
 from tests.agree import agree
 
@@ -95,6 +95,20 @@ def test_a_goal_is_compared_with_measured_rows(
     found = [tuple(part.split(" (")[0] for part in line) for line in goal.lines(ROWS)]
 
     assert found == lines
+
+
+def test_many_contenders_stand_one_below_the_other(tmp_path: Path) -> None:
+    names = ("guard", "cut", "mask", "pad", "shift", "ladder", "balance", "even", "residue")
+    for count in (8, 9):
+        each = f"[[contenders]]\neach = {{strategy = {[*names[:count]]}}}\n"
+        results = results_of(defined(tmp_path, HEAD + DENSE + AUTO + each), {})
+        speed = next(one for one in tables(results) if one.name == "speed")
+        if count == 8:
+            assert speed.columns == ("operator", *names[:8])
+            assert [row[0] for row in speed.rows] == ["mk,kn->mn"]
+        else:
+            assert speed.columns == ("contender", "mk,kn->mn")
+            assert [row[0] for row in speed.rows] == [*names]
 
 
 def test_a_contender_that_a_file_keeps_out_of_an_operator_is_missed_nowhere(tmp_path: Path) -> None:
@@ -283,7 +297,7 @@ def test_the_exact_result_of_a_file_is_in_float64(monkeypatch: pytest.MonkeyPatc
 
     assert (result.dtype.name, by) == ("float64", "onnx's reference evaluator in float64")
     agree(result, np.maximum(x.astype(float).sum(1, keepdims=True) * third, 0) * np.ones((1, 8)))
-    monkeypatch.setattr("offcut.studies.onnx_reference.is_installed", lambda name: False)
+    monkeypatch.setattr("offcut.studies.peers.onnx_reference.is_installed", lambda name: False)
     assert exact_results(relu_of_product(onnx, "own"), {"x": x}) is None
 
 

@@ -223,6 +223,19 @@ def test_a_tuned_contender_runs_what_its_explorer_found(tmp_path: Path) -> None:
     assert seconds == sorted(seconds, reverse=True), "more trials are never worse, by the clock"
 
 
+def test_a_tuned_contender_times_each_candidate_within_its_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = HEAD + DENSE + '[[contenders]]\nname = "tuned"\ntune = {trials = 3, budget = 0.05}\n'
+    definition = defined(tmp_path, text)
+    (operator,) = definition.operators
+    budgets = []
+    monkeypatch.setattr(oc, "tune", lambda *_, limits, **__: budgets.append(limits.budget))
+    definition.contenders[0].make(operator)  # type: ignore[attr-defined]
+
+    assert budgets == [0.05]
+
+
 def test_schedules_that_are_drawn_are_of_the_space_and_differ(tmp_path: Path) -> None:
     text = HEAD + DENSE + '[[contenders]]\nname = "drawn"\neach = {draw = [0, 1, 2]}\n'
     definition = defined(tmp_path, text)
@@ -336,6 +349,13 @@ REJECTED = {
         "  at       study.toml, contenders[0].tune\n"
         "  because  there is no key 'trails'\n"
         "  help     trials = …",
+    ),
+    "tune, budget": (
+        "tune = {budget = 0}\n",
+        "study: cannot read the study\n"
+        "  at       study.toml, contenders[0].tune.budget\n"
+        "  because  0 is not a number from 0.001 on\n"
+        "  help     budget = 0.3",
     ),
     "draw with a strategy": (
         'strategy = "cut"\ndraw = 3\n',

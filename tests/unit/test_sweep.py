@@ -15,9 +15,9 @@ from offcut.cli import take_extents
 from offcut.core.extras import is_installed
 from offcut.errors import DescribeError
 from offcut.experiment import plots
-from offcut.experiment.contraction import parse_contraction
-from offcut.experiment.peers import load_peers
 from offcut.experiment.sizes import sample
+from offcut.studies.contraction import parse_contraction
+from offcut.studies.peers import load_peers
 from offcut.studies.sizes import read_values
 from offcut.studies.sweep import sizes_of_texts
 from tests.facade import app
@@ -213,7 +213,12 @@ def test_an_axis_needs_one_whole_number(arguments: list[str], text: str) -> None
     ("arguments", "says"),
     [
         (["mk,kn", "--sizes", "m=1"], "it has no '->'"),
+        (
+            ["mk kn->mn", "--sizes", "m=1"],
+            "'k k' has a blank between two axes: it could be a comma, or",
+        ),
         (["mk,kn->mn", "--sizes", "m=1", "--k", "2"], "the axis 'n' has no size"),
+        (["m,n->mn", "--sizes", "m=1", "--m", "2"], "the axis 'm' is fixed to 2 and swept as well"),
         (["mk,kn->mn", "--sizes", "m=1", "--k", "two"], "'two' is not a whole number from 0 on"),
     ],
 )

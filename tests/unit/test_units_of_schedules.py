@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from conftest import refusals
+from conftest import refusals, rejection
 
 import offcut as oc
 from offcut.core.program import LANE, THREAD, For, Tile, walk
@@ -222,22 +222,20 @@ schedule: cannot bind Y.j lane twice
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_line_of_which_no_loop_may_run_so_is_refused(what: str) -> None:
     lines, message = REFUSED[what]
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection(f"PartitionError: {message}"):
         oc.compile(oc.parse(CARRIED), threads=2, schedule=oc.Schedule.parse(BEGUN + lines))
-    assert str(refused.value) == message
 
 
 def test_a_tree_is_refused_where_terms_stay_in_order() -> None:
     schedule = oc.Schedule.parse(BEGUN + "bind S.i lane tree")
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(oc.parse(CARRIED), schedule=schedule, reassociate=False)
-    assert str(refused.value) == (
-        "bind: cannot bind S.i to lane tree\n"
+    with rejection(
+        "PartitionError: bind: cannot bind S.i to lane tree\n"
         "  at       line 3: bind S.i lane tree\n"
         "  because  with n = 2, m = 1, S[j] += Y[i, j] at j = 0, i = 0 writes what the instance "
         "j = 0, i = 1 overwrites\n"
         "  help     reassociate=True"
-    )
+    ):
+        oc.compile(oc.parse(CARRIED), schedule=schedule, reassociate=False)
 
 
 NEST = """schedule C
@@ -276,16 +274,15 @@ def test_loops_of_a_nest_are_called_as_its_splits_call_them() -> None:
         with pytest.raises(oc.PartitionError) as refused:
             marked(line)
         assert (refused.value.because, refused.value.help) == (because, (help,))
-    with pytest.raises(oc.PartitionError) as refused:
-        marked("bind C.i thread")
-    assert str(refused.value) == (
-        "bind: cannot find the loop C.i\n"
+    with rejection(
+        "PartitionError: bind: cannot find the loop C.i\n"
         "  at       line 6: bind C.i thread\n"
         "  because  the loops of C are rows, columns, row, column, k\n"
         "  help     bind C.rows thread\n"
         "  help     bind C.columns thread\n"
         "  help     bind C.row thread"
-    )
+    ):
+        marked("bind C.i thread")
 
 
 @pytest.mark.isa("avx512f")

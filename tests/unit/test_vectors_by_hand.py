@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import refusals
+from conftest import refusals, rejection
 
 import offcut as oc
 from offcut.ir import Form, Role, Tile, walk
@@ -98,18 +98,14 @@ def test_a_tile_is_a_box() -> None:
         "  y[i] = 0\n", ""
     )
     program = program.replace("y[i] += L[i, j]", "y[i, j] = L[i, j]")
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection("""\
+PartitionError: cover: cannot run y by vectors
+  at       line 2: cover y vectors
+  because  the bounds of j depend on i, another loop of its tile
+  help     an order that names the loops around the tile, j among them"""):
         oc.create_schedule(oc.parse(program)).apply(
             oc.Schedule.parse("schedule y\ncover y vectors")
         )
-    assert (
-        str(refused.value)
-        == """\
-cover: cannot run y by vectors
-  at       line 2: cover y vectors
-  because  the bounds of j depend on i, another loop of its tile
-  help     an order that names the loops around the tile, j among them"""
-    )
 
 
 REFUSED = refusals(
@@ -153,9 +149,8 @@ bind: cannot change the loops that vectors run
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_run_as_vectors_is_refused_by_its_line(what: str) -> None:
     lines, text = REFUSED[what]
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection(f"PartitionError: {text}"):
         scheduled(*lines)
-    assert str(refused.value) == text
 
 
 @pytest.mark.parametrize(
@@ -186,7 +181,5 @@ def test_a_cover_of_a_stage_that_no_nest_begins_with_is_refused(
     c = oc.compute((n, 24), lambda i, j: 2 * x[i, j] + 1, name="C")
     d = oc.compute((n, 24), lambda i, j: oc.maximum(c[i, j], 0.0), name="D")
 
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection(f"PartitionError: {text}"):
         oc.compile(d, inputs=[x], schedule=oc.Schedule.parse("\n".join(("schedule D", *lines))))
-
-    assert str(refused.value) == text

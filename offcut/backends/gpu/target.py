@@ -37,13 +37,14 @@ from offcut.core.program import Program, Tile
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_head
 from offcut.costmodel import Cost, Device, Formulas, load
+from offcut.costmodel.arrays import Calls
+from offcut.costmodel.closed.prediction import SampledPrediction
 from offcut.costmodel.grid import (
     grid_cost,
     grid_formulas,
     grid_of,
     grid_prediction,
     option_cost,
-    prediction_seconds,
     stage_options,
 )
 from offcut.describe.microkernel import Microkernel
@@ -312,18 +313,18 @@ class Cuda(Target):
     ) -> Callable[[Schedule], Sequence[float]]:
         """Return a function from a schedule to its predicted seconds at each of `vectors`, as `predict_cost` has them; nothing is proved."""
         plans = GridPlans.of(self, request.program, request.users, options)
-        kernels, users = self.microkernels(options), dict(request.users.sizes)
+        kernels = self.microkernels(options)
+        calls = Calls.of_vectors(vectors, dict(request.users.sizes))
 
-        def seconds(schedule: Schedule) -> Sequence[float]:
+        def predict(schedule: Schedule) -> Sequence[float]:
             assert plans is not None  # schedules come from plans
             program = plans.plan(schedule).program
             prediction = grid_prediction(program, grid_of(self.machine)[0], kernels)
-            return [
-                prediction_seconds(prediction, self.machine, {users[u]: n for u, n in at.items()})
-                for at in vectors
-            ]
+            cycles = SampledPrediction(prediction, calls).cycles
+            seconds: list[float] = (cycles / self.machine.hertz).tolist()
+            return seconds
 
-        return seconds
+        return predict
 
 
 def _bytes_of(machine: Device, memory: str) -> int:

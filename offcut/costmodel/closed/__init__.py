@@ -4,6 +4,7 @@ from offcut.core.text.tables import quantity as quantity
 from offcut.core.text.tables import table as table
 from offcut.costmodel.closed.cost import Cost as Cost
 from offcut.costmodel.closed.cost import PieceCost as PieceCost
+from offcut.costmodel.closed.cost import PieceSeconds as PieceSeconds
 from offcut.costmodel.closed.cost import StageSeconds as StageSeconds
 from offcut.costmodel.closed.cost import cost as cost
 from offcut.costmodel.closed.cost import stage_seconds as stage_seconds

@@ -268,29 +268,51 @@ def _peak(pieces: Sequence[PieceCost], program: Program, hardware: Hardware) -> 
 
 
 @dataclass(frozen=True, slots=True)
+class PieceSeconds:
+    """Predicted seconds of a piece, as if it ran alone.
+
+    stage        the array that it stores last
+    tile         extents by axis; none of statements outside of tiles
+    microkernel  that computes it; "" for plain loops
+    """
+
+    stage: str
+    tile: Mapping[str, str]
+    microkernel: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class StageSeconds:
     """Predicted seconds of a call, those of `Cost`.
 
     call    of the call itself
     stages  by the array that a stage stores last
+    pieces  of the stages, in the order of the program; they are more than their stage takes, which uses several resources at once
     """
 
     call: float
     stages: Mapping[str, float]
+    pieces: tuple[PieceSeconds, ...] = ()
 
 
 def stage_seconds(
     program: Program, hardware: Hardware, sizes: Mapping[str, int], options: Mapping[int, int]
 ) -> StageSeconds:
-    """Predicted seconds of a call of `program`, by stage.
+    """Predicted seconds of a call of `program`, by stage and by piece.
 
     options  by the number of a `choose`, the option that runs
     """
     made, in_loops = predicted(program, hardware, sizes, options), registers_in_loops(program)
     pieces = _ran([_at(one, hardware, in_loops) for one in made.pieces])
     hertz = hardware.machine.hertz
-    cycles = stage_cycles(pieces, made.loss)
-    return StageSeconds(made.call / hertz, {name: one / hertz for name, one in cycles.items()})
+    by_stage = {name: one / hertz for name, one in stage_cycles(pieces, made.loss).items()}
+    by_piece = tuple(
+        PieceSeconds(one.stage, one.tile, one.microkernel, cycles / hertz)
+        for one in pieces
+        for cycles in (float(stage_arrays(tuple(one.resources.values()), made.loss)),)
+    )
+    return StageSeconds(made.call / hertz, by_stage, by_piece)
 
 
 def _by_stage(pieces: Sequence[PieceCost]) -> dict[str, dict[str, float]]:

@@ -14,9 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from offcut.core.expr import Binary, Expr, real
+from offcut.core.memo import lazy_property
 from offcut.core.program import Program
+from offcut.costmodel.arrays import Array, Calls, Formulas
+from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts, HowExact, Piece, Way
 from offcut.costmodel.device import Device
@@ -62,7 +69,10 @@ class Prediction:
     loss: float = 0.0
 
 
-Stage = tuple[tuple[int, int] | None, str]
+WayNumber: TypeAlias = tuple[int, int] | None
+"""A choice and an option of it, by number; None outside of choices."""
+
+Stage: TypeAlias = tuple[WayNumber, str]
 """The way that a piece is in, and what it stores."""
 
 
@@ -74,6 +84,115 @@ def by_stage(pieces: Sequence[Predicted]) -> dict[Stage, dict[str, Expr]]:
         for name, cycles in one.resources.items():
             total[name] = shortened(Binary("+", total[name], cycles)) if name in total else cycles
     return found
+
+
+@dataclass(frozen=True)
+class SampledPrediction:
+    """A prediction at several calls: arrays, an entry for each of them.
+
+    calls  their sizes, by the program's names
+    """
+
+    prediction: Prediction
+    calls: Calls
+
+    def at(self, expr: Expr) -> Array:
+        """Return the values of an expression over the sizes and over what the prediction names."""
+        return self._all([expr])[0]
+
+    def _all(self, exprs: Sequence[Expr]) -> list[Array]:
+        """Return the values of several expressions, what they have in common computed once."""
+        return [np.broadcast_to(one, self.calls.count) for one in Formulas(exprs)(self._values)]
+
+    def is_cheapest(self, way: WayNumber) -> npt.NDArray[np.bool_]:
+        """Return at which calls that option of a choice is the cheapest, the first if equal; all calls, of no option."""
+        if way is None:
+            return np.ones(self.calls.count, bool)
+        number, option = way
+        is_cheapest: npt.NDArray[np.bool_] = self._cheapest[number] == option
+        return is_cheapest
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Return the resources that a piece may take cycles of."""
+        names = (name for one in self.prediction.pieces for name in one.resources)
+        return tuple(dict.fromkeys(names))
+
+    @lazy_property
+    def cycles(self) -> Array:
+        """Return the cycles of a call."""
+        total: Array = np.sum(list(self.binding.values()), axis=0)
+        return np.broadcast_to(total, self.calls.count)
+
+    @lazy_property
+    def binding(self) -> dict[str, Array]:
+        """Return the cycles of a call that each resource is what binds for, those of the call itself among them."""
+        names, every = self.resources, np.arange(self.calls.count)
+        by_resource = np.zeros((len(names), self.calls.count))
+        for (way, _), each in self.stages.items():
+            cycles = self.stage_cycles(each)
+            by_resource[np.argmax(each, axis=0), every] += np.where(
+                self.is_cheapest(way), cycles, 0.0
+            )
+        call = self.prediction.call
+        own = {"call": self.calls.constant(call)} if call else {}
+        return {**dict(zip(names, by_resource, strict=True)), **own}
+
+    def stage_cycles(self, resources: Array) -> Array:
+        """Return the cycles of a stage, of those that each resource takes."""
+        cycles: Array = stage_arrays(resources, self.prediction.loss)
+        return cycles
+
+    @lazy_property
+    def by_resource(self) -> dict[str, Array]:
+        """Return the cycles of a call that each resource takes by itself."""
+        parts = [np.where(self.is_cheapest(way), one, 0.0) for (way, _), one in self.stages.items()]
+        return dict(zip(self.resources, np.sum(parts, axis=0), strict=True))
+
+    @lazy_property
+    def by_piece(self) -> list[Array]:
+        """Return the cycles that each piece would take by itself; 0 where its option is not taken."""
+        return [
+            np.where(self.is_cheapest(one.piece.way), own.max(axis=0), 0.0)
+            for one, own in zip(self.prediction.pieces, self._pieces, strict=True)
+        ]
+
+    @property
+    def bound_by(self) -> tuple[str, ...]:
+        """Return the resource that binds for most of the cycles, of each call."""
+        names, most = list(self.binding), np.argmax(list(self.binding.values()), axis=0)
+        return tuple(names[k] for k in most)
+
+    @lazy_property
+    def _pieces(self) -> list[Array]:
+        """Return the cycles that each resource takes of each piece: ``(resources, calls)``."""
+        none, pieces, names = real(0.0), self.prediction.pieces, self.resources
+        every = self._all([one.resources.get(name, none) for one in pieces for name in names])
+        return list(np.reshape(every, (len(pieces), len(names), self.calls.count)))
+
+    @lazy_property
+    def stages(self) -> dict[Stage, Array]:
+        """Return the cycles that each resource takes of the pieces of each stage together: ``(resources, calls)``."""
+        stages: dict[Stage, Array] = {}
+        for one, own in zip(self.prediction.pieces, self._pieces, strict=True):
+            stage = one.piece.way, one.piece.stage
+            stages[stage] = stages[stage] + own if stage in stages else own
+        return stages
+
+    @lazy_property
+    def _cheapest(self) -> list[npt.NDArray[np.intp]]:
+        return [
+            np.argmin([self.at(way.cost) for way in ways], axis=0)
+            for ways in self.prediction.choices
+        ]
+
+    @lazy_property
+    def _values(self) -> dict[str, Array]:
+        """Return what sizes, and names that the prediction has beside them, are at each call."""
+        known = {name: np.asarray(at, np.float64) for name, at in self.calls.values.items()}
+        for name, value in self.prediction.values.items():
+            (known[name],) = Formulas([value])(known)
+        return known
 
 
 def predicted(

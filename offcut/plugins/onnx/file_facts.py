@@ -15,6 +15,7 @@ class FileFacts:
     """What a file says of itself, by the names of ``onnx.ModelProto``.
 
     shapes  of inputs and outputs, as declared; one that is not there is not declared
+    initialized  numbers of element types, as in ``onnx.TensorProto``, of inputs whose values the file has: a call may give others
     """
 
     graph_name: str = ""
@@ -25,11 +26,13 @@ class FileFacts:
     version: int = 0
     custom_metadata: Mapping[str, str] = field(default_factory=dict)
     shapes: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)
+    initialized: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(proto: Any) -> FileFacts:
         """Return the facts of an ``onnx.ModelProto``."""
         graph = proto.graph
+        values = {one.name for one in graph.initializer}
         return FileFacts(
             graph.name,
             graph.doc_string,
@@ -46,6 +49,7 @@ class FileFacts:
                 for one in (*graph.input, *graph.output)
                 if one.type.tensor_type.HasField("shape")
             },
+            {one.name: one.type.tensor_type.elem_type for one in graph.input if one.name in values},
         )
 
     @staticmethod

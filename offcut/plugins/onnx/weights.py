@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,6 +67,22 @@ def without(proto: Any, arrays: Mapping[int, Array]) -> Any:
         del made.graph.initializer[place].dims[:]
         made.graph.initializer[place].dims.append(0)
     return made
+
+
+def initializers_as_inputs(source: Any, names: Collection[str]) -> bytes:
+    """Return a model in which the initializers of these names are plain inputs: what the file has for them is left out.
+
+    source  the path of a file, or its bytes
+
+    Raises what onnx does for a file that it does not read, and ValueError for a model of 2 GiB or more.
+    """
+    import onnx
+
+    proto = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source)
+    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    return proto.SerializeToString()
 
 
 def apart(data: memoryview) -> Apart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcut.describe.computation import Names
@@ -54,7 +55,8 @@ class Target:
 
     def axis(self, op: str, wanted: object) -> str:
         """Return the loop that `wanted` names: its name, what the user called it, or an `Axis`."""
-        listed = (f"loops of {self.buffer}: {', '.join(self.loops) or 'none'}",)
+        loops = self.loops
+        listed = (f"loops of {self.buffer}: {', '.join(loops) or 'none'}",)
         if isinstance(wanted, Axis) and wanted.nest != self.name:
             raise PartitionError(
                 op,
@@ -64,10 +66,10 @@ class Target:
                 help=listed,
             )
         name = wanted.name if isinstance(wanted, Axis) else wanted
-        called = self._called(name)
-        if name in self.loops and not (called and called != [name]):
+        called = self._called(name, loops)
+        if name in loops and not (called and called != [name]):
             return str(name)
-        if len(called) == 1 and name not in self.loops:
+        if len(called) == 1 and name not in loops:
             return called[0]
         raise PartitionError(
             op,
@@ -77,15 +79,15 @@ class Target:
             help=listed,
         )
 
-    def _called(self, name: object) -> list[str]:
-        """Return the loops of the source whose axis the user calls `name`."""
+    def _called(self, name: object, loops: Sequence[str]) -> list[str]:
+        """Return those of `loops` that the source has, and whose axis the user calls `name`."""
         labels = {
             loop: label for buffer, loop, label in self.nests.axis_labels if buffer == self.buffer
         }
         return [
             root.name
             for root in self.nest.roots
-            if root.name in self.loops and labels.get(root.name, root.label) == name
+            if root.name in loops and labels.get(root.name, root.label) == name
         ]
 
     def _missing(self, name: object, called: list[str]) -> str:

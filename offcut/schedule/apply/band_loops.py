@@ -16,7 +16,7 @@ Where all loops of a tile are parallel these form a `Tile`, else loops that keep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
@@ -25,7 +25,7 @@ from offcut.core.expr import Compare, Const, Expr, Logic, Var, variables
 from offcut.core.intervals import Ends
 from offcut.core.program import For, Form, If, Role, Stmt, Tile, TileAxis
 from offcut.core.text.printer import format_expr
-from offcut.partition import CUT, GUARD, LADDER, LoopCut, Segment, Strategy, check_axis, segments
+from offcut.partition import CUT, GUARD, LoopCut, Segment, check_axis, segments
 from offcut.partition.cutting import Cutting, EmittedTile
 from offcut.partition.legality import (
     check_crossed,
@@ -48,14 +48,14 @@ from offcut.partition.strategies.segment_loops import (
 )
 from offcut.partition.strategies.segment_placement import leading_form
 from offcut.polyhedral import Facts
-from offcut.schedule.apply.nest_loops import NestLoops
+from offcut.schedule.apply.nest_loops import NestLoops, strategy_of
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
-from offcut.schedule.apply.tiles import neutral_outside
-from offcut.schedule.decisions import Level, Order, Primitive, Split, SplitPair
+from offcut.schedule.apply.tiles import heights_of, neutral_outside
+from offcut.schedule.decisions import Split, SplitPair, split_of
 
 # (statements, what is known there) -> the statements with the loops in them cut
-Inside = Callable[[Sequence[Stmt], Facts], tuple[Stmt, ...]]
+CutBlock = Callable[[Sequence[Stmt], Facts], tuple[Stmt, ...]]
 
 
 @dataclass(frozen=True)
@@ -73,28 +73,20 @@ class Range:
     segment: Segment | None = None
 
 
-def split_steps(band: Sequence[For], cuts: Sequence[LoopCut | None]) -> tuple[Split | Order, ...]:
-    """Return the decisions that cut the loops of a band: what is outermost in one loop lies around what is further in in another."""
-    depth = max((len(cut.tiles) for cut in cuts if cut is not None), default=0)
-    order: list[list[str]] = [[] for _ in range(depth)]
-    steps = list[Split | Order]()
-    for loop, cut in zip(band, cuts, strict=True):
-        if cut is not None:
-            outer_levels = (Level(size, LADDER) for size in cut.tiles[:-1])
-            levels = (*outer_levels, Level(cut.tiles[-1], cut.strategy))
-            names = tuple(f"{loop.iter}.{number}" for number in range(len(levels) + 1))
-            steps.append(Split("", loop.iter, levels, names))
-            for level, name in zip(order[depth - len(levels) :], names, strict=False):
-                level.append(name)
-    return *steps, Order("", tuple(name for level in order for name in level))
+def _split(loop: For, cut: LoopCut) -> Split:
+    """Return the decision that cuts a loop of a band; what it calls loops is no name of any other."""
+    split = split_of(loop.iter, cut)
+    names = (f"{loop.iter}.{number}" for number in range(len(split.names)))
+    return replace(split, names=tuple(names))
 
 
 class BandLoops(NestLoops):
-    """The loops of a band around its tiles, as decisions about it say: those in no order, and those inside of its splits, are a tile's.
+    """The loops of a band around its tiles. Loops that are not cut, and those inside of tiles, are a tile's.
 
     band    the loops as they are in the source, around `body`
+    cuts    how each of them is cut; what is outermost in one lies around what is further in in another
     tile    by the loop of the band that it is of, each loop of the tile
-    inside  cuts the loops in `body`
+    block   cuts the loops in `body`
     """
 
     keeps_names = True
@@ -103,22 +95,30 @@ class BandLoops(NestLoops):
         self,
         nests: Nests,
         band: Sequence[For],
-        steps: Iterable[Primitive],
+        cuts: Sequence[LoopCut | None],
         body: tuple[Stmt, ...],
         cutting: Cutting,
-        inside: Inside,
+        block: CutBlock,
     ) -> None:
-        decisions = tuple(steps)
-        self.splits = {step.axis: step for step in decisions if isinstance(step, Split)}
-        order = [name for step in decisions if isinstance(step, Order) for name in step.loops]
-        names = (loop.iter for loop in band if loop.iter in self.splits or loop.iter not in order)
-        self.tile = {n: self.splits[n].names[-1] if n in self.splits else n for n in names}
-        leaves = tuple(self.tile.values())
+        pairs = zip(band, cuts, strict=True)
+        self.splits = {loop.iter: _split(loop, cut) for loop, cut in pairs if cut is not None}
+        outer_loops = [split.names[:-1] for split in self.splits.values()]
+        depth = max(map(len, outer_loops))
+        order = [
+            names[level - depth]
+            for level in range(depth)
+            for names in outer_loops
+            if depth - level <= len(names)
+        ]
+        self.tile = {
+            loop.iter: self.splits[loop.iter].names[-1] if loop.iter in self.splits else loop.iter
+            for loop in band
+        }
         roots = tuple(Root(loop.iter, loop.iter, loop.lo, loop.hi) for loop in band)
-        part = Part((*(name for name in order if name not in leaves), *leaves), body)
+        part = Part((*order, *self.tile.values()), body)
         relations = tuple(pair for split in self.splits.values() for pair in split.pairs)
         super().__init__(nests, Nest("", roots, (part,), body, relations), cutting.names)
-        self.band, self.cutting, self.inside = {loop.iter: loop for loop in band}, cutting, inside
+        self.band, self.cutting, self.cut_block = {loop.iter: loop for loop in band}, cutting, block
 
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
         """Return whether the loops from `first` inwards are one tile."""
@@ -131,16 +131,6 @@ class BandLoops(NestLoops):
             return super().fixed(axis, at)
         loop = self.band[root]
         return at.updated(window={**at.window, root: (loop.lo, loop.hi)}, early=at.early | {root})
-
-    def strategy(self, split: SplitPair) -> Strategy:
-        """Return how the tail of `split` runs. In tiles of one iteration, every strategy of ours is the loop itself."""
-        strategy = self.own_strategy(split)
-        return CUT if split.factor == 1 and strategy.user_defined is None else strategy
-
-    def own_strategy(self, split: SplitPair) -> Strategy:
-        """Return how the tail of `split` runs, as the decision says it."""
-        assert split.tail is not None
-        return split.tail.with_heights(split.level.heights)
 
     def counter(self, split: SplitPair) -> str:
         """Return what the loop over the tiles of `split` is called."""
@@ -157,9 +147,8 @@ class BandLoops(NestLoops):
         """Return the outer loop of a split, once for each segment of its strategy; its bounds are the same for all other loops."""
         (root,) = self.nest.origins(split.axis)
         lo, extent, tile = self.base(split.axis, at), self.extent(split.axis, at), split.factor
-        is_whole, folds = root == split.axis, self.cutting.folds
-        hi = self.bound(root, 1, at) if is_whole else ix.add(lo, extent)
-        if folds and at.facts.holds(ix.compare("<=", extent, tile - 1)):
+        hi = self.bound(root, 1, at) if root == split.axis else ix.add(lo, extent)
+        if at.facts.holds(ix.compare("<=", extent, tile - 1)):
             bounds = f"{format_expr(lo)}:{format_expr(hi)}"
             short = f"{root} in {bounds} is shorter than a tile of {tile}"
             self.cutting.notes[f"{short}, so it is one tile"] = None
@@ -169,23 +158,19 @@ class BandLoops(NestLoops):
         with self.cutting.blame(root):
             self.check(split, self.band[root], extent, at)
             sequential = root in self.cutting.carried.sequential
-            strategy = self.strategy(split)
+            strategy = strategy_of(split)
             claims = check_axis(strategy, tile, sequential, ix.literal_value(extent))
             self.cutting.theorems |= dict.fromkeys(claims)
-        all_segments: Iterable[Segment] = segments(strategy, extent, tile)
-        if folds:
-            all_segments = possible_segments(all_segments, at.facts)
         body: tuple[Stmt, ...] = ()
-        for segment in all_segments:
+        for segment in possible_segments(segments(strategy, extent, tile), at.facts):
             body += self.segment(split, segment, extent, parts, at)
-        asks = folds or is_whole
-        if body and asks and not at.facts.holds(Compare(">=", extent, ix.const(0))):
+        if body and not at.facts.holds(Compare(">=", extent, ix.const(0))):
             return (If(Compare("<", lo, hi), body),)
         return body
 
     def check(self, split: SplitPair, loop: For, extent: Expr, at: At) -> None:
         """Refuse a strategy that this loop cannot take."""
-        carried, tile, strategy = self.cutting.carried, split.factor, self.own_strategy(split)
+        carried, tile, strategy = self.cutting.carried, split.factor, strategy_of(split)
         reduction, name = carried.reductions.get(loop.iter), f"loop {loop.iter}"
         check_takes(name, strategy, tile)
         if split.inner in self.tile.values():
@@ -198,10 +183,10 @@ class BandLoops(NestLoops):
             check_exact(name, tile, extent, at.facts)
 
     def facts_in(self, segment: Segment, at: At) -> Facts:
-        """Return the facts where a segment exists; not its condition, if it could fold those further in: isl compares loops faster if
+        """Return the facts around a segment, not its condition, which could fold those further in: isl compares loops faster if
         each states its own.
         """
-        return at.facts if self.cutting.folds else super().facts_in(segment, at)
+        return at.facts
 
     def segment_tiles(
         self,
@@ -227,7 +212,7 @@ class BandLoops(NestLoops):
         """Return the outer loop of a split of `root`, whose bounds depend on another loop of the tile: full tiles, and what bounds cross."""
         tile, facts, (lo, hi) = split.factor, at.facts, at.window[root]
         last = split.inner in self.tile.values()
-        by_row = check_crossed(self.band[root], self.own_strategy(split), tile, last)
+        by_row = check_crossed(self.band[root], strategy_of(split), tile, last)
         (lo_min, lo_max), upper = (self.ends_of(bound, at, self.open_tile) for bound in (lo, hi))
         free = by_row != GUARD
         full = inner_segment((lo_min, lo_max), upper, tile, facts)
@@ -317,7 +302,7 @@ class BandLoops(NestLoops):
         role = Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE
         before = len(cutting.made)
         (part,) = self.nest.parts
-        body = self.inside(part.body, inner)
+        body = self.cut_block(part.body, inner)
         lanes: list[str] = []  # the innermost run of parallel loops
         if all(one.rect is not None for one in ranges.values()):
             for root in reversed(ranges):
@@ -332,19 +317,12 @@ class BandLoops(NestLoops):
             elif root == lanes[0]:
                 tiled = self.lane_tile({lane: ranges[lane] for lane in lanes}, body, role)
                 body, name = (tiled,), tiled.microkernel
-        if not ranges:
-            tiled = self.lane_tile({}, body, role)
-            body, name = (tiled,), tiled.microkernel
         leaf = body[0] if len(body) == 1 else If(Const(1, "bool"), body)
         inside = cutting.made[before:]
         cutting.made[before:] = [
             EmittedTile(one.leaf, (*cuts, *one.segments), one.microkernel or name) for one in inside
         ] or [EmittedTile(leaf, cuts, name)]
         return (leaf,)
-
-    def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
-        """Return the tile of a nest all loops of which run outside of it."""
-        return self.emit_tiles((), at)
 
     def lane_tile(self, ranges: Mapping[str, Range], body: tuple[Stmt, ...], role: Role) -> Tile:
         """Return a tile over these loops of the band, all of them parallel."""
@@ -356,7 +334,7 @@ class BandLoops(NestLoops):
             axes.append(TileAxis(root, *one.rect))
             if one.where is not None:
                 conditions.append(one.where)
-            heights[root] = one.segment.heights if one.segment else _heights(one.rect[1])
+            heights[root] = one.segment.heights if one.segment else heights_of(one.rect[1])
             if one.segment:
                 forms.add(one.segment.form)
         where = conjunction(conditions) if conditions else None
@@ -381,8 +359,3 @@ class BandLoops(NestLoops):
                 body = (If(mine.where, body),)
         own = role if mine.segment is not None else Role.WHOLE
         return (For(root, lo, hi, body, own, self.band[root].unit),)
-
-
-def _heights(height: Expr) -> tuple[int, int]:
-    number = ix.literal_value(height)
-    return (number, number) if number is not None else (0, 2**31)

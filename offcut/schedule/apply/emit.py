@@ -253,11 +253,13 @@ class _Nest(Tiles):
     """One nest on its way to loops."""
 
     def __init__(self, lowering: _HandLowering, nest: Nest) -> None:
+        nests = lowering.nests
         staged = any(
-            one.at is not None or (one.covered is not None and one.covered.wanted is not None)
-            for one in lowering.nests.nests
+            (one.at is not None and not nests.is_at_points(one))
+            or (one.covered is not None and one.covered.wanted is not None and not one.is_of_host)
+            for one in nests.nests
         )
-        super().__init__(lowering.nests, nest, lowering.names, staged)
+        super().__init__(lowering.nests, nest, lowering.names, staged, lowering.computed_inside)
         self.lowering = lowering
 
     def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
@@ -269,21 +271,9 @@ class _Nest(Tiles):
             self.lowering.made[id(tile)] = self.piece(tile, at)
         return tiles
 
-    def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> LoopBody:
-        """Return what is inside of the loop over `axis`: `body`, and before it the stages that are computed there."""
-        return self.lowering.computed_inside(self.nest, axis, body, at)
-
     def note_copy(self, body: tuple[Stmt, ...], copy: tuple[Stmt, ...]) -> None:
         """Note that tiles in `copy` are what those of `body` are."""
         tiles = self.lowering.made
         for old, new in zip(walk(body), walk(copy), strict=True):
             if id(old) in tiles:
                 tiles[id(new)] = replace(tiles[id(old)], leaf=new)
-
-    def piece(self, tile: Stmt, at: At) -> EmittedTile:
-        """Return what a tile is by the loops that are split around it."""
-        assert isinstance(tile, Tile)
-        roots = (root.name for root in self.nest.roots if root.name in at.segments)
-        return EmittedTile(
-            tile, tuple((root, at.segments[root]) for root in roots), tile.microkernel
-        )

@@ -9,28 +9,38 @@ runs in ascending order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr
 from offcut.core.memo import lazy_property
-from offcut.core.program import Buffer, Cover, Stmt, Tile
+from offcut.core.program import Buffer, Cover, Form, Stmt, Tile
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.describe.source import instance, plain_loop
-from offcut.partition import AxisCut, LoopCut, Match, tiles_alike
+from offcut.partition import (
+    AxisCut,
+    LoopCut,
+    Match,
+    check_axis,
+    segments,
+    tiles_alike,
+)
 from offcut.partition.cutting import Blame, Carried, Cutting
 from offcut.partition.judge import match_cover
 from offcut.polyhedral import Facts
 from offcut.proof.normal_forms.narrowing import unconditional
-from offcut.schedule.apply.band_loops import BandLoops
+from offcut.schedule.apply.apply_decision import apply_decision
 from offcut.schedule.apply.block_bytes import min_block_bytes
 from offcut.schedule.apply.emit import Lowering
 from offcut.schedule.apply.loop_cutter import LoopCutter
-from offcut.schedule.apply.nest_loops import LoopBody, NestLoops
+from offcut.schedule.apply.nest_loops import NestLoops, strategy_of
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
-from offcut.schedule.decisions import Level, Primitive, SplitPair
+from offcut.schedule.apply.tiles import Tiles, heights_of
+from offcut.schedule.decisions import VECTORS, Level, Primitive, Split, SplitPair
+from offcut.schedule.decisions import Cover as CoverDecision
 from offcut.schedule.nest_decisions import loop_steps
 from offcut.schedule.nests import Nest as NestOfWays
 from offcut.schedule.nests import Together, Way
@@ -113,17 +123,18 @@ def _group_nest(
         if block is not None
     ]
     split = {pair.axis: (pair.outer, pair.inner) for pair in relations}
-    names = (name for axis in first for name in split.get(axis.name, (axis.name,)))
-    inside = _in_plain_loops(rest, instance(group))
-    return Nest(
-        group[0].buffer,
-        tuple(Root(axis.name, axis.label, ix.const(0), axis.extent) for axis in first),
-        (Part(tuple(names), inside),),
-        _in_plain_loops(first, inside),
-        tuple(relations),
-        at=at,
-        is_group=True,
-    )
+    names = tuple(name for axis in first for name in split.get(axis.name, (axis.name,)))
+    nest = _nest(group[0].buffer, first, names, _in_plain_loops(rest, instance(group)))
+    return replace(nest, relations=tuple(relations), at=at)
+
+
+def _nest(
+    stage: str, axes: Sequence[StageAxis], loops: tuple[str, ...], inside: tuple[Stmt, ...]
+) -> Nest:
+    """Return the nest of a group whose loops over `axes` are called `loops`."""
+    roots = tuple(Root(axis.name, axis.name, ix.const(0), axis.extent) for axis in axes)
+    part = Part(loops, inside)
+    return Nest(stage, roots, (part,), _in_plain_loops(axes, inside), is_group=True)
 
 
 def _in_plain_loops(axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -138,7 +149,7 @@ class SharedLoops(NestLoops):
     keeps_names = True
 
     def __init__(self, lowering: GroupLowering, nest: Nest) -> None:
-        super().__init__(lowering.nests, nest, lowering.names)
+        super().__init__(lowering.nests, nest, lowering.names, inside=lowering.computed_inside)
         self.lowering = lowering
 
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
@@ -148,10 +159,6 @@ class SharedLoops(NestLoops):
     def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
         """Return the ways of the group."""
         return self.lowering.ways(self.nest, at)
-
-    def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> LoopBody:
-        """Return what is inside of the loop over `axis`: `body`, and before it the groups that are computed there."""
-        return self.lowering.computed_inside(self.nest, axis, body, at)
 
 
 class GroupLowering(Lowering):
@@ -211,8 +218,90 @@ class ResolvedWay:
         return tuple(axes[name] for name in self.way.loops if name in self.around)
 
 
+def staged_way(computation: Computation, way: ResolvedWay, blame: Blame) -> Nests:
+    """Return the group of a way as a nest in the loops that it does not share, after the decisions about these.
+
+    blame  around a split, by its axis
+
+    Raises PartitionError for a decision that does not apply.
+    """
+    own = [axis for axis in way.group[0].axes if axis.name not in way.around]
+    stage, body = way.group[0].buffer, instance(way.group)
+    nest = _nest(stage, own, tuple(axis.name for axis in own), body)
+    nests = Nests(
+        computation.name, computation.sizes, computation.assumptions, computation.buffers, (nest,)
+    )
+    first = ""
+    for step in _steps(way):
+        with blame(step.axis) if isinstance(step, Split) else nullcontext():
+            nests = apply_decision(nests, step)
+        if isinstance(step, Split):
+            first = first or step.names[-1]
+    return apply_decision(nests, CoverDecision(stage, first, VECTORS))
+
+
+class WayLoops(Tiles):
+    """The loops of a group in one of its ways: tiles that the judge lays a microkernel over, around loops over the terms of sums.
+
+    All tiles along an axis are cut alike, whatever is known at their place.
+
+    cutting  of the loops over terms; it notes tiles and theorems
+    """
+
+    keeps_names = True
+
+    def __init__(self, nests: Nests, way: ResolvedWay, cutting: Cutting) -> None:
+        super().__init__(nests, nests.nest(way.group[0].buffer), cutting.names)
+        self.match, self.cutting = way.match, cutting
+        self.narrowed = any(stage.narrowed for stage in way.group)
+
+    def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the outer loop of a split, once for each segment of its strategy."""
+        extent, strategy = self.extent(split.axis, at), strategy_of(split)
+        claims = check_axis(strategy, split.factor, False, ix.literal_value(extent))
+        self.cutting.theorems |= dict.fromkeys(claims)
+        body: tuple[Stmt, ...] = ()
+        for segment in segments(strategy, extent, split.factor):
+            body += self.segment(split, segment, extent, parts, at)
+        return body
+
+    def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
+        """Return the statements of one point, with the loops over the terms of sums cut."""
+        return LoopCutter(self.nests, self.cutting).block(part.body, at.facts)
+
+    def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the tile of all points that are left, its axes in the order of the group's."""
+        roots = [root.name for root in self.nest.roots]
+        ((loops, part),) = parts
+        in_order = sorted(loops, key=lambda leaf: roots.index(self.root_below(leaf) or ""))
+        made, before = self.cutting.made, len(self.cutting.made)
+        (tile,) = self.tiles([(tuple(in_order), part)], at)
+        assert isinstance(tile, Tile)
+        tile = replace(tile, cover=self.cover(tile, at))
+        piece = self.piece(tile, at)
+        made[before:] = [
+            replace(piece, leaf=one.leaf, segments=(*piece.segments, *one.segments))
+            for one in made[before:]
+        ] or [piece]
+        return (tile,)
+
+    def cover(self, tile: Tile, at: At) -> Cover | None:
+        """Return the cover of a tile; of a narrowed stage, of what is inside of its conditions."""
+        if self.match is None or tile.form is Form.GUARD:
+            return None
+        heights = {
+            axis.iter: at.segments[axis.iter].heights
+            if axis.iter in at.segments
+            else heights_of(axis.extent)
+            for axis in tile.axes
+        }
+        inside = unconditional(tile) if self.narrowed else tile
+        assert isinstance(inside, Tile)
+        return match_cover(inside, self.nests.program(()), self.match, heights)
+
+
 def cut_group(
-    computation: Computation, plan: ResolvedWay, names: Names, blame: Blame, facts: Facts
+    computation: Computation, way: ResolvedWay, names: Names, blame: Blame, facts: Facts
 ) -> tuple[tuple[Stmt, ...], Cutting]:
     """Return the statements of one group inside of the loops that it shares, and what was made.
 
@@ -221,38 +310,22 @@ def cut_group(
 
     Raises PartitionError where an axis cannot be cut so.
     """
-    summed = {axis.name: stage.reducer for stage in plan.group for axis in stage.reduce_axes}
+    summed = {axis.name: stage.reducer for stage in way.group for axis in stage.reduce_axes}
     reductions = {name: op for name, op in summed.items() if op is not None}
-    chosen = {
+    of_sums = {
         cut.axis: LoopCut((cut.tile,), cut.strategy.with_heights(cut.heights))
-        for cut in plan.way.splits
-        if cut not in plan.cuts
+        for cut in way.way.splits
+        if cut not in way.cuts
     }
-    nests = Nests(
-        computation.name, computation.sizes, computation.assumptions, computation.buffers, ()
-    )
-    match, program = plan.match, nests.program(())
-    narrowed = any(stage.narrowed for stage in plan.group)
-
-    def cover(tile: Tile, heights: Mapping[str, tuple[int, int]]) -> Cover | None:
-        """Return the cover of a tile; of a narrowed stage, of what is inside of its conditions."""
-        inside = unconditional(tile) if narrowed else tile
-        assert isinstance(inside, Tile)
-        return None if match is None else match_cover(inside, program, match, heights)
-
     cutting = Cutting(
-        lambda loop: chosen.get(loop.iter),
+        lambda loop: of_sums.get(loop.iter),
         Carried(frozenset(summed), reductions),
-        cover,
+        lambda tile, heights: None,
         tiles_alike,
         names,
-        folds=False,
         blame=blame,
     )
-    own = [axis for axis in plan.group[0].axes if axis.name not in plan.around]
-    band = [plain_loop(axis, ()) for axis in own]
-    inside, body = LoopCutter(nests, cutting).block, instance(plan.group)
-    loops = BandLoops(nests, band, _steps(plan), body, cutting, inside)
+    loops = WayLoops(staged_way(computation, way, blame), way, cutting)
     return loops.emit(At(facts, {})), cutting
 
 
@@ -265,4 +338,7 @@ def _steps(plan: ResolvedWay) -> Iterator[Primitive]:
         extent = extents[cut.axis]
         one_group = cut.group is not None and extent is not None and extent <= cut.group
         cuts.append(replace(cut, group=None) if one_group else cut)
-    return loop_steps(lead.buffer, cuts, plan.outer, plan.way.inner, frozenset(), {})
+    inside: dict[str, str] = {}
+    return loop_steps(
+        lead.buffer, cuts, plan.outer, plan.way.inner, frozenset(), inside, tuple(extents)
+    )

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from offcut.core import index as ix
+from offcut.core.accesses import read_arrays
 from offcut.core.expr import (
     Expr,
     Load,
     rewrite,
     substitute,
-    walk,
 )
 from offcut.core.program import Kind
 from offcut.core.text.printer import format_stmt
@@ -35,7 +35,7 @@ def check_compute_inline(target: Target) -> None:
     stores = [store for part in nest.parts for store in part.stores]
     because, help_ = "", tuple[str, ...]()
     after = nests.nests[nests.nests.index(nest) + 1 :]
-    sources = {n.buffer for s in stores for n in walk(s.value) if isinstance(n, Load)}
+    sources = read_arrays(store.value for store in stores)
     changed = [n.name for n in after if sources & set(n.written)]
     placed = [n.name for n in nests.nests if n.at is not None and n.at[0] == nest.name]
     kind = nests.buffer(buffer).kind

@@ -31,7 +31,7 @@ from offcut.partition import LoopCut, runs
 from offcut.partition.cutting import Cutting
 from offcut.partition.legality import check_crossed, check_takes
 from offcut.polyhedral import Facts
-from offcut.schedule.apply.band_loops import BandLoops, split_steps
+from offcut.schedule.apply.band_loops import BandLoops
 from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.staged_form import Nests
 
@@ -135,8 +135,8 @@ class LoopCutter:
 
     def with_cuts(self, band: Sequence[For], body: tuple[Stmt, ...], at: Facts) -> tuple[Stmt, ...]:
         """Return the loops of `band`, cut level by level."""
-        steps = split_steps(band, [self.cutting.cut_of(loop) for loop in band])
-        loops = BandLoops(self.nests, band, steps, body, self.cutting, self.block)
+        cuts = [self.cutting.cut_of(loop) for loop in band]
+        loops = BandLoops(self.nests, band, cuts, body, self.cutting, self.block)
         return loops.emit(At(at, {}))
 
     def distributes(self, band: Sequence[For]) -> bool:

@@ -133,13 +133,14 @@ def checked_factor(target: Target, axis: str, factor: object) -> int:
 
 
 def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
-    """Theorem: the tiles cover the axis and are disjoint, whatever its extent; of ``exact``, where the
+    """Theorem: the tiles cover the axis and are disjoint, at its extent if that is one number, else at any; of ``exact``, where the
     factor divides the extent, which it does at every allowed size; and no term of a sum is met twice.
 
     That the order is kept, and for `shift` that another instance may be repeated, is proved when the schedule is lowered.
     """
+    size = None if target.nest.root(axis) is None else literal_extent(target.nest, axis)
     for one in tail.among or (tail,):
-        check_axis(one, factor, ordered=False)
+        check_axis(one, factor, ordered=False, size=size)
         if one.user_defined is None and one.repeats(factor):
             check_terms(target, axis, factor, one)
     if tail.divides:

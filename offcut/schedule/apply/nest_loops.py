@@ -7,7 +7,7 @@ further out, both loops are complete and an instance past the end is left out by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -58,6 +58,10 @@ class LoopBody:
         return in_windows(self.windows, tuple(stmt for part in self.parts for stmt in part))
 
 
+# (a nest, one of its loops, what the nest computes in it, the place) -> what is inside of the loop: that, and what else is computed there
+Inside = Callable[[Nest, str | None, tuple[Stmt, ...], At], LoopBody]
+
+
 def in_windows(windows: Sequence[Alloc], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Return `body` inside of windows, the first of which is the innermost."""
     for window in windows:
@@ -69,14 +73,22 @@ class NestLoops(Offsets):
     """The loops of `nest`, which is one of `nests`; what is inside of them is a subclass's matter.
 
     staged  whether windows or tiles of a target lie in the loops: then tiles of symbolic heights are made for any start and height
+    inside  what is inside of one of its loops, where stages are computed in some; None: in none
     """
 
     keeps_names = False
     """Whether each loop is called as its axis is, since no other nest around has a loop of that name."""
 
-    def __init__(self, nests: Nests, nest: Nest, names: Names, staged: bool = False) -> None:
+    def __init__(
+        self,
+        nests: Nests,
+        nest: Nest,
+        names: Names,
+        staged: bool = False,
+        inside: Inside | None = None,
+    ) -> None:
         super().__init__(nest)
-        self.nests, self.names, self.staged = nests, names, staged
+        self.nests, self.names, self.staged, self.inside = nests, names, staged, inside
 
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
         """Return whether the loops from `first` inwards are one tile."""
@@ -92,7 +104,7 @@ class NestLoops(Offsets):
 
     def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> LoopBody:
         """Return what is inside of the loop over `axis`: `body`, and what else is computed there."""
-        return LoopBody((body,))
+        return LoopBody((body,)) if self.inside is None else self.inside(self.nest, axis, body, at)
 
     def note_copy(self, body: tuple[Stmt, ...], copy: tuple[Stmt, ...]) -> None:
         """Note that `copy` stands for `body`, statement by statement."""
@@ -422,6 +434,13 @@ class NestLoops(Offsets):
         emitted = map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
         self.note_copy(body, emitted)
         return emitted
+
+
+def strategy_of(split: SplitPair) -> Strategy:
+    """Return how the tail of `split` runs, as the decision says it. In tiles of one iteration, every strategy of ours is the loop itself."""
+    assert split.tail is not None
+    strategy = split.tail.with_heights(split.level.heights)
+    return CUT if split.factor == 1 and strategy.user_defined is None else strategy
 
 
 def _max_trip_count(count: Expr, facts: Facts) -> Expr:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Var, variables, walk
+from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import For, If, Kind, Stmt, Store
-from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr, format_head
 from offcut.errors import PartitionError
 from offcut.schedule.apply.axes import Target, find_stage
@@ -145,7 +144,7 @@ def _beside(consumer: Target, axis: str | None, buffer: str) -> str | None:
     for part in consumer.nest.parts:
         if axis is not None and axis not in part.loops:
             for stmt in part.body:
-                if _reads((stmt,), buffer):
+                if any(load.buffer == buffer for load in loads_of((stmt,))):
                     return format_head(stmt)
     return None
 
@@ -216,17 +215,8 @@ def build_compute_at(target: Target, consumer: Target, axis: str | None, step: A
 
 def reads(nests: Nests, name: str, buffer: str) -> bool:
     """Return whether a nest reads `buffer`."""
-    return any(_reads(part.body, buffer) for part in nests.nest(name).parts)
-
-
-def _reads(body: tuple[Stmt, ...], buffer: str) -> bool:
-    for stmt in statements(body):
-        exprs = [stmt.value] if isinstance(stmt, Store) else []
-        exprs += [stmt.condition] if isinstance(stmt, If) else []
-        for expr in exprs:
-            if any(isinstance(node, Load) and node.buffer == buffer for node in walk(expr)):
-                return True
-    return False
+    loads = (load for part in nests.nest(name).parts for load in loads_of(part.body))
+    return any(load.buffer == buffer for load in loads)
 
 
 def around(nests: Nests, name: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from offcut.core import index as ix
 from offcut.core.accesses import read_arrays
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import Buffer, Cover, Program, Size, Stmt, Store, walk
+from offcut.core.program import UNITS, Buffer, Cover, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import tiles_alike
@@ -155,6 +155,16 @@ class Nest:
         if self.vectors is not None:
             return self.vectors.loops
         return frozenset() if self.covered is None else frozenset(self.covered.loops(self))
+
+    @property
+    def is_of_host(self) -> bool:
+        """Return whether a microkernel of a target runs its tiles, which has no units beside the processor."""
+        covered = self.covered
+        return (
+            covered is not None
+            and covered.wanted is not None
+            and covered.intrinsic.unit not in UNITS
+        )
 
     def root(self, name: str) -> Root | None:
         """Return the root of that name; None for an axis that a primitive made."""

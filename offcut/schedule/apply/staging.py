@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
+from offcut.core.accesses import read_arrays
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
     Const,
@@ -213,7 +214,7 @@ def parse_value(step: Staging, buffers: Sequence[Buffer], sizes: Sequence[Size])
 
 def check_unwritten(nests: Nests, step: Staging, value: Expr, readers: Sequence[str]) -> None:
     """Theorem: no statement from the array on, up to the last reader, writes what its values are made of."""
-    used = {node.buffer for node in walk(value) if isinstance(node, Load)}
+    used = read_arrays((value,))
     places = [k for k, nest in enumerate(nests.nests) if nest.name in readers]
     for late in nests.nests[min(places) : max(places) + 1]:
         written = used & set(late.written)

@@ -21,6 +21,7 @@ from offcut.core.expr import (
 )
 from offcut.core.program import (
     COUNTED_UNITS,
+    MAX_SIZE,
     UNITS,
     Cover,
     For,
@@ -33,7 +34,7 @@ from offcut.core.program import (
 )
 from offcut.describe.microkernel import LOOP_UNITS
 from offcut.errors import PartitionError
-from offcut.partition import MASK, PAD
+from offcut.partition import MASK, PAD, EmittedTile
 from offcut.partition.strategies.segment_placement import leading_form
 from offcut.polyhedral import Facts
 from offcut.schedule.apply.nest_loops import NestLoops
@@ -91,16 +92,6 @@ class Tiles(NestLoops):
         """Return the loops that an intrinsic runs."""
         covered = self.nest.covered
         return frozenset() if covered is None else frozenset(covered.loops(self.nest))
-
-    @property
-    def is_of_host(self) -> bool:
-        """Return whether a microkernel of a target runs the tiles, which has no units beside the processor."""
-        covered = self.nest.covered
-        return (
-            covered is not None
-            and covered.wanted is not None
-            and covered.intrinsic.unit not in UNITS
-        )
 
     def tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return each part as one tile; a start and its updates together where an intrinsic does both."""
@@ -191,19 +182,14 @@ class Tiles(NestLoops):
             at = self.fixed(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
             extent = ix.distance(start, end)
-            if self.is_of_host and leaf in at.extents:
-                own_end = ix.add(start, at.extents[leaf])
-                extent = (
-                    at.extents[leaf] if self.always(ix.compare("<=", own_end, end), at) else extent
-                )
             if self.is_fixed(leaf, start, extent):
                 offsets[root] = ix.sub(start, self.bound(root, 0, at))
                 continue
-            called[leaf] = name = self.names.fresh(root)
-            names.append(name)
+            called[leaf] = name = root if self.keeps_names else self.names.fresh(root)
+            names += [] if self.keeps_names else [name]
             offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
-            if self.nest.vectors is not None:
-                extent, limit, own_form = self.vector_extent(leaf, root, extent, at)
+            if self.nest.vectors is not None or (self.nest.is_of_host and root in stored):
+                extent, limit, own_form = self.segment_extent(leaf, root, extent, at)
                 forms.add(own_form)
                 where += [] if limit is None else [ix.compare("<", Var(name), limit)]
             elif root in extents:
@@ -250,26 +236,38 @@ class Tiles(NestLoops):
             form = Form.FULL
         if self.nest.vectors is not None:
             return Tile(tuple(axes), body, only, leading_form(forms), self.role(at))
-        made_tile = Tile(tuple(axes), body, only, form, cover=cover)
+        made_tile = Tile(tuple(axes), body, only, leading_form((form, *forms)), cover=cover)
         kernel = covered.intrinsic if covered is not None and cover is not None else None
         if kernel is None or covered is None or kernel.unit not in UNITS:
-            return replace(made_tile, role=self.role(at)) if self.is_of_host else made_tile
+            return replace(made_tile, role=self.role(at)) if self.nest.is_of_host else made_tile
         late = kernel.issue == "async"
         if kernel.unit in LOOP_UNITS:
             return replace(made_tile, asynchronous=late and microkernel != kernel.reset)
         return replace(made_tile, unit=kernel.unit, asynchronous=late)
 
-    def vector_extent(
+    def segment_extent(
         self, leaf: str, root: str, extent: Expr, at: At
     ) -> tuple[Expr, Expr | None, Form]:
-        """Return how far a tile that runs as vectors reaches along a loop, where instances end there if that is before, and the form of this."""
+        """Return how far a tile of a processor reaches along a loop, where instances end there if that is before, and the form of this."""
         split = self.nest.made_by(leaf)
         if not isinstance(split, SplitPair) or leaf not in at.extents:
             return extent, None, Form.FULL
         form = at.segments[root].form if root in at.segments else Form.FULL
+        if (
+            form is Form.GUARD and self.nest.is_of_host
+        ):  # no microkernel asks which instances there are
+            return extent, None, Form.FULL
         if split.axis not in at.limits:
             return at.extents[leaf], None, form
         return at.extents[leaf], ix.add(self.base(split.axis, at), at.limits[split.axis]), form
+
+    def piece(self, tile: Stmt, at: At) -> EmittedTile:
+        """Return what a tile is by the loops that are split around it."""
+        assert isinstance(tile, Tile)
+        roots = (root.name for root in self.nest.roots if root.name in at.segments)
+        return EmittedTile(
+            tile, tuple((root, at.segments[root]) for root in roots), tile.microkernel
+        )
 
     def role(self, at: At) -> Role:
         """Return which part of its loops a tile is."""
@@ -285,6 +283,12 @@ def _without_implied_bounds(extent: Expr, facts: Facts) -> Expr:
         if any(facts.holds(ix.compare("<=", other, part)) for other in others):
             parts.remove(part)
     return reduce(ix.minimum, parts)
+
+
+def heights_of(extent: Expr) -> tuple[int, int]:
+    """Return the least and the greatest number of instances of a tile along an axis, by its extent."""
+    number = ix.literal_value(extent)
+    return (number, number) if number is not None else (0, MAX_SIZE)
 
 
 def neutral_outside(stmt: Stmt, inside: Expr) -> Stmt:

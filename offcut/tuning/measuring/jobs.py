@@ -25,7 +25,7 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.interpret.interpreter import poison_array
 from offcut.describe.request import Array
 from offcut.errors import OffcutError
-from offcut.experiment.contraction import Reference
+from offcut.experiment.reference import Reference
 from offcut.experiment.timing import ROUNDS, Clock, Run, Timing, measure
 from offcut.kernel import Kernel, kernel_of
 from offcut.schedule import Schedule

@@ -58,7 +58,7 @@ from offcut.core.traversal import expressions, map_body
 from offcut.core.unpickle import unpickle
 from offcut.describe.request import Array
 from offcut.errors import CallError, InternalError, OffcutError, TargetError
-from offcut.experiment.contraction import HALF_ULP, Reference
+from offcut.experiment.reference import HALF_ULP, Reference
 from offcut.kernel import Kernel
 from offcut.pipeline import compile
 from offcut.schedule import Schedule

@@ -87,24 +87,6 @@ def test_other_machines_run_groups(machine: str) -> None:
     np.testing.assert_array_equal(kernel(x, k), clipped(summed(x, k, 1), 9))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", ["NCHW", pytest.param("NHWC", marks=pytest.mark.slow)])
-def test_a_bias_stands_behind_the_sums_of_groups(layout: str) -> None:
-    inputs, result = described(layout, bias=True)
-    kernel = oc.compile(result, inputs=inputs, target="vta")
-    assert "gemm_1x16x16; j=o, p=c;" in str(kernel.loops)
-    rng = np.random.default_rng(2)
-    for n in (0, 1, 3):
-        x, k = bytes_of(rng, (n, 40, 5, 7)), bytes_of(rng, (24, 20, 3, 3))
-        b = rng.integers(-9999, 9999, 24, np.int32)
-        right = clipped(summed(x, k, 1) + b[:, None, None], 9)
-        if layout == "NHWC":
-            right, x = (np.ascontiguousarray(one.transpose(0, 2, 3, 1)) for one in (right, x))
-            k = np.ascontiguousarray(k.transpose(2, 3, 1, 0))
-        np.testing.assert_array_equal(kernel(x, k, b), right)
-        assert not kernel.timeline(n=n).races
-
-
 def test_a_residual_whose_axes_have_other_names_stands_behind_groups() -> None:
     n = oc.dim("n", min=0, max=2)
     x, r = (oc.placeholder((n, c, 3), "int8", name=name) for c, name in ((4, "X"), (6, "R")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from conftest import rejection
 
 from offcut.backends.accelerator.isa import (
     Alu,
@@ -160,24 +161,16 @@ def test_what_does_not_fit_is_refused_with_its_field(name: str) -> None:
 
 
 def test_a_refusal_in_full() -> None:
-    with pytest.raises(StreamError) as refused:
-        encode(Gemm(0, 1, Loop(1 << 14)), VTA)
-    assert (
-        str(refused.value)
-        == """\
-encode: cannot encode an instruction
+    with rejection("""\
+StreamError: encode: cannot encode an instruction
   at       gemm of micro-ops[0:1], 16384 times by 0 0 0
-  because  outer = 16384, and its field has 14 bits: 0 to 16383"""
-    )
-    with pytest.raises(StreamError) as refused:
-        encode_micro_op(MicroOp(2048), VTA)
-    assert (
-        str(refused.value)
-        == """\
-encode: cannot encode a micro-op
+  because  outer = 16384, and its field has 14 bits: 0 to 16383"""):
+        encode(Gemm(0, 1, Loop(1 << 14)), VTA)
+    with rejection("""\
+StreamError: encode: cannot encode a micro-op
   at       MicroOp(dst=2048, src=0, wgt=0)
-  because  dst = 2048, and its field has 11 bits: 0 to 2047"""
-    )
+  because  dst = 2048, and its field has 11 bits: 0 to 2047"""):
+        encode_micro_op(MicroOp(2048), VTA)
 
 
 @pytest.mark.parametrize(
@@ -190,11 +183,10 @@ encode: cannot encode a micro-op
     ],
 )
 def test_bits_that_mean_nothing_are_refused(word: int, because: str) -> None:
-    with pytest.raises(StreamError) as refused:
+    with rejection(
+        f"StreamError: decode: cannot decode bits\n  at       0x{word:032x}\n  because  {because}"
+    ):
         decode(word, VTA)
-    assert str(refused.value) == (
-        f"decode: cannot decode bits\n  at       0x{word:032x}\n  because  {because}"
-    )
 
 
 def test_a_listing_says_what_each_instruction_touches_and_for_whom_it_waits() -> None:

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from accelerators import bytes_of, convolution, dense, pooling, residual
-from conftest import slow
+from conftest import rejection, slow
 
 import offcut as oc
 from offcut import Kernel, Schedule, Target, Tensor
@@ -142,17 +142,6 @@ def test_windows_in_turn_are_hardly_ever_slower_than_the_same_tiles_in_one(
             assert cycles(hidden, n) <= cycles(alone, n) + more
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("name", ["convolution", "pooling", "residual"])
-def test_a_machine_without_tokens_runs_more_than_products(name: str) -> None:
-    inputs, result = PROGRAMS[name]()
-    kernel = oc.compile(result, inputs=inputs, target="gemmini")
-    rng = np.random.default_rng(3)
-    shapes = [[3 if str(one) == "n" else int(str(one)) for one in t.shape] for t in inputs]
-    arrays = [bytes_of(rng, tuple(shape)) for shape in shapes]
-    np.testing.assert_array_equal(kernel(*arrays), reference(name)(*arrays))
-
-
 def test_padding_of_another_value_than_0_is_refused_where_compute_cannot_say_it_is_there() -> None:
     base = shipped("vta")
     queue = tuple(replace(one, loads=APART[one.name]) for one in base.queue)
@@ -180,8 +169,7 @@ def narrow() -> Target:
     )
 
 
-@pytest.mark.every(4)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [one if one == "dense" else slow(one) for one in PROGRAMS])
 def test_where_tokens_have_no_room_the_policy_does_without_windows_in_turn(name: str) -> None:
     inputs, kernel = compiled(name, narrow())
     assert kernel is not None
@@ -202,13 +190,9 @@ def test_windows_in_turn_without_room_for_their_tokens_are_refused_by_the_line()
         for at, text in enumerate(str(schedule).splitlines(), 1)
         if " depth " in text
     )
-    with pytest.raises(oc.TargetError) as refused:
-        oc.compile(result, inputs=inputs, schedule=schedule, target=narrow())
-    assert (
-        str(refused.value)
-        == f"""\
-compile: cannot run Y on narrow without a standstill
+    with rejection(f"""\
+TokensError: compile: cannot run Y on narrow without a standstill
   at       {line}
   because  more tokens of compute for load have to lie in their queue at once than it has room for: token_depth is 1
-  help     windows of less depth"""
-    )
+  help     windows of less depth"""):
+        oc.compile(result, inputs=inputs, schedule=schedule, target=narrow())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import rejection
 
 from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.errors import TargetError
 from tests.backends.accelerator.machines import shipped
 from tests.facade import load_machine
 
@@ -74,15 +74,11 @@ def test_a_bus_and_a_clock_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_queues_has_no_spec() -> None:
-    with pytest.raises(TargetError) as refused:
-        AcceleratorSpec.of(load_machine("zen4"))
-    assert (
-        str(refused.value)
-        == f"""\
-target: cannot plan for machine='zen4'
+    with rejection(f"""\
+TargetError: target: cannot plan for machine='zen4'
   because  {load_machine("zen4").title} is not a machine of queues: its description has no [control]
-  help     oc.target("vta")"""
-    )
+  help     oc.target("vta")"""):
+        AcceleratorSpec.of(load_machine("zen4"))
 
 
 QUEUE = '[[queue]]\nname = "{}"\nloads = [{}]\ndepth = 1\ninstruction_cycles = 0\nsource = "so"\n'
@@ -214,8 +210,7 @@ def test_a_description_that_cannot_work_is_refused_with_its_line(name: str, tmp_
     text, where, because = REFUSED[name]
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    with pytest.raises(TargetError) as refused:
+    with rejection(
+        f"TargetError: target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
+    ):
         load_machine(path)
-    assert str(refused.value) == (
-        f"target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
-    )

@@ -168,51 +168,6 @@ def test_patches_of_a_convolution_are_copied_into_shared_memory(name: str) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "bits"), [("float16", 10), ("bfloat16", 7)])
-def test_grouped_heads_attend_to_a_window_behind_the_past(dtype: str, bits: int) -> None:
-    s, t, past, window = oc.dim("s", max=256), oc.dim("t", max=256), 1, 3
-    q = oc.placeholder((2, 2, s, 16), dtype, "q")
-    k, v = (oc.placeholder((2, 1, t, 16), dtype, name) for name in "kv")
-    result = oc.ops.attention(q, k, v, causal=True, past=past, window=window)
-    target = oc.target("cuda", machine="h200", device="emulated")
-    made = oc.compile(result, inputs=[q, k, v], target=target)
-    assert f"mma_m16n8k16_shared_{dtype}" in {x.microkernel for x in made.plan(s=3, t=4).pieces}
-    draw, kind = np.random.default_rng(7), {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
-    for rows, keys in ((1, 1), (3, 4)):
-        shapes = (2, 2, rows, 16), (2, 1, keys, 16), (2, 1, keys, 16)
-        given = [draw.normal(size=shape).astype(kind) for shape in shapes]
-        x, y, z = (array.astype("float64") for array in given)
-        scores = x @ y.swapaxes(-1, -2) / 4
-        i, j = np.arange(rows)[:, None], np.arange(keys)
-        seen = (j <= i + past) & (j > i + past - window)
-        weights = np.where(seen, np.exp(scores), 0)
-        weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-300)
-        error = np.abs(np.asarray(made(*given)).astype("float64") - weights @ z)
-        assert (error <= 2.0**-bits * (weights @ np.abs(z) + np.abs(weights @ z))).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["cut", "pad"])
-def test_attention_to_any_number_of_keys_takes_strategies(strategy: str) -> None:
-    n = oc.dim("n", max=512)
-    inputs = [oc.placeholder((2, n, 16), "bfloat16", name) for name in "qkv"]
-    target = oc.target("cuda", machine="h200", device="emulated")
-    made = oc.compile(oc.ops.attention(*inputs), inputs=inputs, target=target, strategy=strategy)
-    used = [one.microkernel for one in made.plan(n=200).pieces]
-    assert (
-        used.count("mma_m16n8k16_shared_bfloat16") >= 4
-    )  # both products, in tiles and what is left
-    draw = np.random.default_rng(1)
-    for size in (0, 1, 131):
-        x, y, z = (draw.normal(size=(2, size, 16)).astype(ml_dtypes.bfloat16) for _ in range(3))
-        q, k, v = (one.astype("float64") for one in (x, y, z))
-        weights = np.exp(q @ k.swapaxes(-1, -2) / 4)
-        weights /= weights.sum(-1, keepdims=True)
-        error = np.abs(np.asarray(made(x, y, z)).astype("float64") - weights @ v)
-        assert (error <= 2.0**-6 * (weights @ np.abs(v))).all()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["cut", "mask", "pad"])
 def test_attention_whose_past_is_a_size_takes_strategies(strategy: str) -> None:
     s, t, past = (oc.dim(name, max=256) for name in ("s", "t", "past"))
@@ -350,19 +305,6 @@ def test_scores_behind_a_mask_are_not_computed() -> None:
     products, _, exponentials, *_ = (one.seconds / other.seconds for one, other in pieces)
     assert products < 0.7
     assert exponentials < 0.7
-
-
-@pytest.mark.slow
-def test_causal_attention_is_predicted_to_take_less_than_attention_to_all_keys() -> None:
-    def seconds(causal: bool) -> list[float]:
-        n = oc.dim("n", min=1, max=16384)
-        q, k, v = (oc.placeholder((8, n, 64), "bfloat16", name) for name in "qkv")
-        result = oc.ops.attention(q, k, v, causal=causal)
-        target = oc.target("cuda", machine="h200", device="emulated")
-        made = oc.compile(result, inputs=[q, k, v], target=target)
-        return [made.plan(n=size).seconds for size in (1024, 4096)]
-
-    assert all(one < other for one, other in zip(seconds(True), seconds(False), strict=True))
 
 
 def test_lanes_are_decisions() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import rejection
 from fake_driver import FakeArray, FakeDriver, FakeNvrtc, aligned, fake_package, install, launches
 from on_cpu import COMPILER
 
 import offcut as oc
 from offcut.backends.gpu import calls
 from offcut.backends.gpu.text import cuda_kernels
-from offcut.errors import CallError, DescribeError, TargetError
+from offcut.errors import DescribeError
 from tests.agree import agree, computed
 from tests.facade import Bound, Builder, compiled
 
@@ -111,15 +112,11 @@ def test_arrays_of_another_device_are_refused(
     gpu: FakeDriver, package: list[tuple[int, ...]]
 ) -> None:
     model = compiled(mlp(), target=GPU)
-    with pytest.raises(CallError) as refused:
-        model(FakeArray(aligned(floats(2, 5)), 1))
-    assert (
-        str(refused.value)
-        == """\
-mlp: cannot take x from cuda:1
+    with rejection("""\
+CallError: mlp: cannot take x from cuda:1
   at       x
-  because  the model lies on cuda:0"""
-    )
+  because  the model lies on cuda:0"""):
+        model(FakeArray(aligned(floats(2, 5)), 1))
 
 
 def test_blocks_are_freed_with_the_model(gpu: FakeDriver) -> None:
@@ -156,16 +153,12 @@ def no_powers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_kernel_without_a_text_is_refused_by_the_name_of_its_node(
     gpu: FakeDriver, no_powers: None
 ) -> None:
-    with pytest.raises(TargetError) as refused:
-        compiled(shares(), target=GPU)
-    assert (
-        str(refused.value)
-        == """\
-compile: cannot run softmax on a GPU
+    with rejection("""\
+TargetError: compile: cannot run softmax on a GPU
   at       softmax: softmax, exp
   because  a power has no text
-  help     device="emulated" runs it on numpy arrays"""
-    )
+  help     device="emulated" runs it on numpy arrays"""):
+        compiled(shares(), target=GPU)
 
 
 @needs_compiler

@@ -8,7 +8,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import slow
+from conftest import rejection, slow
 
 import offcut as oc
 from offcut.backends.gpu.room import check_room
@@ -91,23 +91,6 @@ def test_a_product_is_right_at_sizes_around_its_tiles(
     assert oc.Schedule.parse(str(kernel.schedule)) == kernel.schedule
     again = oc.compile(s, inputs=[a, w], target=there("a100"), schedule=kernel.schedule)
     assert again.loops == kernel.loops
-
-
-def test_what_goes_on_with_a_sum_is_computed_from_registers() -> None:
-    a, w, s = product(48, 24)
-    n = s.shape[0]
-    bias = oc.placeholder((24,), "float32", name="b")
-    t = oc.compute((n, 24), lambda i, j: s[i, j] + bias[j], name="T")
-    c = oc.compute((n, 24), lambda i, j: oc.maximum(t[i, j], 0.0).astype("bfloat16"), name="C")
-    kernel = oc.compile(c, inputs=[a, w, bias], target=there())
-    x, weights = arrays(48, 24, "bfloat16")
-    b = np.arange(24, dtype=np.float32) - 12
-    exact = np.maximum(x.astype(np.float32) @ weights.astype(np.float32) + b, 0)
-    for size in SIZES:
-        found = np.asarray(kernel(x[:size], weights, b))
-        np.testing.assert_array_equal(found, exact[:size].astype(ml_dtypes.bfloat16))
-    assert "barrier block" not in str(kernel.loops)
-    assert "inline T" in str(kernel.schedule)
 
 
 @pytest.mark.slow
@@ -234,17 +217,13 @@ def test_a_ring_that_a_block_has_no_room_for_is_refused_where_the_machine_has_le
     a, w, s = product(96, 16, most=200)
     text = oc.Schedule.parse(str(small().schedule).replace("depth 4", "depth 40"))
     oc.compile(s, inputs=[a, w], target=there("h200"), schedule=text)
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(s, inputs=[a, w], target=there("a100"), schedule=text)
-    assert (
-        str(refused.value)
-        == """\
-compile: cannot place the windows of S
+    with rejection("""\
+PartitionError: compile: cannot place the windows of S
   at       line 13: at A_in S_sum.k_stage in shared depth 40
   because  a block has 166912 bytes of shared memory, and its windows take 204800
   help     fewer in turn: a smaller depth
-  help     smaller tiles"""
-    )
+  help     smaller tiles"""):
+        oc.compile(s, inputs=[a, w], target=there("a100"), schedule=text)
 
 
 WHOLE = """\
@@ -273,16 +252,12 @@ def test_the_room_of_a_window_is_that_of_its_largest_size(
 
 def test_a_window_whose_extent_has_no_known_bound_is_refused() -> None:
     text = WHOLE.replace("EXTENT", "n*index(T[0])").replace("local", "input T: int32[1]\nlocal")
-    with pytest.raises(oc.PartitionError) as refused:
-        check_room(oc.parse(text), 1 << 20)
-    assert (
-        str(refused.value)
-        == """\
-compile: cannot place the windows of whole
+    with rejection("""\
+PartitionError: compile: cannot place the windows of whole
   at       alloc S[0 +: n * index(T[0])] in shared depth 2
   because  no upper bound of its extents is known
-  help     extents of sizes and loops, which have ranges"""
-    )
+  help     extents of sizes and loops, which have ranges"""):
+        check_room(oc.parse(text), 1 << 20)
 
 
 def test_a_text_with_units_and_windows_is_its_own_schedule() -> None:
@@ -291,12 +266,10 @@ def test_a_text_with_units_and_windows_is_its_own_schedule() -> None:
   because  whole runs as it is written: its tiles, units and windows are its schedule
   help     kernel.loops, whose text is edited and compiled again
   help     what it computes as tensors, or as loops without tiles, units and windows"""
-    with pytest.raises(oc.TargetError) as refused:
+    with rejection(f"TargetError: schedule: cannot show the schedule of whole\n{because}"):
         _ = oc.compile(text, target=there()).schedule
-    assert str(refused.value) == f"schedule: cannot show the schedule of whole\n{because}"
-    with pytest.raises(oc.TargetError) as refused:
+    with rejection(f"TargetError: tune: cannot tune whole for target='cuda'\n{because}"):
         oc.tune(text, sizes={"n": [2]}, target=there())
-    assert str(refused.value) == f"tune: cannot tune whole for target='cuda'\n{because}"
 
 
 REFUSED = {
@@ -328,9 +301,8 @@ target: cannot take device='emulated' for target='cpu'
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_there_is_not_is_refused_in_full(what: str) -> None:
     call, expected = REFUSED[what]
-    with pytest.raises(oc.TargetError) as refused:
+    with rejection(f"TargetError: {expected}"):
         call()
-    assert str(refused.value) == expected
 
 
 def test_what_is_not_tiled_says_why_and_runs_in_rows() -> None:
@@ -376,17 +348,19 @@ def test_a_loop_on_a_unit_that_there_is_not_is_refused_by_its_line(
 ) -> None:
     a, w, s = product(16, 16)
     text = "schedule S\nsplit S.i guard 4 as rows row\nbind S.rows zork"
-    with pytest.raises(oc.TargetError) as refused:
+    with rejection(
+        "TargetError: "
+        + "\n".join(
+            [
+                "compile: cannot run loop rows on zork",
+                "  at       line 3: bind S.rows zork",
+                f"  because  {because}",
+                *(f"  help     @{unit}" for unit in units),
+                "  help     without it, one iteration after the other",
+            ]
+        )
+    ):
         oc.compile(s, inputs=[a, w], target=target, schedule=oc.Schedule.parse(text))
-    assert str(refused.value) == "\n".join(
-        [
-            "compile: cannot run loop rows on zork",
-            "  at       line 3: bind S.rows zork",
-            f"  because  {because}",
-            *(f"  help     @{unit}" for unit in units),
-            "  help     without it, one iteration after the other",
-        ]
-    )
 
 
 @pytest.mark.parametrize("line", ["at S_sum S.rows in zork", "at S_sum S.rows"])

@@ -49,6 +49,7 @@ from offcut.proof.normal_forms.narrowing import (
 from offcut.proof.normal_forms.unpacked_reads import read_unpacked
 from offcut.schedule import (
     ANY_TREE,
+    Applied,
     Nest,
     Schedule,
     Separate,
@@ -57,8 +58,10 @@ from offcut.schedule import (
     Way,
     WayPrice,
     apply,
+    at_line,
     is_of_loops,
     nests_in,
+    nests_of,
     parts_of,
 )
 
@@ -111,6 +114,9 @@ def plan_nests(
     inside = without_conditions(cut.loops) if narrows else cut.loops
     covers = report_covers(inside, host, options.reassociate)
     applied = applied.settled(covers.refused)
+    vector_notes = (*vector_tile_notes(cut.loops, covers, _covered_stages(parts_of(schedule))),)
+    if options.schedule is not None:
+        _check_lines_of_covers(schedule, applied, (*applied.partition.notes, *vector_notes))
     loops = applied.partition.loops
     debug.passed("cut", loops)
     whole = padded = loops
@@ -151,14 +157,33 @@ def plan_nests(
         seconds=seconds_of_choices(applied),
         shares=units.shares,
         work=computation.instances,
-        notes=(
-            *notes,
-            *dict.fromkeys(
-                vector_tile_notes(cut.loops, covers, _covered_stages(parts_of(schedule)))
-            ),
-        ),
+        notes=(*notes, *dict.fromkeys(vector_notes)),
         through=(source(computation), applied.staged, *unpadded, *units.divided),
     )
+
+
+def _check_lines_of_covers(schedule: Schedule, applied: Applied, reasons: Sequence[str]) -> None:
+    """Check that a microkernel that a line of `schedule` names runs a piece at least.
+
+    reasons  why tiles run without one, in the order of the program
+
+    Raises PartitionError with the line of the first that runs none.
+    """
+    view = nests_of(schedule)
+    if view is None:
+        return
+    for nest, choices in zip(nests_in(view.parts), applied.choices, strict=True):
+        for way, choice in zip(nest.ways, choices, strict=True):
+            pieces = choice.pieces
+            if way.cover is None or not pieces or any(piece.microkernel for piece in pieces):
+                continue
+            with at_line(schedule, view.lines[id(way.cover)]):
+                raise PartitionError(
+                    "schedule",
+                    f"cannot cover {nest.last} by {way.cover.microkernel}",
+                    because=next(iter(reasons), "it runs no piece"),
+                    help=(f"cover {nest.last} vectors",),
+                )
 
 
 def _check_covered(loops: Program, host: Host, options: Options, name: str, because: str) -> None:

@@ -14,23 +14,20 @@ from functools import reduce
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
 from offcut.core.expr import Binary, Const, Expr, Select, Unary, Var, substitute
 from offcut.core.program import Program, Size
 from offcut.core.samples import samples
 from offcut.core.text.printer import format_expr
 from offcut.core.text.tables import table
-from offcut.costmodel.closed.prediction import Predicted, Prediction
-from offcut.costmodel.closed.shown.curves import Numbers, Sampled
+from offcut.costmodel.arrays import Array, Calls
+from offcut.costmodel.closed.prediction import Predicted, Prediction, SampledPrediction
 
 _LAST = 4096  # where a size may be larger, what is looked at ends here
 _POINTS = 256  # that are looked at, of all sizes together
 _PIECES = 12  # that have a line of their own
 _WIDE = 100  # characters of a formula that is written as it is
 _DEGREE = 4  # of terms of a sum
-
-Values = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -72,22 +69,22 @@ class Page:
     def _user(self, size: Size) -> str:
         return self.users.get(size.name, size.name)
 
-    def _on_a_grid(self) -> Sampled:
+    def _on_a_grid(self) -> SampledPrediction:
         sizes = self.described.sizes
         each = max(3, int(_POINTS ** (1 / len(sizes))))
         axes = [samples(one, each, _LAST) for one in sizes]
         grid = np.meshgrid(*axes, indexing="ij")
         points = {one.name: axis.ravel() for one, axis in zip(sizes, grid, strict=True)}
-        return Sampled(self.prediction, points)
+        return SampledPrediction(self.prediction, Calls(points, grid[0].size))
 
-    def _flop(self, sampled: Sampled) -> list[str]:
+    def _flop(self, sampled: SampledPrediction) -> list[str]:
         if len(self.flop) <= _WIDE:
             return [f"flop = {self.flop}"]
         flop = sampled.at(self.operations)
         found = near(flop, np.maximum(flop, 1.0), self._terms(), self._floats(sampled))
         return [f"flop is about {found}, off by {found.off}"]
 
-    def _pieces(self, sampled: Sampled) -> list[str]:
+    def _pieces(self, sampled: SampledPrediction) -> list[str]:
         """A line for each of the pieces that take most, and what the others take."""
         cycles = np.maximum(sampled.cycles, 1e-9)
         shares = [own / cycles for own in sampled.by_piece]
@@ -118,9 +115,11 @@ class Page:
         number, option = one.piece.way
         return self.prediction.choices[number][option].label
 
-    def _at_most(self, share: Numbers, sampled: Sampled) -> str:
+    def _at_most(self, share: Array, sampled: SampledPrediction) -> str:
         most = int(np.argmax(share))
-        at = ", ".join(f"{self.users.get(k, k)} = {v[most]}" for k, v in sampled.points.items())
+        at = ", ".join(
+            f"{self.users.get(k, k)} = {v[most]}" for k, v in sampled.calls.values.items()
+        )
         return f"{min(share[most], 1.0):.0%}, {at}"
 
     def _values(self) -> list[str]:
@@ -128,7 +127,7 @@ class Page:
         texts = {name: self._text(value) for name, value in self.prediction.values.items()}
         return [f"{name} = {text}" for name, text in texts.items() if len(text) <= _WIDE]
 
-    def _resources(self, sampled: Sampled) -> list[str]:
+    def _resources(self, sampled: SampledPrediction) -> list[str]:
         """A sum for each resource, and one for the call."""
         call = np.maximum(sampled.cycles, 1e-9)
         floats, terms = self._floats(sampled), self._terms()
@@ -156,7 +155,8 @@ class Page:
                 at = int(middle[len(middle) // 2])
                 points[other.name] = np.full(len(values), at, np.int64)
                 held.append(f"{self._user(other)} = {at}")
-        bound = np.array(Sampled(self.prediction, points).bound_by)
+        calls = Calls(points, len(values))
+        bound = np.array(SampledPrediction(self.prediction, calls).bound_by)
         parts = []
         for name in dict.fromkeys(bound.tolist()):
             there = values[bound == name]
@@ -173,11 +173,11 @@ class Page:
         found = {term[:_DEGREE] for term in _terms_in(self.operations)}
         return terms_of([*found, *((one.name,) for one in self.described.sizes)], self.users)
 
-    def _floats(self, sampled: Sampled) -> dict[str, Numbers]:
+    def _floats(self, sampled: SampledPrediction) -> dict[str, Array]:
         """The sizes at each point, by the user's names."""
         return {
             self.users.get(name, name): np.asarray(values, np.float64)
-            for name, values in sampled.points.items()
+            for name, values in sampled.calls.values.items()
         }
 
     def _text(self, expr: Expr) -> str:
@@ -252,9 +252,7 @@ def terms_of(highest: Sequence[Term], users: Mapping[str, str]) -> tuple[Term, .
     return tuple(sorted(named, key=lambda term: (-len(term), term)))
 
 
-def near(
-    numbers: Numbers, unit: Numbers, terms: Sequence[Term], points: Mapping[str, Numbers]
-) -> Near:
+def near(numbers: Array, unit: Array, terms: Sequence[Term], points: Mapping[str, Array]) -> Near:
     """The sum of these terms that is nearest, with factors above 0 of three digits.
 
     unit    what the distance at each point is a share of, above 0
@@ -278,7 +276,7 @@ def near(
     return Near(shown_terms, float(np.median(off)), float(off.max()))
 
 
-def _values(term: Term, points: Mapping[str, Numbers]) -> Numbers:
+def _values(term: Term, points: Mapping[str, Array]) -> Array:
     """Of a term at each point."""
     ones = np.ones(len(next(iter(points.values()))))
     return reduce(np.multiply, (points[name] for name in term), ones)

@@ -1,0 +1,250 @@
+"""A tensor contraction written as text, such as ``"mk,kn->mn"`` or ``"bij,bkj->bik"``.
+
+Each letter is an axis, as in `numpy.einsum`. Letters of the operands that the result lacks are
+summed over. The text says nothing of sizes: a letter has either one extent (a constant of the
+computation) or a range of extents (a symbolic size, which one compiled kernel serves whole).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import offcut as oc
+from offcut.describe.request import Array
+from offcut.describe.tensor import Tensor
+from offcut.errors import DescribeError
+
+ELEMENTS = {
+    "float64": ("float64", "float64", "float64", "float64"),
+    "float32": ("float32", "float32", "float32", "float32"),
+    "float16": ("float16", "float16", "float32", "float16"),
+    "bfloat16": ("bfloat16", "bfloat16", "float32", "bfloat16"),
+    "int8": ("int8", "int8", "int32", "int32"),
+    "uint8": ("uint8", "int8", "int32", "int32"),
+}
+"""Element types of a contraction by its kind: first operand, other operands, sum, result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """``result[...] = sum over the other letters of the product of the operands``.
+
+    operands   the letters of each operand, one letter per axis
+    result     the letters of the result
+    """
+
+    operands: tuple[str, ...]
+    result: str
+
+    def __str__(self) -> str:
+        return f"{','.join(self.operands)}->{self.result}"
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """Every letter once, in order of appearance."""
+        return tuple(dict.fromkeys(chain.from_iterable(self.operands)))
+
+    @property
+    def reduced(self) -> tuple[str, ...]:
+        """The letters that are summed over, in order of appearance."""
+        return tuple(letter for letter in self.letters if letter not in self.result)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The operands' names: A, B, and so on."""
+        return tuple(string.ascii_uppercase[: len(self.operands)])
+
+    @property
+    def as_matmul(self) -> tuple[bool, bool] | None:
+        """Which operands of `oc.ops.matmul` are transposed; None where it is no such product."""
+        if len(self.operands) != 2 or len(self.reduced) != 1 or len(self.result) < 2:
+            return None
+        (k,), (a, b), shared = self.reduced, self.operands, self.result[:-2]
+        i, j = self.result[-2], self.result[-1]
+        left = {shared + i + k: False, shared + k + i: True}
+        right = {shared + k + j: False, shared + j + k: True}
+        return (left[a], right[b]) if a in left and b in right else None
+
+    def elements(self, kind: str) -> tuple[str, ...]:
+        """Element type of each operand, for a kind of `ELEMENTS`."""
+        first, other, _, _ = ELEMENTS[kind]
+        return (first, *(other for _ in self.operands[1:]))
+
+    def flop(self, sizes: Mapping[str, int]) -> int:
+        """Additions and multiplications at `sizes`: 2·m·n·k for a matrix product."""
+        per_instance = len(self.operands) - 1 + bool(self.reduced)
+        return per_instance * math.prod(sizes[letter] for letter in self.letters)
+
+
+def parse_contraction(text: str) -> Contraction:
+    """The contraction that `text` writes.
+
+    >>> parse_contraction("mk,kn->mn").reduced
+    ('k',)
+
+    Raises DescribeError when there is no ``->``, when an axis is not a letter or a blank stands between two, or when the result
+    has a letter twice or one that no operand has.
+    """
+    between = re.search(r"[A-Za-z]\s+[A-Za-z]", text)
+    if between is not None:
+        because = f"{between[0]!r} has a blank between two axes: it could be a comma, or nothing"
+        raise _refused(text, because, _without_blanks(text))
+    compact = "".join(text.split())
+    left, arrow, result = compact.partition("->")
+    operands = tuple(left.split(","))
+    if not arrow:
+        raise _refused(text, "it has no '->', so the result's axes are not known", _implicit(left))
+    for part in (*operands, result):
+        stray = next((c for c in part if c not in string.ascii_letters), None)
+        if stray is not None:
+            raise _refused(text, f"{stray!r} is not a letter", '"mk,kn->mn": one letter per axis')
+    if not all(operands) or len(operands) > len(string.ascii_uppercase):
+        raise _refused(text, "an operand has no axis", '"mk,kn->mn": a letter per axis, a comma')
+    known = set(left)
+    for position, letter in enumerate(result):
+        if letter not in known:
+            because = f"the result has the axis {letter!r} and no operand has it"
+            raise _refused(text, because, f'"{left}->{result.replace(letter, "")}"')
+        if letter in result[:position]:
+            because = f"the result has the axis {letter!r} twice"
+            raise _refused(text, because, f'"{left}->{"".join(dict.fromkeys(result))}"')
+    return Contraction(operands, result)
+
+
+def _without_blanks(text: str) -> str:
+    """Return the text that was probably meant: commas in place of blanks, or nothing where every word is one letter."""
+    left, arrow, result = text.partition("->")
+    words = re.split(r"[\s,]+", left.strip())
+    between = "," if any(len(word) > 1 for word in words) else ""
+    operands = (re.sub(r"\s+", between, one.strip()) for one in left.split(","))
+    return f'"{",".join(operands)}{arrow}{"".join(result.split())}"'
+
+
+def _implicit(left: str) -> str:
+    """The text with numpy's implicit result: the letters that occur once, in order."""
+    once = sorted(c for c in set(left) & set(string.ascii_letters) if left.count(c) == 1)
+    return f'"{left}->{"".join(once)}"'
+
+
+def _refused(text: str, because: str, help: str) -> DescribeError:
+    return DescribeError(
+        "contraction", "cannot read the text", at=f'"{text}"', because=because, help=(help,)
+    )
+
+
+def check_letters(
+    contraction: Contraction, fixed: Mapping[str, int], swept: Collection[str]
+) -> None:
+    """Check that every letter has one extent or one range, and each of those has a letter, as the command `sweep` spells them.
+
+    fixed   letter -> extent, in elements
+    swept   letters that have a range
+
+    Raises DescribeError otherwise.
+    """
+
+    def refused(because: str, *help: str) -> DescribeError:
+        return DescribeError(
+            "sweep",
+            "the sizes do not fit the text",
+            at=str(contraction),
+            because=because,
+            help=help,
+        )
+
+    for letter in contraction.letters:
+        if letter not in fixed and letter not in swept:
+            raise refused(
+                f"the axis {letter!r} has no size",
+                f"--{letter} 768 fixes it",
+                f"--sizes {letter}=1:512 sweeps it",
+            )
+        if letter in fixed and letter in swept:
+            raise refused(
+                f"the axis {letter!r} is fixed to {fixed[letter]} and swept as well",
+                f"leave out --{letter} or take {letter!r} out of --sizes",
+            )
+        if letter in fixed and fixed[letter] < 1:
+            raise refused(f"the axis {letter!r} has size {fixed[letter]}", f"--{letter} 1 or more")
+    for letter in chain(fixed, swept):
+        if letter not in contraction.letters:
+            raise refused(
+                f"there is no axis {letter!r}", f"the axes are {', '.join(contraction.letters)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """Offcut's tensors: what `offcut.compile` takes."""
+
+    inputs: tuple[Tensor, ...]
+    result: Tensor
+
+    def compile(
+        self, constants: Mapping[str, Array], threads: int = 1, strategy: str = "auto"
+    ) -> oc.Kernel:
+        """The kernel that has these arrays for placeholders of their names."""
+        return oc.compile(
+            self.result,
+            inputs=list(self.inputs),
+            constants=dict(constants),
+            target="cpu",
+            strategy=strategy,
+            threads=threads,
+            records=False,
+        )
+
+
+def build(
+    contraction: Contraction,
+    fixed: Mapping[str, int],
+    swept: Mapping[str, tuple[int, int]],
+    kind: str = "float32",
+) -> Computation:
+    """The contraction on operands of one kind, with a symbolic size per swept letter.
+
+    It is `oc.ops.matmul` where it is one, else a sum of products.
+
+    fixed   letter -> extent, in elements
+    swept   letter -> least and largest extent, in elements
+    kind    element types, as `ELEMENTS` has them; each term is in the type of the sum
+
+    Every letter has an extent or a range.
+    """
+    extents: dict[str, Any] = dict(fixed)
+    for letter, (least, largest) in swept.items():
+        extents[letter] = oc.dim(letter, min=least, max=largest)
+    inputs = tuple(
+        oc.placeholder(tuple(extents[letter] for letter in letters), dtype, name=name)
+        for name, letters, dtype in zip(
+            contraction.names, contraction.operands, contraction.elements(kind), strict=True
+        )
+    )
+    turned = contraction.as_matmul
+    if turned is not None:
+        (a, b), (turned_a, turned_b) = inputs, turned
+        return Computation(inputs, oc.ops.matmul(a, b, turned_a, turned_b, name="result"))
+    _, _, summed, stored = ELEMENTS[kind]
+    reduced = {
+        letter: oc.reduce_axis(extents[letter], name=letter) for letter in contraction.reduced
+    }
+
+    def element(*indices: Any) -> Any:
+        at = dict(zip(contraction.result, indices, strict=True)) | reduced
+        factors = [
+            oc.cast(tensor[tuple(at[letter] for letter in letters)], summed)
+            for tensor, letters in zip(inputs, contraction.operands, strict=True)
+        ]
+        term = math.prod(factors[1:], start=factors[0])
+        value = oc.sum(term, axis=tuple(reduced.values())) if reduced else term
+        return oc.cast(value, stored)
+
+    shape = tuple(extents[letter] for letter in contraction.result)
+    result = oc.compute(shape, element, axes=tuple(contraction.result), name="result")
+    return Computation(inputs, result)

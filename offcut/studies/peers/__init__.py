@@ -1,0 +1,135 @@
+"""Other libraries on the same task, each called the way that is fastest for it.
+
+A peer offers several *ways*: numpy's matmul into a given array, torch's `mm`, its `linear`, and the
+same with a weight packed beforehand by oneDNN or by MKL. What a way prepares from constant operands
+(a transposed copy, a packed one, a session) is outside its measured time, as packing is for offcut.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from offcut.errors import DescribeError
+from offcut.studies.peers.matmul import Contender as Contender
+from offcut.studies.peers.matmul import Matmul as Matmul
+from offcut.studies.peers.matmul import Way as Way
+from offcut.studies.peers.matmul import as_matmul as as_matmul
+from offcut.studies.peers.with_numpy import Numpy as Numpy
+from offcut.studies.peers.with_onnxruntime import Onnxruntime as Onnxruntime
+from offcut.studies.peers.with_openvino import Openvino as Openvino
+from offcut.studies.peers.with_torch import Torch as Torch
+from offcut.studies.peers.with_torch import TorchCompiled as TorchCompiled
+
+COMPILED = "torch.compile"
+"""A peer of its own: it is never among the ways of torch, since it takes minutes to compile."""
+
+PEERS: Mapping[str, tuple[str, ...]] = {
+    "numpy": ("numpy.matmul", "numpy.einsum"),
+    "torch": (
+        "torch.mm",
+        "torch.bmm",
+        "torch.linear",
+        "torch.onednn",
+        "torch.mkl",
+        "torch.einsum",
+        COMPILED,
+    ),
+    "onnxruntime": ("onnxruntime.MatMul",),
+    "openvino": ("openvino.MatMul",),
+}
+"""The peers, each with the ways to call it; a peer is measured by the fastest of its ways."""
+
+NEEDS = {"onnxruntime": ("onnxruntime", "onnx"), "openvino": ("openvino", "onnx")}
+"""The packages that a peer is called with, where they are more than its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """The peers that were asked for.
+
+    found     those that are installed
+    missing   names of those that are not
+    versions  of the packages of those found
+    session   what their calls have to run in
+    """
+
+    found: tuple[Contender, ...]
+    missing: tuple[str, ...]
+    versions: tuple[str, ...]
+    session: Callable[[], AbstractContextManager[object]]
+
+
+def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
+    """The peers of these names, such as ``torch`` (its fastest way) or ``torch.mm`` (that way).
+
+    threads   of every peer; numpy's are set by the environment before it is loaded
+
+    Raises DescribeError when a name is not known.
+    """
+    contenders: list[Contender] = []
+    missing: list[str] = []
+    versions: list[str] = []
+    session: Callable[[], AbstractContextManager[object]] = nullcontext
+    for name in dict.fromkeys(names):
+        package = name.partition(".")[0]
+        if name not in PEERS and name not in PEERS.get(package, ()):
+            raise DescribeError(
+                "sweep",
+                f"there is no peer {name!r}",
+                at=f"--against {name}",
+                because=f"the peers are {', '.join(PEERS)}",
+                help=tuple(f"{peer}, or one of {', '.join(ways)}" for peer, ways in PEERS.items()),
+            )
+        if missing_packages(name):
+            missing.append(name)
+            continue
+        library = importlib.import_module(package)
+        versions.append(f"{package} {_version(library)}")
+        contenders.append(_contender(name, library, threads))
+        if package == "torch":
+            library.set_num_threads(threads)
+            session = library.inference_mode
+    return Peers(tuple(contenders), tuple(missing), tuple(dict.fromkeys(versions)), session)
+
+
+def missing_packages(peer: str) -> list[str]:
+    """Return the packages that a peer, or a way of one, is called with and that are not installed."""
+    package = peer.partition(".")[0]
+    needs = NEEDS.get(package, (package,))
+    return [need for need in needs if importlib.util.find_spec(need) is None]
+
+
+@dataclass(frozen=True, slots=True)
+class OneWay:
+    """One of the ways of a peer, alone."""
+
+    name: str
+    peer: Contender
+
+    def ways(self, task: Any, /) -> tuple[Way, ...]:
+        """That way; none where the peer cannot compute `task` so."""
+        return tuple(way for way in self.peer.ways(task) if way.name == self.name)
+
+
+def _contender(name: str, library: Any, threads: int) -> Contender:
+    package = name.partition(".")[0]
+    peers: dict[str, Callable[[], Contender]] = {
+        COMPILED: lambda: TorchCompiled(library),
+        "numpy": lambda: Numpy(einsum=name == "numpy.einsum"),
+        "torch": lambda: Torch(library),
+        "onnxruntime": lambda: Onnxruntime(library, threads),
+        "openvino": lambda: Openvino(library, threads),
+    }
+    if name in peers:
+        return peers[name]()
+    return OneWay(name, peers[package]())
+
+
+def _version(library: Any) -> str:
+    """As the package gives it, less the build that some put behind it."""
+    return str(library.__version__).partition("-")[0]

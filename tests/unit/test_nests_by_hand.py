@@ -1,0 +1,117 @@
+"""The loops of a nest are those that its decisions make by hand: the same function applies them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.core.program import Cover, Stmt, Tile
+from offcut.core.traversal import map_blocks
+from offcut.schedule import create_schedule
+
+K, COLUMNS = 24, 72
+FMA = "fma_float32_avx512(i=i_in, j=j_in, p=k)"
+
+
+def dense_and_relu() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    """Return max(A W, 0), whose columns are no multiple of a tile."""
+    n = oc.dim("n", min=1, max=64)
+    A, W = oc.placeholder((n, K), name="A"), oc.placeholder((K, COLUMNS), name="W")
+    k = oc.reduce_axis(K, "k")
+    S = oc.compute((n, COLUMNS), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="S")
+    return oc.compute((n, COLUMNS), lambda i, j: oc.maximum(S[i, j], 0.0), name="C"), [A, W]
+
+
+def without_operands(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements whose covers name no operands: the judge names them, and a schedule by hand does not say them."""
+
+    def change(stmt: Stmt) -> Stmt:
+        inside = map_blocks(stmt, without_operands)
+        if isinstance(inside, Tile) and inside.cover is not None:
+            return replace(inside, cover=Cover(inside.cover.microkernel, inside.cover.axes))
+        return inside
+
+    return tuple(map(change, body))
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize("cover", [FMA, "vectors"])
+@pytest.mark.parametrize("rows", ["ladder", "mask", "pad", "residue"])
+def test_a_nest_and_its_decisions_by_hand_make_the_same_loops(rows: str, cover: str) -> None:
+    C, inputs = dense_and_relu()
+    schedule = oc.Schedule.parse(f"""\
+schedule C
+split C.i {rows} 14 as i_tile i_in
+split C.j mask 32 as j_tile j_in
+order C i_tile j_tile i_in j_in
+at S C.j_in
+cover C at i_in {cover}""")
+
+    kernel = oc.compile(C, inputs=inputs, schedule=schedule)
+    by_hand = create_schedule(C, inputs).with_microkernels(oc.target("cpu").microkernels())
+    made = by_hand.apply(schedule).loops
+
+    assert without_operands(made.body) == without_operands(kernel.loops.body)
+
+
+def test_loops_of_a_nest_are_called_as_its_schedule_calls_them() -> None:
+    C, inputs = dense_and_relu()
+    schedule = oc.Schedule.parse("""\
+schedule C
+split C.i cut 8 as i_tile i_in
+split C.j ladder 32 then ladder of 16 8 as j_group j_tile j_in
+order C j_group i_tile j_tile i_in j_in
+at S C.j_in
+cover C at i_in vectors""")
+
+    loops = str(oc.compile(C, inputs=inputs, schedule=schedule).loops)
+
+    for name in ("j_group", "i_tile", "j_tile"):
+        assert f"for {name} in" in loops
+
+
+@pytest.mark.parametrize("other", ["i_in", "i_tile", "i_group"])
+def test_an_axis_may_be_called_as_a_loop_of_a_tile(other: str) -> None:
+    program = oc.parse(f"""\
+program B
+size n in 0:65
+input A: float32[n, 5]
+output B: float32[n, 5]
+for i in 0:n
+  for {other} in 0:5
+    B[i, {other}] = 2.0 * A[i, {other}]
+""")
+    a = np.arange(45, dtype=np.float32).reshape(9, 5)
+    kernel = oc.compile(program, strategy={"i": "mask"})
+    np.testing.assert_array_equal(np.asarray(kernel(a)), 2 * a)
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize(("loop", "own"), [("b", "k"), ("h", "b k")])
+def test_a_copy_in_panels_is_made_in_loops_of_any_order(loop: str, own: str) -> None:
+    n, k = oc.dim("n", min=1, max=64), oc.reduce_axis(24, "k")
+    A, B = oc.placeholder((3, 5, n, 24), name="A"), oc.placeholder((3, 5, 24, 40), name="B")
+    C = oc.compute(
+        (3, 5, n, 40),
+        lambda b, h, i, j: oc.sum(A[b, h, i, k] * B[b, h, k, j], axis=k),
+        name="C",
+    )
+    schedule = oc.Schedule.parse(f"""\
+schedule C
+stage read B for C as P layout panels(2, 3, 16)
+split P.j mask 16 as j_tile j_in
+order P {own} j_tile j_in
+at P C.{loop}
+split C.i mask 14 as i_tile i_in
+split C.j mask 32 as j_tile j_in
+order C h b i_tile j_tile i_in j_in
+cover C at i_in {FMA}""")
+    rng = np.random.default_rng(0)
+    a, b = (rng.random(shape, np.float32) for shape in ((3, 5, 9, 24), (3, 5, 24, 40)))
+
+    kernel = oc.compile(C, inputs=[A, B], schedule=schedule)
+
+    np.testing.assert_allclose(np.asarray(kernel(a, b)), a @ b, rtol=1e-5)
