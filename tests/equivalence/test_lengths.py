@@ -188,3 +188,29 @@ def test_a_length_that_the_program_writes_ends_no_loop() -> None:
     assert "where(k < index(L[g])" in str(kernel.loops)
     w, v = np.ones((2, 32, 9), "f4"), np.ones((2, 9, 64), "f4")
     assert (kernel(w, v) == 3).all()
+
+
+SPARSE = """program sparse
+size n in 0:999
+size z in 0:9999
+input S: int32[n + 1]
+input V: float32[z]
+output O: float32[n]
+for i in 0:n
+  O[i] = 0.0
+  for j in index(S[i]):index(S[i + 1])
+    O[i] += V[j]
+"""
+
+
+@pytest.mark.parametrize("tail", ["cut", "guard", "mask"])
+def test_rows_whose_ends_an_array_names_are_cut(tail: str) -> None:
+    cut = oc.partition(oc.parse(SPARSE), tile={"j": 4}, tail=tail)
+    assert cut.pieces
+    kernel = oc.compile(cut.loops)
+    lengths = np.array([0, 1, 3, 4, 5, 12, 17])
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    values = np.random.default_rng(0).standard_normal(int(ends[-1])).astype(np.float32)
+    exact = [values[a:b].astype("f8").sum() for a, b in zip(ends, ends[1:], strict=False)]
+    terms = [np.abs(values[a:b]).sum() for a, b in zip(ends, ends[1:], strict=False)]
+    agree(kernel(ends, values), np.array(exact), terms=np.array(terms), units=32)
