@@ -21,7 +21,7 @@ from offcut.costmodel.nests.tile_runs import Run, tiles_of
 from offcut.errors import PartitionError
 from offcut.partition import AxisCut
 from offcut.search import Price
-from offcut.tuning.schedule_prices import price_of
+from offcut.tuning.schedule_prices import ClosedForm
 from tests.agree import nearly
 from tests.facade import (
     STRATEGIES,
@@ -281,7 +281,7 @@ def test_loops_that_no_nest_describes_are_cut_and_counted() -> None:
 
     def price(program: oc.Program) -> Price:
         request = requested(program, None, {}, "tune")
-        return price_of(Problem(request, target.options("tune"), target, weights, 0), None, None)
+        return ClosedForm(Problem(request, target.options("tune"), target, weights, 0), None)
 
     smooth = price(SMOOTHED)
     thin, wide = (

@@ -40,22 +40,6 @@ _OUTCOMES = {
 Progress = Callable[[Measured], None]
 
 
-def measured(
-    problem: Problem,
-    schedules: Sequence[Schedule],
-    limits: Limits = DEFAULT,
-    progress: Progress | None = None,
-) -> tuple[Measured, ...]:
-    """What becomes of each schedule, in their order.
-
-    progress  told of each as soon as it is known: of those that fail first
-
-    Raises BusyError where the machine is too loaded to rank, TargetError where the program cannot be checked.
-    """
-    with Bench(problem, limits) as bench:
-        return bench.measured(schedules, progress)
-
-
 class Bench:
     """Measures batches of candidates of one problem; a context manager that leaves no process behind.
 
@@ -94,7 +78,12 @@ class Bench:
     def measured(
         self, schedules: Sequence[Schedule], progress: Progress | None = None
     ) -> tuple[Measured, ...]:
-        """What becomes of each schedule, as `measured` says."""
+        """What becomes of each schedule, in their order.
+
+        progress  told of each as soon as it is known: of those that fail first
+
+        Raises BusyError where the machine is too loaded to rank, TargetError where the program cannot be checked.
+        """
         tell = progress or (lambda measured: None)
         found: dict[Schedule, Measured] = {}
         right: dict[str, Schedule] = {}

@@ -25,10 +25,6 @@ def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:
     return rule
 
 
-def _arctangent(g: Context, call: Call) -> Results:
-    return special.arctangent(g.op, g.ref(call[0]))
-
-
 def _half(op: str, make: Make, x: Ref) -> Ref:
     """Return ``(exp(x) op exp(-x)) / 2``."""
     both = make(op, make("exp", x), make("exp", make("negative", x)))
@@ -48,7 +44,7 @@ FUNCTIONS: Mapping[str, Operator] = {
     "Acosh": _in_double(special.area_cosine),
     "Asin": _in_double(special.arcsine),
     "Asinh": _in_double(special.area_sine),
-    "Atan": _arctangent,
+    "Atan": lambda g, call: special.arctangent(g.op, g.ref(call[0])),
     "Atanh": _in_double(special.area_tangent),
     "Cosh": _in_double(partial(_half, "add")),
     "Sinh": _in_double(_hyperbolic_sine),

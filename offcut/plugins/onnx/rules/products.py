@@ -38,10 +38,6 @@ def multiplied(g: Context, a: Operand, b: Operand) -> Operand:
     return g.reshape(made, shape)
 
 
-def _matmul(g: Context, call: Call) -> Results:
-    return multiplied(g, call[0], call[1])
-
-
 def _gemm(g: Context, call: Call) -> Results:
     """``alpha * a @ b + beta * c``."""
     a, b, c = call[0], call[1], call.input(2)
@@ -161,10 +157,6 @@ def integer_matmul(
     return multiplied(g, without_zero(g, a, a_zero, -2), without_zero(g, b, b_zero, -1))
 
 
-def _matmul_integer(g: Context, call: Call) -> Results:
-    return integer_matmul(g, call[0], call.input(2), call[1], call.input(3))
-
-
 def _determinant(g: Context, call: Call) -> Results:
     order = g.whole(g.shape(call[0])[-1], "the rows of a matrix")
     found: Operand | None = determinants(g, call[0])
@@ -177,6 +169,8 @@ PRODUCTS: Mapping[str, Operator] = {
     "Det": _determinant,
     "Einsum": _einsum,
     "Gemm": _gemm,
-    "MatMul": _matmul,
-    "MatMulInteger": _matmul_integer,
+    "MatMul": lambda g, call: multiplied(g, call[0], call[1]),
+    "MatMulInteger": lambda g, call: integer_matmul(
+        g, call[0], call.input(2), call[1], call.input(3)
+    ),
 }

@@ -51,10 +51,6 @@ def _shape(g: Context, call: Call) -> Results:
     return known(list(shape[slice(start, end)]))
 
 
-def _size(g: Context, call: Call) -> Results:
-    return known(product(g.shape(call[0])))
-
-
 def _reshape(g: Context, call: Call) -> Results:
     x = call[0]
     own = g.shape(x)
@@ -114,10 +110,6 @@ def unsqueezed(g: Context, x: Operand, axes: Sequence[int]) -> Operand:
     if len(new) < len(axes):
         raise Refused(f"axes {said(*axes)} of {rank}", "each axis once")
     return g.reshape(x, [1 if n in new else next(own) for n in range(rank)])
-
-
-def _unsqueeze(g: Context, call: Call) -> Results:
-    return unsqueezed(g, call[0], given(g, call, 1, "axes") or [])
 
 
 def _transpose(g: Context, call: Call) -> Results:
@@ -373,7 +365,7 @@ SHAPES: Mapping[str, Operator] = {
     "Range": _range,
     "Reshape": _reshape,
     "Shape": _shape,
-    "Size": _size,
+    "Size": lambda g, call: known(product(g.shape(call[0]))),
     "Slice": _slice,
     "SpaceToDepth": _pixels,
     "Split": _split,
@@ -382,5 +374,5 @@ SHAPES: Mapping[str, Operator] = {
     "Transpose": _transpose,
     "Trilu": _trilu,
     "Unique": _known_only("how many elements it gives"),
-    "Unsqueeze": _unsqueeze,
+    "Unsqueeze": lambda g, call: unsqueezed(g, call[0], given(g, call, 1, "axes") or []),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from offcut.core import index as ix
@@ -57,17 +56,14 @@ def kth(t: Translation, x: Ref, k: Expr | int, axis: int = -1, keepdims: bool = 
     return _chosen(t, _line(t, x, axis), plain(place), axis, keepdims)
 
 
-def _middle(which: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False) -> Any:
-        if axis is None:
-            return t.reshape(_chosen(t, t.reshape(x, (-1,)), which, 0, keepdims)[0], ())
-        return _chosen(t, _line(t, x, axis), which, axis, keepdims)
-
-    return rule
-
-
-takes("median", "median.dim")(_middle("median"))
-takes("nanmedian", "nanmedian.dim")(_middle("nanmedian"))
+@takes("median", "median.dim", which="median")
+@takes("nanmedian", "nanmedian.dim", which="nanmedian")
+def middle(
+    t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, which: str
+) -> Any:
+    if axis is None:
+        return t.reshape(_chosen(t, t.reshape(x, (-1,)), which, 0, keepdims)[0], ())
+    return _chosen(t, _line(t, x, axis), which, axis, keepdims)
 
 
 @takes("mode")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -56,9 +56,7 @@ def expand(t: Translation, x: Ref, *_: Any, implicit: bool = False) -> Any:
     return x if wanted == t.shape(x) else t.node("broadcast_to", x, wanted)
 
 
-@takes("permute", "permute_copy")
-def permute(t: Translation, x: Ref, axes: Sequence[int]) -> Any:
-    return t.transpose(x, axes)
+takes("permute", "permute_copy")(Translation.transpose)
 
 
 @takes("slice.Tensor", "slice_copy.Tensor")
@@ -252,15 +250,10 @@ def _wrapped(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
     return wrap(t, x, *_by_axis(t, x, amounts))
 
 
-def _pad(mode: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
-        return _padded(t, x, amounts, mode, 0)
-
-    return rule
-
-
-for _name, _mode in (("reflection", "reflect"), ("replication", "edge")):
-    takes(*(f"{_name}_pad{axes}d" for axes in (1, 2, 3)))(_pad(_mode))
+@takes(*(f"reflection_pad{axes}d" for axes in (1, 2, 3)), mode="reflect")
+@takes(*(f"replication_pad{axes}d" for axes in (1, 2, 3)), mode="edge")
+def pad_around(t: Translation, x: Ref, amounts: Sequence[Any], *, mode: str) -> Any:
+    return _padded(t, x, amounts, mode, 0)
 
 
 def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: Any) -> Any:

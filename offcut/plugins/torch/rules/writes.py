@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from offcut.core import index as ix
@@ -23,6 +22,7 @@ from offcut.plugins.torch.translation import Translation
 _OF_SCATTER = {None: None, "add": "add", "multiply": "mul"}
 
 
+@takes("scatter_add", reduce="add")
 @takes("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
 def scatter(
     t: Translation, x: Ref, axis: int, ids: Ref, source: Any, *, reduce: str | None = None
@@ -30,9 +30,6 @@ def scatter(
     if not isinstance(source, Ref):
         source = t.node("broadcast_to", t.scalar(source, t.dtype(x)), t.shape(ids))
     return _scattered(t, x, axis, ids, source, _OF_SCATTER[reduce])
-
-
-takes("scatter_add")(partial(scatter, reduce="add"))
 
 
 def _scattered(
