@@ -14,8 +14,7 @@ from functools import partial
 from offcut.core import index as ix
 from offcut.core.accesses import read_arrays
 from offcut.core.expr import Expr, Var
-from offcut.core.layout import Layout
-from offcut.core.program import Alloc, Buffer, Choose, Kind, Option, Program, Stmt
+from offcut.core.program import Alloc, Buffer, Choose, Option, Program, Stmt
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage
 from offcut.describe.microkernel import Microkernel
@@ -34,6 +33,7 @@ from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
 from offcut.schedule import decisions
 from offcut.schedule.applied import Applied, Choice
+from offcut.schedule.apply.apply_decision import apply_decision
 from offcut.schedule.apply.emit import Lowering
 from offcut.schedule.apply.group_loops import (
     FREE,
@@ -41,6 +41,7 @@ from offcut.schedule.apply.group_loops import (
     SharedLoops,
     cut_group,
     group_nests,
+    staged_form,
     staged_way,
 )
 from offcut.schedule.apply.offsets import At
@@ -374,25 +375,17 @@ class Applying:
                 if copies.setdefault(position, group) != group:
                     because = "another way packs it otherwise"
                     raise not_applied(f"cannot pack {array.name} twice", because)
+        laid = staged_form(self.given)
         for step in filter(is_prepacked, self.schedule.steps):
-            assert step.layout is not None
             with self.line(step):
-                self.check_laid(step.what, step.layout)
-                buffers[step.what] = replace(buffers[step.what], layout=step.layout)
+                laid = apply_decision(laid, step)
+                buffers[step.what] = laid.buffer(step.what)
+                check_layout("lay", buffers[step.what], self.kernels)
         groups: list[tuple[Stage, ...]] = []
         for position, group in enumerate(self.given.groups):
             groups += [copies[position]] if position in copies else []
             groups.append(group)
         return replace(self.given, buffers=tuple(buffers.values()), groups=tuple(groups))
-
-    def check_laid(self, name: str, layout: Layout) -> None:
-        """Refuse a layout of what is no constant, or of other axes than it has."""
-        found = [buffer for buffer in self.given.buffers if buffer.name == name]
-        if not found or found[0].kind is not Kind.CONSTANT:
-            known = [b.name for b in self.given.buffers if b.kind is Kind.CONSTANT]
-            because = f"the constants are {', '.join(known) or 'none'}"
-            raise not_applied(f"cannot lay {name} in panels", because)
-        check_layout("lay", replace(found[0], layout=layout), self.kernels)
 
     def emitted(self, ways: Mapping[int, Sequence[ResolvedWay]], staged: Program) -> Applied:
         """Return the loops of all nests, with their proof.

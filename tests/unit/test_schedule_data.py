@@ -267,9 +267,10 @@ schedule: cannot split k so
 
 a layout of what is no constant
 given ('split matmul_A_B.i', 'stage prepack B layout panels(0, 1, 16)\nsplit matmul_A_B.i')
-schedule: cannot lay B in panels
+stage: cannot pack B before a call
   at       line 2: stage prepack B layout panels(0, 1, 16)
   because  the constants are none
+  help     a constant is an array that compile gets as constants={…}
 
 panels of another width
 given ('split matmul_A_B.i', 'stage read B for matmul_A_B as P layout panels(0, 1, 999999999)\nsplit matmul_A_B.i')

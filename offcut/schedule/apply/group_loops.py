@@ -79,10 +79,10 @@ def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]
 
     for part in parts:
         visit(part, 0, None)
-    return reduce(apply_decision, blocks, _staged_form(computation, *nests))
+    return reduce(apply_decision, blocks, staged_form(computation, *nests))
 
 
-def _staged_form(computation: Computation, *nests: Nest) -> Nests:
+def staged_form(computation: Computation, *nests: Nest) -> Nests:
     """Return nests with the declarations of `computation`."""
     return Nests(
         computation.name, computation.sizes, computation.assumptions, computation.buffers, nests
@@ -204,8 +204,8 @@ def staged_way(computation: Computation, way: ResolvedWay, blame: Blame) -> Stag
     lead, *_ = way.group
     own = [axis for axis in lead.axes if axis.name not in way.around]
     term = Store(lead.buffer, tuple(Var(axis.name) for axis in lead.axes), lead.term, lead.reducer)
-    nest = _staged_form(computation, _nest(lead.buffer, own, instance(way.group)))
-    terms = _staged_form(computation, _nest(lead.buffer, lead.reduce_axes, (term,)))
+    nest = staged_form(computation, _nest(lead.buffer, own, instance(way.group)))
+    terms = staged_form(computation, _nest(lead.buffer, lead.reduce_axes, (term,)))
     sums = {axis.name for axis in lead.reduce_axes}
     for cut, step in _steps(way):
         with nullcontext() if cut is None else blame(cut):
