@@ -116,7 +116,7 @@ def shapes(x: torch.Tensor) -> Results:
             F.pad(x, (1, 2)),
         ),
         *(F.pad(x, (1, 1, 0, 2), value=3.0), x.expand(2, b, n, 6), x.movedim(0, 2)),
-        *(x.diagonal(1, 0, 2), x.unfold(2, 3, 2), F.pad(x, (0, 0, -1, 1))),
+        *(x.diagonal(1, 0, 2), x.unfold(2, 3, 2) * 2, F.pad(x, (0, 0, -1, 1))),
     )
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from offcut.core.dtypes import FLOATS
-from offcut.graph import Ref, special
+from offcut.graph import Ref
 from offcut.graph.composed import Make
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator
+from offcut.plugins.operators import functions as special
 
 
 def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
-from offcut.graph.composed import MOST_ROWS
 from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Element, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
 from offcut.plugins.onnx.rules.shapes import unsqueezed
-from offcut.plugins.operators.elements import determinants
+from offcut.plugins.operators.elements import MOST_ROWS, determinants
 
 BYTES = ("int8", "uint8")
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from offcut.core.expr import Expr
-from offcut.graph.composed import accumulated, first_in_order
 from offcut.graph.sizes.numbers import arithmetic, extent, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
@@ -14,6 +13,7 @@ from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results,
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.rules.shapes import axes_of, given
 from offcut.plugins.operators.elements import log_sum_exp
+from offcut.plugins.operators.order import accumulate, first_in_order
 
 MOST = 64
 """Elements of a product: each is a node."""
@@ -133,7 +133,7 @@ def _running(g: Context, call: Call, *, reduction: str, nothing: int) -> Results
     axis = g.axis(x, int(g.number(call[1], "axis")))
     back = call.get("reverse", 0)
     x = g.op("flip", x, (axis,)) if back else x
-    found: Operand = accumulated(g.op, x, g.shape(x), axis, reduction)
+    found: Operand = accumulate(g, x, axis, reduction)
     if call.get("exclusive", 0):
         shape = g.shape(x)
         ends = [1 if n == axis else one for n, one in enumerate(shape)]
@@ -150,13 +150,13 @@ def _top(g: Context, call: Call) -> Results:
     whole = g.shape(x)[axis]
     if isinstance(k, Expr):
         refuse_negative(g, arithmetic("-", whole, k), f"beyond the first {said(k)} there is")
-        return first_in_order(g.several, g.slice, x, whole, k, axis, largest)
+        return first_in_order(g, x, k, axis, largest)
     if not isinstance(whole, Expr) and k > whole:
         raise Refused(f"the first {k} of {said(whole)}")
     rest = extent(whole, -int(k))
     raise_sizes(g, rest)
     refuse_negative(g, rest, f"beyond the first {k} there is")
-    return first_in_order(g.several, g.slice, x, whole, int(k), axis, largest)
+    return first_in_order(g, x, int(k), axis, largest)
 
 
 REDUCTIONS: Mapping[str, Operator] = {

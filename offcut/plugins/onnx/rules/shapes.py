@@ -10,7 +10,6 @@ import numpy as np
 
 from offcut.core.expr import Expr
 from offcut.core.integers import MOST_PARTS, binary_fraction
-from offcut.graph.composed import tiled
 from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
@@ -28,7 +27,7 @@ from offcut.plugins.onnx.making.operands import (
     said,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number
-from offcut.plugins.operators.padding import pad, wrap
+from offcut.plugins.operators.padding import pad, tile, wrap
 
 
 def given(g: Context, call: Call, place: int, name: str) -> list[int] | None:
@@ -217,7 +216,7 @@ def _tile(g: Context, call: Call) -> Results:
     counts = g.elements(call[1], "repeats")
     check_count(counts, g.rank(call[0]), "repeats")
     if any(isinstance(one, Expr) for one in counts):
-        return tiled(g.op, g.ref(call[0]), g.shape(call[0]), counts)
+        return cast("Operand", tile(g, call[0], counts))
     return g.op("repeat", call[0], tuple(counts))
 
 

@@ -12,8 +12,8 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.composed import required
 from offcut.graph.sizes.numbers import plain
-from offcut.graph.special import is_negative
 from offcut.plugins.operators.elements import quotient_towards_zero
+from offcut.plugins.operators.functions import is_negative
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.halves import is_rounded
 from offcut.plugins.torch.left import Left

@@ -10,7 +10,8 @@ from offcut.core.dtypes import HALVES, INTEGERS, ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.core.function import Function
 from offcut.core.function_table import FUNCTIONS
-from offcut.graph import Ref, special
+from offcut.graph import Ref
+from offcut.plugins.operators import functions as special
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation

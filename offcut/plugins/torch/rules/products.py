@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.graph import Ref
-from offcut.graph.composed import MOST_ROWS
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.operators.elements import determinants
+from offcut.plugins.operators.elements import MOST_ROWS, determinants
 from offcut.plugins.torch.halves import wide
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary

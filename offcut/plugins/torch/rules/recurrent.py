@@ -72,10 +72,10 @@ def state_of(t: Translation, x: Ref, number: int) -> Ref | None:
 
 
 def recurrent(
-    t: Translation, x: Ref, hx: Any, params: Sequence[Ref], *how: Any, **kind: str
+    t: Translation, x: Ref, hx: Any, params: Sequence[Ref], *how: Any, kind: str, **options: Any
 ) -> Any:
     states = hx if isinstance(hx, list) else [hx]
-    return stacked(t, x, states, params, *how, **kind)
+    return stacked(t, x, states, params, *how, kind=kind, **options)
 
 
 for _name, _options in (

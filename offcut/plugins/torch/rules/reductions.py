@@ -9,9 +9,9 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.core.expr import Binary
 from offcut.graph import Ref
-from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain, product
+from offcut.plugins.operators.order import accumulate
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
 from offcut.plugins.torch.table import takes
@@ -163,7 +163,7 @@ def running(t: Translation, x: Ref, axis: int, *, dtype: Any = None, reduction: 
 
 
 def _accumulated(t: Translation, x: Ref, axis: int, reduction: str) -> Any:
-    return accumulated(t.node, x, t.shape(x), axis, reduction) if t.rank(x) else x
+    return accumulate(t, x, axis, reduction) if t.rank(x) else x
 
 
 @takes("cummax", reduction="max")
@@ -172,7 +172,7 @@ def running_extreme(t: Translation, x: Ref, axis: int, *, reduction: str) -> Any
     """The extremes, and the place of each: of equal elements the last, of NaN, too."""
     if not t.rank(x):
         raise Left("it is of a number")
-    return accumulated(t.node, x, t.shape(x), t.axis(x, axis), reduction, places=True)
+    return accumulate(t, x, t.axis(x, axis), reduction, places=True)
 
 
 @takes("histc")

@@ -12,11 +12,10 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.errors import DescribeError
 from offcut.graph import Ref
-from offcut.graph.composed import tiled
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators import padding as operators
-from offcut.plugins.operators.padding import wrap
+from offcut.plugins.operators.padding import tile, wrap
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -168,7 +167,7 @@ def repeat(t: Translation, x: Ref, counts: Sequence[Any]) -> Any:
         return own
     if all(isinstance(count, int) for count in counts):
         return t.node("repeat", own, tuple(counts))
-    return tiled(t.node, own, [plain(extent) for extent in t.shape(own)], counts)
+    return tile(t, own, counts)
 
 
 @takes("copy")

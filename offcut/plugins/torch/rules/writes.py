@@ -9,10 +9,10 @@ from offcut.core import index as ix
 from offcut.core.dtypes import reduction_start
 from offcut.core.expr import Expr
 from offcut.graph import Ref
-from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import quotient
 from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.operators import windows as operators
+from offcut.plugins.operators.order import accumulate
 from offcut.plugins.operators.windows import Windows
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import times
@@ -204,7 +204,7 @@ def masked_scatter(t: Translation, x: Ref, mask: Ref, source: Ref) -> Any:
     """Elements of `source`, one after the other, where a mask says so."""
     shape = t.extents
     every = t.reshape(_broadcast(t, mask, shape), (-1,))
-    counted = accumulated(t.node, t.cast(every, "int32"), t.shape(every), 0, "add")
+    counted = accumulate(t, t.cast(every, "int32"), 0, "add")
     places = t.node("subtract", counted, 1)
     named = t.node("where", every, places, 0)
     taken = t.node("take", t.reshape(source, (-1,)), named, axis=0)
