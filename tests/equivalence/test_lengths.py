@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
@@ -211,6 +212,6 @@ def test_rows_whose_ends_an_array_names_are_cut(tail: str) -> None:
     lengths = np.array([0, 1, 3, 4, 5, 12, 17])
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     values = np.random.default_rng(0).standard_normal(int(ends[-1])).astype(np.float32)
-    exact = [values[a:b].astype("f8").sum() for a, b in zip(ends, ends[1:], strict=False)]
-    terms = [np.abs(values[a:b]).sum() for a, b in zip(ends, ends[1:], strict=False)]
-    agree(kernel(ends, values), np.array(exact), terms=np.array(terms), units=32)
+    rows = [values[a:b].astype("f8") for a, b in pairwise(ends)]
+    terms = np.array([np.abs(row).sum() for row in rows])
+    agree(kernel(ends, values), np.array([row.sum() for row in rows]), terms=terms, units=32)
