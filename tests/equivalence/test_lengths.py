@@ -113,7 +113,7 @@ def test_loops_over_keys_end_at_the_length() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_gpu_ends_its_loops_there_too(dtype: str) -> None:
+def test_a_gpu_reads_no_key_behind_the_length_either(dtype: str) -> None:
     output, inputs = described(dtype)
     target = oc.target("cuda", machine="h200", device="emulated")
     kernel = oc.compile(output, inputs=inputs, target=target)
