@@ -480,10 +480,10 @@ def _over_axes(expr: Expr, index: Sequence[Expr], known: _Known) -> Expr | None:
                 place = (
                     [_over_axes(part, index, known) for part in element.index] if element else []
                 )
-                own = tuple(part for part in place if part is not None)
-                if element is None or len(own) < len(place):
+                over = tuple(part for part in place if part is not None)
+                if element is None or len(over) < len(place):
                     return None
-                total = ix.add(total, ix.mul(step, Cast(replace(element, index=own), "index")))
+                total = ix.add(total, ix.mul(step, Cast(replace(element, index=over), "index")))
     rest: Expr = ix.const(0)
     for name, step in steps.items():
         rest = ix.add(rest, ix.mul(step, Var(name)))
