@@ -100,7 +100,7 @@ def graphs(task: Any) -> tuple[Graph, ...]:
         case Attention():
             return _attention(task)
         case Convolution(image, weights):
-            attributes = {"pads": [task.padding] * 4, "strides": [task.stride] * 2}
+            attributes: dict[str, Any] = {"pads": [task.padding] * 4, "strides": [task.stride] * 2}
             x = ["b", image.shape[1], "y", "x"]
             y = ["b", weights.shape[0], "v", "u"]
             return (_single("Conv", task, {"X": image}, {"W": weights}, attributes, x, y),)

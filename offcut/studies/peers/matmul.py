@@ -101,7 +101,7 @@ class Way:
 
     name: str
     run: Run
-    read: Callable[[Any], Array]
+    read: Callable[[Any], Any]
 
 
 class Contender(Protocol):

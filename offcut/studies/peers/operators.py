@@ -152,7 +152,7 @@ class Convolution:
     @property
     def flop(self) -> int:
         """Those of all windows, padding included."""
-        return 2 * math.prod(self.shape) * math.prod(self.weights.shape[1:])
+        return 2 * math.prod((*self.shape, *self.weights.shape[1:]))
 
     def result(self) -> Array:
         """A new array for the result."""

@@ -63,7 +63,7 @@ def _with_epilogue(ways: tuple[Way, ...], problem: Problem) -> tuple[Way, ...]:
 
     def finish(way: Way) -> Way:
         def run() -> Array:
-            result = way.read(way.run())
+            result: Array = way.read(way.run())
             for step in steps:
                 assert step is not None
                 step(result)
