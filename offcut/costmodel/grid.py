@@ -12,9 +12,9 @@ from offcut.core.program import Choose, Program, Stmt, Sync
 from offcut.costmodel.arrays import Calls
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import Cost, PieceCost, piece_at
+from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import HowExact, Way
 from offcut.costmodel.closed.formulas import Formulas
-from offcut.costmodel.closed.operations import flop
 from offcut.costmodel.closed.prediction import (
     Predicted,
     Prediction,
@@ -91,7 +91,8 @@ def grid_formulas(
     Raises TargetError if the machine's description has no table [grid].
     """
     prediction = grid_prediction(program, machine, microkernels)
-    return Formulas(described, prediction, flop(described, {}).value, machine, users, 0, 0.0)
+    operations = count_operations(described, {}).value
+    return Formulas(described, prediction, operations, machine, users, 0, 0.0)
 
 
 def grid_cost(
@@ -121,7 +122,7 @@ def grid_cost(
         kernel=described.name,
         machine=machine.name,
         sizes=dict(user_sizes),
-        flop=int(evaluate(flop(described, sizes).value, {})),
+        flop=int(evaluate(count_operations(described, sizes).value, {})),
         pieces=tuple(pieces),
         hertz=machine.hertz,
         peak=peak,

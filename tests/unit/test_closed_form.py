@@ -20,7 +20,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.scan import Range, ScanContext
 from offcut.costmodel import Formulas, Hardware, Level, cost, formulas
-from offcut.costmodel.closed.counting import counted
+from offcut.costmodel.closed.counting import count_operations, counted
 from offcut.costmodel.closed.counts import Exactness, HowExact
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.summation import NoClosedForm, summed
@@ -660,3 +660,13 @@ for io in 0:n
     )
     for n in (1, 8, 64):
         assert kernel.plan(n=n).seconds == nearly(kernel.cost(n=n).seconds, rel=0.05)
+
+
+def test_operations_are_counted_of_tiles_too_and_for_any_machine() -> None:
+    n = oc.dim("n", min=1, max=64)
+    x = oc.placeholder((n, 40), name="X")
+    result = oc.compute((n, 40), lambda i, j: x[i, j] * 2.0 + 1.0, name="Y")
+    tiles = {"i": 8, "j": 16}
+    program = oc.partition(result, tile=tiles, tail={"i": "cut", "j": "cut"}, target="cpu").loops
+    amount = count_operations(program, {program.sizes[0].name: 13})
+    assert (int(evaluate(amount.value, {})), amount.exactness) == (2 * 13 * 40, Exactness.EXACT)

@@ -18,7 +18,7 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.text.tables import quantity, table
 from offcut.costmodel.clock import stage_arrays
-from offcut.costmodel.closed.counting import counted
+from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import THOUSANDTHS, HowExact, least_exact
 from offcut.costmodel.closed.prediction import Predicted, Prediction, predicted
 from offcut.costmodel.machine import Machine
@@ -255,8 +255,7 @@ def cost(
     """
     made = predicted(program, hardware, sizes)
     pieces = _pieces(made, program, hardware)
-    whole = counted(described, hardware, sizes)
-    flop = sum(_count(counts.flop) for counts in whole.counts)
+    operations = count_operations(described, sizes, hardware)
     machine = hardware.machine
     memories = (*(memory.name for memory in machine.memory), machine.dram.name)
     kept = {name: _count(size) for name, size in made.kept.items()}
@@ -266,12 +265,14 @@ def cost(
         kernel=described.name,
         machine=machine.name,
         sizes=dict(named),
-        flop=flop,
+        flop=_count(operations.value),
         pieces=pieces,
         hertz=machine.hertz,
         peak=_peak(pieces, program, hardware),
         memories=memories,
-        exactness=replace(made.exactness, flop=least_exact(made.exactness.flop, whole.exactness)),
+        exactness=replace(
+            made.exactness, flop=least_exact(made.exactness.flop, operations.exactness)
+        ),
         kept=kept,
         occupancy=share,
         code_bytes=code,

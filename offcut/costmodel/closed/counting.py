@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from offcut.core import index as ix
 from offcut.core.accesses import last_stored, only_reduces
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -67,8 +69,10 @@ from offcut.costmodel.closed.counts import (
     least_exact,
     sum_counts,
 )
-from offcut.costmodel.closed.sums import SumMethod, Sums, count_methods
+from offcut.costmodel.closed.sums import Amount, SumMethod, Sums, count_methods
 from offcut.costmodel.closed.traffic import Held
+from offcut.costmodel.description import load
+from offcut.costmodel.machine import processor
 from offcut.costmodel.resources import Hardware
 from offcut.costmodel.shortened import decided, folded
 
@@ -102,6 +106,25 @@ def counted(
         if not instead:
             return found
         ways |= instead
+
+
+def count_operations(
+    program: Program, sizes: Mapping[str, int], hardware: Hardware | None = None
+) -> Amount:
+    """Return the operations of `program` on elements at these sizes, and over those that are not given.
+
+    hardware  whose microkernels tiles may name; None: a processor without any, as operations are the same on all
+    """
+    if hardware is None:
+        return _operations_anywhere(program, frozenset(sizes.items()))
+    made = counted(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
+    return Amount(ix.add(*(counts.flop for counts in made.counts)), made.exactness)
+
+
+@lru_cache(1 << 8)  # a search asks for the same again and again
+def _operations_anywhere(program: Program, sizes: frozenset[tuple[str, int]]) -> Amount:
+    hardware = Hardware(processor(load("avx2")), {}, ITEM_BYTES["float32"], ())
+    return count_operations(program, dict(sizes), hardware)
 
 
 def _with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -15,7 +15,7 @@ from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import code_bytes, compile_seconds
-from offcut.costmodel.closed.counting import counted
+from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import HowExact, least_exact
 from offcut.costmodel.closed.display import Page, along, curve, draw
 from offcut.costmodel.closed.in_sympy import Names
@@ -224,12 +224,11 @@ def formulas(
     """
     machine = hardware.machine
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
-    whole, made = counted(described, hardware, {}), predicted(program, hardware, {})
-    flop = ix.add(*(counts.flop for counts in whole.counts))
-    flop_is = least_exact(made.exactness.flop, whole.exactness)
+    operations, made = count_operations(described, {}, hardware), predicted(program, hardware, {})
+    flop_is = least_exact(made.exactness.flop, operations.exactness)
     made = replace(made, exactness=replace(made.exactness, flop=flop_is))
     seconds = compile_seconds(code, machine)
-    return Formulas(described, made, flop, machine, users, code, seconds)
+    return Formulas(described, made, operations.value, machine, users, code, seconds)
 
 
 def _plus(a: Expr, b: Expr) -> Expr:

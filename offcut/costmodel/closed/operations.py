@@ -5,15 +5,9 @@ A product that is added is two, a comparison that keeps the larger value one, a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr, Load, Select, Unary, children, dtype_of, substitute, walk
-from offcut.core.program import For, If, Program, Stmt, Store
-from offcut.core.scan import Range, ScanContext
-from offcut.costmodel.closed.sums import Amount, Sums, count_methods, first_success
+from offcut.core.expr import Binary, Expr, Load, Select, Unary, children, dtype_of, walk
+from offcut.core.program import Program, Store
 from offcut.costmodel.device import Energy, Picojoules
-from offcut.costmodel.shortened import decided, folded
 
 _ALIKE = {
     **dict.fromkeys(("int8", "uint8", "bool"), "int8"),
@@ -86,31 +80,3 @@ def _of(expr: Expr) -> list[tuple[str, str]]:
             return [*inside, (op, dtype_of(expr))]
         case _:
             return inside
-
-
-def flop(program: Program, sizes: Mapping[str, int]) -> Amount:
-    """Return the operations that a program means, over the sizes that are not given."""
-    fixed = {name: ix.const(value) for name, value in sizes.items()}
-    known = ScanContext.of(size for size in program.sizes if size.name not in fixed)
-
-    def block(body: Sequence[Stmt], known: ScanContext, sums: Sums) -> Expr:
-        total: Expr = ix.const(0)
-        for stmt in body:
-            match stmt:
-                case Store():
-                    term: Expr = ix.const(operations(stmt))
-                case For(name, lo, hi, inner):
-                    lo, hi = folded(substitute(lo, fixed)), folded(substitute(hi, fixed))
-                    within = known.within(Range(name, (lo,), (ix.sub(hi, 1),)))
-                    term = sums.over(name, lo, hi, block(inner, within, sums), known)
-                case If(condition, then, other):
-                    holds = decided(substitute(condition, fixed))
-                    term = sums.where(holds, block(then, known, sums), block(other, known, sums))
-                case _:
-                    continue
-            total = ix.add(total, term)
-        return total
-
-    return first_success(
-        count_methods(is_open=bool(known.ranges)), lambda sums: block(program.body, known, sums)
-    )

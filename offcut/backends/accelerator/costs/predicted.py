@@ -30,6 +30,7 @@ from offcut.core.program import Program
 from offcut.core.scan import ScanContext
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.costmodel.closed.cost import PieceCost, piece_at
+from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import (
     THOUSANDTHS,
     Counts,
@@ -39,7 +40,6 @@ from offcut.costmodel.closed.counts import (
     Way,
     least_exact,
 )
-from offcut.costmodel.closed.operations import flop
 from offcut.costmodel.closed.prediction import Predicted, Prediction, scaled
 from offcut.costmodel.periodic_fit import PeriodicFit, fit_periodic
 from offcut.costmodel.shortened import shortened
@@ -74,7 +74,7 @@ def cost_of(
         replace(p, bytes={name: p.bytes.get(name, 0) for name in memories}) for p in piece_costs
     ]
     kept_words = _kept([one.kept for one in streams], machine)
-    operations = flop(described, sizes)
+    operations = count_operations(described, sizes)
     return Cost(
         kernel=described.name,
         machine=machine.name,
@@ -133,7 +133,7 @@ def formulas_of(
     choices: list[tuple[Way, ...]] = []
     filled: list[Mapping[str, int]] = []
     within, issued_ = 0.0, 0
-    operations = flop(described, {})
+    operations = count_operations(described, {})
     exactness = HowExact(
         flop=operations.exactness,
         bytes=Exactness.EXACT,
