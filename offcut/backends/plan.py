@@ -16,7 +16,7 @@ from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import count
 from offcut.core.text.tables import html_table, table
-from offcut.costmodel import PieceSeconds, StageSeconds
+from offcut.costmodel import CallCycles
 from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
 from offcut.schedule import Applied, Choice
@@ -167,7 +167,7 @@ class Plan:
         return f"<p>{html.escape(title)}</p>{html_table(self.rows())}{below}"
 
 
-CallPrediction: TypeAlias = Callable[[Mapping[str, int], Mapping[int, int]], StageSeconds]
+CallPrediction: TypeAlias = Callable[[Mapping[str, int], Mapping[int, int]], CallCycles]
 """The sizes of a call by the user's names, and options of its choices by number -> its predicted seconds."""
 
 
@@ -187,8 +187,7 @@ def evaluate_plan(
     if applied is None:
         outside_seconds = 0.0
         if pricing is not None:
-            prediction = pricing(sizes, {})
-            outside_seconds = prediction.call + sum(prediction.stages.values())
+            outside_seconds = pricing(sizes, {}).seconds
         return Plan(signature.name, dict(sizes), (), (), None, beside=outside_seconds)
     names = dict(applied.partition.users.sizes)
     values = {names[user]: value for user, value in sizes.items()}
@@ -199,12 +198,12 @@ def evaluate_plan(
         [float(evaluate(choice.cost, values)) for choice in choices] for choices in applied.choices
     ]
     chosen_ways = [costs.index(min(costs)) for costs in competing]
-    outside_seconds, alone = 0.0, tuple[PieceSeconds, ...]()
+    outside_seconds, whole = 0.0, None
     if pricing is not None:
         whole, competing = _predicted_seconds(
             applied, competing, chosen_ways, partial(pricing, sizes)
         )
-        outside_seconds, alone = whole.call, whole.pieces
+        outside_seconds = whole.call / whole.hertz
     for choices, costs, best in zip(applied.choices, competing, chosen_ways, strict=True):
         chosen = choices[best]
         alternatives += [
@@ -213,7 +212,7 @@ def evaluate_plan(
         ]
         running += chosen.pieces
         planned_pieces = _pieces_at(chosen, values)
-        pieces += _with_shares(planned_pieces, costs[best], alone)
+        pieces += _with_shares(planned_pieces, costs[best], whole)
     runs = replace(applied.partition, pieces=tuple(running))
     notes = applied.partition.notes
     return Plan(
@@ -231,8 +230,8 @@ def _predicted_seconds(
     applied: Applied,
     competing: Sequence[Sequence[float]],
     chosen_ways: Sequence[int],
-    pricing: Callable[[Mapping[int, int]], StageSeconds],
-) -> tuple[StageSeconds, list[list[float]]]:
+    pricing: Callable[[Mapping[int, int]], CallCycles],
+) -> tuple[CallCycles, list[list[float]]]:
     """Return the predicted seconds of the call, and of every variant of each nest, as if it were chosen.
 
     competing  seconds by which they compete, by nest
@@ -241,9 +240,10 @@ def _predicted_seconds(
     numbers = [nest for nest, choices in enumerate(applied.choices) if len(choices) > 1]
     options = {number: chosen_ways[nest] for number, nest in enumerate(numbers)}
     whole = pricing(options)
-    total = sum(whole.stages.values())
     seconds = [list(costs) for costs in competing]
-    for nest, own_seconds in enumerate(_by_nest(applied, competing, chosen_ways, whole.stages)):
+    for nest, own_seconds in enumerate(
+        _by_nest(applied, competing, chosen_ways, whole.stage_seconds)
+    ):
         choices = applied.choices[nest]
         if any(choice.given for choice in choices):
             continue
@@ -251,7 +251,7 @@ def _predicted_seconds(
         for way in range(len(choices)):
             if way != chosen_ways[nest]:
                 other = pricing({**options, numbers.index(nest): way})
-                seconds[nest][way] += sum(other.stages.values()) - total
+                seconds[nest][way] += other.seconds - whole.seconds
     return whole, seconds
 
 
@@ -347,16 +347,17 @@ def _value(expr: Expr, environment: Mapping[str, int]) -> int:
 
 
 def _with_shares(
-    pieces: Sequence[tuple[PlannedPiece, _TileKey]], seconds: float, alone: Sequence[PieceSeconds]
+    pieces: Sequence[tuple[PlannedPiece, _TileKey]], seconds: float, whole: CallCycles | None
 ) -> list[PlannedPiece]:
     """Return the pieces of a nest with their shares of its seconds.
 
-    alone  what pieces of the program take alone; those of one tile come in the order of the program
+    whole  the call: what pieces of the program take alone; those of one tile come in the order of the program
     """
     alone_by_key: dict[_TileKey, list[float]] = {}
-    for one in alone:
-        key = one.stage, frozenset(one.tile.items()), one.microkernel
-        alone_by_key.setdefault(key, []).append(one.seconds)
+    if whole is not None:
+        for one in whole.pieces:
+            key = one.stage, frozenset(one.tile.items()), one.microkernel
+            alone_by_key.setdefault(key, []).append(whole.busiest(one.resources))
     keys = Counter(key for _, key in pieces)
     weights: list[float] = [piece.instances for piece, _ in pieces]
     if all(len(alone_by_key.get(key, ())) == count for key, count in keys.items()):

@@ -14,17 +14,17 @@ from offcut.backends.plan import CallPrediction, Plan, check_sizes, evaluate_pla
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import (
+    CallCycles,
     Cost,
     Formulas,
     Hardware,
     Level,
     Machine,
-    StageSeconds,
+    call_cycles,
     cost,
     formulas,
     processor,
     sampled,
-    stage_seconds,
 )
 from offcut.costmodel.nests import SchedulePrices
 from offcut.costmodel.nests.schedules import choice_errors
@@ -62,9 +62,9 @@ def pricing(
         return None
     hardware, users = resources.hardware(options), dict(request.users.sizes)
 
-    def predict(sizes: Mapping[str, int], options_of: Mapping[int, int]) -> StageSeconds:
+    def predict(sizes: Mapping[str, int], options_of: Mapping[int, int]) -> CallCycles:
         program_sizes = {users[user]: size for user, size in sizes.items()}
-        return stage_seconds(planned.program, hardware, program_sizes, options_of)
+        return call_cycles(planned.program, hardware, program_sizes, options_of)
 
     return predict
 

@@ -20,12 +20,12 @@ leaves a -0.0 that is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.core import index as ix
-from offcut.core.conditions import conditional_term, conjunction, conjuncts
+from offcut.core.conditions import conditional_term, conjunction, conjuncts, known_element
 from offcut.core.dtypes import identity, reduction_start
 from offcut.core.expr import (
     COMBINED,
@@ -37,6 +37,7 @@ from offcut.core.expr import (
     Reduce,
     Select,
     Var,
+    all_loads,
     dtype_of,
     reads_memory,
     rewrite,
@@ -114,6 +115,7 @@ class _Raising:
 
     def __init__(self, program: Program, scopes: Mapping[str, Path], narrows: bool) -> None:
         self.program, self.scopes, self.narrows = program, scopes, narrows
+        self.given = {b.name for b in program.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)}
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.names = Names([*self.buffers, *(size.name for size in program.sizes)])
         self.current: dict[str, str] = {}
@@ -279,7 +281,7 @@ class _Raising:
         """Add a stage that gives `buffer` a new array."""
         dtype = self.buffers[buffer].dtype
         name = self.array(buffer, dtype, tuple(axis.extent for axis in axes))
-        narrowed = self.narrows and _ends_with_condition(body, rest)
+        narrowed = self.narrows and _ends_with_condition(body, rest, self.given)
         self.stages.append(Stage(name, buffer, axes, rest, body, narrowed=narrowed))
         self.current[buffer] = name
 
@@ -426,16 +428,30 @@ def _limits(name: Var, op: str, end: Expr) -> tuple[Compare, ...]:
     return (Compare(op, name, end),)
 
 
-def _ends_with_condition(body: Expr, axes: Sequence[StageAxis]) -> bool:
+def _ends_with_condition(body: Expr, axes: Sequence[StageAxis], given: Collection[str]) -> bool:
     """Return whether the loop over the terms of a reduction is to end where a condition on these does: one loop over `axes`, of any
     number of terms, or of so many that few tiles lie across the border.
     """
     if not isinstance(body, Reduce) or len(axes) != 1:
         return False
     terms, term = ix.literal_value(axes[0].extent), conditional_term(body.value, body.op)
-    if term is None or reads_memory(term[0]) or (terms is not None and terms < _FEW_TERMS):
+    if term is None or (terms is not None and terms < _FEW_TERMS):
+        return False
+    if reads_memory(term[0]) and not _is_known_outside(*term, axes[0].name, given):
         return False
     return all(bound(atom, axes[0].name) is not None for atom in conjuncts(term[0]))
+
+
+def _is_known_outside(condition: Expr, term: Expr, name: str, given: Collection[str]) -> bool:
+    """Return whether what a condition reads of memory is one element for all terms along `name`, and all rows and columns of a tile:
+    of an array in `given`, along axes that all operands of the term have.
+    """
+    reads = [frozenset(variables(load)) for load in all_loads(term)]
+    shared = frozenset.intersection(*reads) - {name} if reads else frozenset[str]()
+    elements = [one for part in walk(condition) if (one := known_element(part, given)) is not None]
+    return {*elements} == {*all_loads(condition)} and all(
+        variables(one) <= shared for one in elements
+    )
 
 
 def _is_size(extent: Expr, sizes: set[str]) -> bool:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import copysign
 
 from offcut.core import index as ix
-from offcut.core.dtypes import FLOATS, identity
-from offcut.core.expr import Compare, Const, Expr, Logic, Select, dtype_of
+from offcut.core.dtypes import FLOATS, INTEGERS, ITEM_BYTES, identity
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    dtype_of,
+    reads_memory,
+)
 
 
 def negate(condition: Expr) -> Expr:
@@ -22,12 +33,21 @@ _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def conjuncts(condition: Expr, holds: bool = True) -> tuple[Expr, ...]:
-    """Conditions that hold together exactly where `condition` does; where it fails, if not `holds`."""
+    """Conditions that hold together exactly where `condition` does; where it fails, if not `holds`.
+
+    A limit that is the least, or the greatest, of what is known and of what is read from memory is two, of which sets know one.
+    """
     match condition:
         case Logic("not", (inner,)):
             return conjuncts(inner, not holds)
         case Logic(op, args) if op == ("and" if holds else "or"):
             return tuple(part for arg in args for part in conjuncts(arg, holds))
+        case Compare("<" | "<=", _, Binary("min", b, c)) if holds and reads_memory(condition):
+            own = [replace(condition, b=bound) for bound in (b, c)]
+            return tuple(part for one in own for part in conjuncts(one))
+        case Compare("<" | "<=", Binary("max", b, c)) if holds and reads_memory(condition):
+            own = [replace(condition, a=bound) for bound in (b, c)]
+            return tuple(part for one in own for part in conjuncts(one))
     return (condition if holds else negate(condition),)
 
 
@@ -46,6 +66,18 @@ def conditional_term(value: Expr, reducer: str | None) -> tuple[Expr, Expr] | No
             if nothing == neutral and copysign(1.0, nothing) == copysign(1.0, neutral):
                 return condition, then
     return None
+
+
+def known_element(expr: Expr, arrays: Collection[str]) -> Load | None:
+    """Return the element that an index is, ``index(A[…])``, of one of `arrays`, which nobody writes; None for any other expression.
+
+    Its integers have at most 32 bits, so that what is calculated with it is in the range of an index.
+    """
+    match expr:
+        case Cast(Load(name, _, dtype) as load, "index") if name in arrays:
+            return load if dtype in INTEGERS and ITEM_BYTES[dtype] <= 4 else None
+        case _:
+            return None
 
 
 def at_least_zero(atom: Expr) -> Compare | None:

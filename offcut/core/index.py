@@ -7,7 +7,7 @@ expressions built here are equal as nodes when they are equal as such sums.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from functools import lru_cache, reduce
 from math import gcd
 from typing import NamedTuple
@@ -129,6 +129,12 @@ def sub(a: Expr | int, b: Expr | int) -> Expr:
 def mul(a: Expr | int, b: Expr | int) -> Expr:
     """``a * b``."""
     return _product(_form(a), _form(b)).expr()
+
+
+def product(factors: Iterable[Expr | int]) -> Expr:
+    """Return the product of all factors; 1 of none."""
+    one: Expr = const(1)
+    return reduce(mul, factors, one)
 
 
 def floordiv(a: Expr | int, b: Expr | int) -> Expr:

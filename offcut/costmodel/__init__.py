@@ -1,22 +1,17 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
-from offcut.costmodel.closed import Cost as Cost
-from offcut.costmodel.closed import Exactness as Exactness
-from offcut.costmodel.closed import Formulas as Formulas
-from offcut.costmodel.closed import Hardware as Hardware
-from offcut.costmodel.closed import HowExact as HowExact
-from offcut.costmodel.closed import Level as Level
-from offcut.costmodel.closed import PieceSeconds as PieceSeconds
-from offcut.costmodel.closed import StageSeconds as StageSeconds
-from offcut.costmodel.closed import cost as cost
-from offcut.costmodel.closed import formulas as formulas
-from offcut.costmodel.closed import quantity as quantity
-from offcut.costmodel.closed import stage_seconds as stage_seconds
-from offcut.costmodel.closed import table as table
-from offcut.costmodel.description import features_of as features_of
+from offcut.costmodel.closed.cost import CallCycles as CallCycles
+from offcut.costmodel.closed.cost import Cost as Cost
+from offcut.costmodel.closed.cost import call_cycles as call_cycles
+from offcut.costmodel.closed.cost import cost as cost
+from offcut.costmodel.closed.counts import Exactness as Exactness
+from offcut.costmodel.closed.counts import HowExact as HowExact
+from offcut.costmodel.closed.formulas import Formulas as Formulas
+from offcut.costmodel.closed.formulas import formulas as formulas
 from offcut.costmodel.description import load as load
 from offcut.costmodel.description import of_plain as of_plain
 from offcut.costmodel.description import plain as plain
+from offcut.costmodel.description import processors as processors
 from offcut.costmodel.description import shipped as shipped
 from offcut.costmodel.device import Accelerator as Accelerator
 from offcut.costmodel.device import Device as Device
@@ -33,6 +28,8 @@ from offcut.costmodel.option_selection import OptionSelection as OptionSelection
 from offcut.costmodel.option_selection import prune_dominated as prune_dominated
 from offcut.costmodel.option_selection import sampled as sampled
 from offcut.costmodel.option_selection import select_options as select_options
+from offcut.costmodel.resources import Hardware as Hardware
+from offcut.costmodel.resources import Level as Level
 from offcut.costmodel.resources import Roofline as Roofline
 from offcut.costmodel.resources import roofline as roofline
 from offcut.costmodel.shortened import shortened as shortened

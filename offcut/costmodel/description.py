@@ -53,18 +53,12 @@ def load(named: str | os.PathLike[str]) -> Device:
     return _shipped(str(named))
 
 
-@cache
-def features_of(named: str) -> tuple[str, tuple[str, ...]] | None:
-    """The architecture and the features of a processor that is shipped, no more of it read than that; None of
-    what is no processor.
-    """
-    text = _text_of(SHIPPED / f"{named}.toml")
-    stated = tomllib.loads(text.partition("\n[")[0])  # tables come behind all that is in none
-    base = features_of(stated["like"]) if "like" in stated else None
-    if base is None and "\n[core]" not in text:
-        return None
-    architecture, features = base or ("", ())
-    return stated.get("architecture", architecture), tuple(stated.get("features", features))
+def processors(architecture: str) -> tuple[Machine, ...]:
+    """Return the shipped descriptions of processors of an architecture, as LLVM names it."""
+    machines = (load(name) for name in shipped())
+    return tuple(
+        one for one in machines if isinstance(one, Machine) and one.architecture == architecture
+    )
 
 
 def plain(device: Device) -> dict[str, Any]:

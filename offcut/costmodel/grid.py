@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from offcut.core import index as ix
@@ -20,7 +19,6 @@ from offcut.costmodel.closed.prediction import (
     Predicted,
     Prediction,
     SampledPrediction,
-    WayNumber,
     by_stage,
 )
 from offcut.costmodel.device import Accelerator, Device, Grid
@@ -47,16 +45,16 @@ def grid_of(machine: Device) -> tuple[Accelerator, Grid]:
 
 
 def grid_prediction(
-    program: Program, machine: Accelerator, microkernels: Sequence[Microkernel]
+    program: Program, machine: Device, microkernels: Sequence[Microkernel]
 ) -> Prediction:
-    """Return the predicted cost of the launches of a program, a piece each, over its sizes."""
-    _, grid = grid_of(machine)
-    pieces: list[Predicted] = []
-    choices: list[tuple[Way, ...]] = []
-    counter = LaunchCounter(
-        program, machine, grid, {kernel.name: kernel for kernel in microkernels}
-    )
-    launches = 0
+    """Return the predicted cost of the launches of a program, a piece each, over its sizes.
+
+    Raises TargetError if the machine's description has no table [grid].
+    """
+    engines, grid = grid_of(machine)
+    pieces, choices, launches = list[Predicted](), list[tuple[Way, ...]](), 0
+    kernels = {kernel.name: kernel for kernel in microkernels}
+    counter = LaunchCounter(program, engines, grid, kernels)
     for stmt in _without_barriers(program.body):
         if isinstance(stmt, Choose):
             bodies = [_without_barriers(option.body) for option in stmt.options]
@@ -92,10 +90,8 @@ def grid_formulas(
 
     Raises TargetError if the machine's description has no table [grid].
     """
-    engines, _ = grid_of(machine)
-    operations_ = flop(described, {})
-    prediction = grid_prediction(program, engines, microkernels)
-    return Formulas(described, prediction, operations_.value, machine, users, 0, 0.0)
+    prediction = grid_prediction(program, machine, microkernels)
+    return Formulas(described, prediction, flop(described, {}).value, machine, users, 0, 0.0)
 
 
 def grid_cost(
@@ -114,8 +110,7 @@ def grid_cost(
 
     Raises TargetError if the machine's description has no table [grid].
     """
-    engines, _ = grid_of(machine)
-    prediction = grid_prediction(program, engines, microkernels)
+    prediction = grid_prediction(program, machine, microkernels)
     pieces = _pieces_at(prediction, sizes)
     units = {unit.name.startswith("tensor"): unit.multiply_adds for unit in machine.unit[::-1]}
     multiplies = any(piece.microkernel for piece in pieces)
@@ -147,40 +142,11 @@ def _pieces_at(prediction: Prediction, sizes: Mapping[str, int]) -> list[PieceCo
     return [piece for piece in (piece_at(one, sizes) for one in running) if piece.runs]
 
 
-@dataclass(frozen=True, slots=True)
-class StageOption:
-    """How a stage may run, or all stages of an option of a choice, whose last one it is: seconds without those of the call itself."""
+def option_cost(program: Program, machine: Device, microkernels: Sequence[Microkernel]) -> Expr:
+    """Return the seconds of a program without choices as a formula in its sizes, the call itself included.
 
-    stage: str
-    label: str
-    seconds: float
-    chosen: bool
-
-
-def stage_options(
-    prediction: Prediction, machine: Device, sizes: Mapping[str, int]
-) -> Iterator[StageOption]:
-    """Yield each stage that runs and is in no choice, then each option of each choice, at `sizes`, by the program's names."""
-    sampled = SampledPrediction(prediction, Calls.of_one(sizes))
-    seconds: dict[WayNumber, dict[str, float]] = {}
-    for (way, stage), resources in sampled.stages.items():
-        cycles = float(sampled.stage_cycles(resources)[0])
-        seconds.setdefault(way, {})[stage] = cycles / machine.hertz
-    for stage, own in seconds.get(None, {}).items():
-        if own:
-            yield StageOption(stage, "grid", own, True)
-    for number, ways in enumerate(prediction.choices):
-        for option, way in enumerate(ways):
-            stages = seconds.get((number, option), {})
-            last = next(reversed(stages), "")
-            is_chosen = bool(sampled.is_cheapest((number, option))[0])
-            yield StageOption(last, way.label, sum(stages.values()), is_chosen)
-
-
-def option_cost(
-    program: Program, machine: Accelerator, microkernels: Sequence[Microkernel]
-) -> Expr:
-    """Return the seconds of a program without choices as a formula in its sizes, the call itself included."""
+    Raises TargetError if the machine's description has no table [grid].
+    """
     prediction = grid_prediction(program, machine, microkernels)
     stages = [stage_formula(found, 0.0) for found in by_stage(prediction.pieces).values()]
     cycles = reduce(lambda a, b: Binary("+", a, b), stages, real(prediction.call))
@@ -193,5 +159,4 @@ __all__ = [
     "grid_of",
     "grid_prediction",
     "option_cost",
-    "stage_options",
 ]

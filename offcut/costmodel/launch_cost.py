@@ -15,7 +15,7 @@ these are counted one by one, by the first and the last unit, and all others as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from offcut.core import index as ix
@@ -26,7 +26,6 @@ from offcut.core.program import (
     THREAD,
     Action,
     Alloc,
-    Buffer,
     Choose,
     For,
     If,
@@ -196,7 +195,7 @@ class LaunchCounter:
                         self.product(stmt, {**values, **starts}, times, work, kernel)
                         continue
                     extents = (ix.maximum(substitute(a.extent, values), 0) for a in axes)
-                    often, before = _product((times, *extents)), work.operations
+                    often, before = ix.product((times, *extents)), work.operations
                     self.count(inner, {**values, **starts}, often, work)
                     if self.is_background_copy(stmt):
                         work.operations = before
@@ -253,19 +252,19 @@ class LaunchCounter:
                 terms = ix.mul(terms, trip_count(inner, values))
                 inner = inner.body[0]
             assert isinstance(inner, Store)
-            instances = ix.mul(ix.mul(ix.mul(rows, columns), terms), times)
+            instances = ix.product((rows, columns, terms, times))
             work.add("instances", instances)
             if inner.reduce is None:
                 continue
             whole_terms = ix.mul(ix.ceildiv(terms, unit.terms), unit.terms)
-            steps = ix.mul(ix.mul(ix.mul(whole_rows, whole_columns), whole_terms), times)
+            steps = ix.product((whole_rows, whole_columns, whole_terms, times))
             work.add("operations" if on_lanes else "steps", steps)
             work.add("flop", ix.mul(operations(inner), instances))
             self.energy(inner, instances, work)
             item = max((ITEM_BYTES[load.dtype] for load, _ in loads(inner.value)), default=2)
             reads = ix.mul(issues, whole_columns) if self.is_grouped(kernel) else whole_columns
             elements = ix.mul(ix.add(whole_rows, reads), whole_terms)
-            work.add("shared", ix.mul(ix.mul(elements, item), times))
+            work.add("shared", ix.product((elements, item, times)))
 
     def is_grouped(self, kernel: Microkernel) -> bool:
         """Return whether a warpgroup runs a microkernel."""
@@ -304,7 +303,7 @@ class LaunchCounter:
     def bytes_once(self, array: str, moved: Expr) -> Expr:
         """Return the bytes of an array of main memory, each once, or those that are moved, if they are fewer."""
         buffer = self.program.buffer(array)
-        return ix.minimum(_bytes_of(buffer, buffer.shape), moved)
+        return ix.minimum(ix.product((ITEM_BYTES[buffer.dtype], *buffer.shape)), moved)
 
     def resident(self, body: Sequence[Stmt]) -> int:
         """Return the number of blocks that run on a multiprocessor at a time, as shared memory, warps and its own limit allow."""
@@ -383,14 +382,3 @@ _LANES = {"warpgroup": 128, "warp": 32, "thread": 1}
 """Lanes of each unit of a block, side by side."""
 _STEP_CYCLES = 8.0
 """Cycles of a lane between a statement and the next one, which needs its value."""
-
-
-def _bytes_of(buffer: Buffer, extents: Sequence[Expr]) -> Expr:
-    return _product((ix.const(ITEM_BYTES[buffer.dtype]), *extents))
-
-
-def _product(factors: Iterable[Expr]) -> Expr:
-    total: Expr = ONE
-    for factor in factors:
-        total = ix.mul(total, factor)
-    return total

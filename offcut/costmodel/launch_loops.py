@@ -10,8 +10,7 @@ from offcut.core.conditions import conjuncts
 from offcut.core.expr import Compare, Const, Expr, Select, rewrite, substitute, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, walk
 from offcut.costmodel.closed.counting import with_divisor
-from offcut.costmodel.closed.summation import decided
-from offcut.costmodel.shortened import part_of_cheapest
+from offcut.costmodel.shortened import decided, part_of_cheapest
 from offcut.proof.normal_forms.condition_hoisting import bound
 
 ZERO, ONE = ix.const(0), ix.const(1)

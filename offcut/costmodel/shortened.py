@@ -1,8 +1,11 @@
-"""A cost as it was built -> the same cost as one would write it: what no size tells is a number."""
+"""Costs and counts as they were built -> the same as one would write them: what no size tells is a number, and what a condition decides is
+not asked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import inf
 
 from offcut.core import index as ix
@@ -11,6 +14,7 @@ from offcut.core.expr import (
     Compare,
     Const,
     Expr,
+    Logic,
     Select,
     Var,
     children,
@@ -47,8 +51,8 @@ def shortened_over(cost: Expr, sizes: Sequence[Size]) -> Expr:
     def at_least(a: Expr, b: Expr) -> bool:
         return interval(ix.sub(a, b), known)[0] >= 0
 
-    def decided(expr: Expr) -> Expr:
-        expr = rebuild(expr, tuple(map(decided, children(expr))))
+    def decided_by_ranges(expr: Expr) -> Expr:
+        expr = rebuild(expr, tuple(map(decided_by_ranges, children(expr))))
         match expr:
             case Compare(">" | "<=" as op, a, b) if dtype_of(a) == "index":
                 above, not_above = at_least(a, ix.add(b, 1)), at_least(b, a)
@@ -66,7 +70,7 @@ def shortened_over(cost: Expr, sizes: Sequence[Size]) -> Expr:
                 return a
         return ix.simplify(expr) if dtype_of(expr) == "index" else expr
 
-    return shortened(decided(cost))
+    return shortened(decided_by_ranges(cost))
 
 
 def shortened_once(cost: Expr) -> Expr:
@@ -88,6 +92,67 @@ def shortened_once(cost: Expr) -> Expr:
             return b
         case _:
             return cost
+
+
+def folded(expr: Expr) -> Expr:
+    """An index expression in the canonical form, without what its conditions decide."""
+    return ix.simplify(decided(ix.simplify(expr)))
+
+
+def chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
+    """`then` where a condition holds, else `other`: by comparisons one at a time."""
+    condition = decided(condition)
+    if then == other:
+        return then
+    match condition:
+        case Const(value):
+            return then if value else other
+        case Logic("not", (part,)):
+            return chosen(part, other, then)
+        case Logic("and", (part, *rest)):
+            return chosen(part, chosen(_joined("and", rest), then, other), other)
+        case Logic("or", (part, *rest)):
+            return chosen(part, then, chosen(_joined("or", rest), then, other))
+        case Compare("!=", a, b):
+            return chosen(Compare("==", a, b), other, then)
+        case Compare("==", a, b) if dtype_of(a) == "index":
+            reached = chosen(ix.compare("<=", a, b), then, other)
+            return chosen(ix.compare(">=", a, b), reached, other)
+        case _:
+            return Select(condition, then, other)
+
+
+@lru_cache(maxsize=1 << 15)
+def decided(expr: Expr) -> Expr:
+    """An expression without the conditions that are decided where they stand."""
+    parts = tuple(map(decided, children(expr)))
+    match expr, parts:
+        case Select(), (condition, then, other):
+            return (
+                chosen(condition, then, other)
+                if dtype_of(then) == "index"
+                else rebuild(expr, parts)
+            )
+        case Compare(op, a, _), (x, y) if dtype_of(a) == "index":
+            return ix.compare(op, x, y)
+        case Compare("!=", a, b), _ if a == b:  # NaN is as rare as LLVM's branch probabilities say
+            return Const(0, "bool")
+        case Logic("not"), (Const(value),):
+            return Const(int(not value), "bool")
+        case Logic("and" | "or" as op, _), _:
+            return _joined(op, parts)
+        case _:
+            return rebuild(expr, parts) if parts else expr
+
+
+def _joined(op: str, parts: Sequence[Expr]) -> Expr:
+    absorbing = int(op == "or")
+    if any(isinstance(part, Const) and part.value == absorbing for part in parts):
+        return Const(absorbing, "bool")
+    kept = tuple(part for part in parts if not isinstance(part, Const))
+    if not kept:
+        return Const(1 - absorbing, "bool")
+    return kept[0] if len(kept) == 1 else Logic(op, kept)
 
 
 def part_of_cheapest(costs: Sequence[Expr], parts: Sequence[Expr]) -> Expr:

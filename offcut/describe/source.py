@@ -21,10 +21,7 @@ def source(computation: Computation) -> Program:
     """`computation` in plain loops, not cut; ``str`` of it is what `parse` could have read."""
     body: tuple[Stmt, ...] = ()
     for group in computation.groups:
-        nest = instance(group)
-        for axis in reversed(group[0].axes):
-            nest = (plain_loop(axis, nest),)
-        body += nest
+        body += plain_loops(group[0].axes, instance(group))
     return Program(
         computation.name, computation.sizes, computation.assumptions, computation.buffers, body
     )
@@ -33,6 +30,13 @@ def source(computation: Computation) -> Program:
 def plain_loop(axis: StageAxis, body: tuple[Stmt, ...]) -> For:
     """``for axis in 0:extent`` around `body`."""
     return For(axis.name, ix.const(0), axis.extent, body)
+
+
+def plain_loops(axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return loops over `axes`, the first outermost, around `body`."""
+    for axis in reversed(axes):
+        body = (plain_loop(axis, body),)
+    return body
 
 
 def instance(

@@ -239,11 +239,12 @@ def is_one_of(value: Any, words: Sequence[str]) -> bool:
     return isinstance(value, str) and value in words
 
 
-def integer(op: str, label: str, value: Any, least: int) -> int:
-    """Return `value` as an int; raises DescribeError for anything but an int of at least `least`."""
+def integer(op: str, label: str, value: Any, least: int, most: int | None = None) -> int:
+    """Return `value` as an int; raises DescribeError for anything but an int of at least `least`, and of at most `most` if that is given."""
     as_int = whole(value)
-    if as_int is None or as_int < least:
-        because = f"{label} is an int of at least {least}"
+    if as_int is None or as_int < least or (most is not None and as_int > most):
+        ends = f"of at least {least}" if most is None else f"in {least}…{most}"
+        because = f"{label} is an int {ends}"
         raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
     return as_int
 

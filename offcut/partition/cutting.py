@@ -106,9 +106,9 @@ class Cutting:
 
     choice: Callable[[For], LoopCut | None]
     carried: Carried
-    cover: CoverTile
-    price: PiecesCost
     names: Names
+    cover: CoverTile = lambda tile, heights: None
+    price: PiecesCost = tiles_alike
     blame: Blame = lambda iterator: nullcontext()
     made: list[EmittedTile] = field(default_factory=list)
     tiles: int = 0

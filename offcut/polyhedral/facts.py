@@ -13,7 +13,7 @@ from typing import Any
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.conditions import negate
+from offcut.core.conditions import conjuncts, negate
 from offcut.core.expr import Compare, Const, Expr, Var, variables
 from offcut.core.memo import lazy_property, memo
 from offcut.polyhedral.affine import Set, Space, coordinates, parse_set
@@ -42,7 +42,10 @@ class Facts:
         """Return the facts inside ``for name in lo:hi``."""
         cached = self._kept.get((name, lo, hi))
         if cached is None:
-            bounds = Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)
+            bounds = (
+                *conjuncts(Compare("<=", lo, Var(name))),
+                *conjuncts(Compare("<", Var(name), hi)),
+            )
             names, conditions = (*self.names, name), (*self.conditions, *bounds)
             cached = Facts(self.space, names, conditions, _outer=self)
             self._kept[name, lo, hi] = cached

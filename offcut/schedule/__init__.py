@@ -8,7 +8,7 @@ from offcut.schedule.apply.group_loops import ResolvedWay, min_nest_block_bytes
 from offcut.schedule.apply.hand_schedule import HandSchedule, create_schedule, replay
 from offcut.schedule.apply.hand_stage import Stage
 from offcut.schedule.apply.strategy_options import with_strategy_options
-from offcut.schedule.apply_ways import WayPrice, apply
+from offcut.schedule.apply_ways import Resolving, WayPrice, apply
 from offcut.schedule.decisions import (
     ANY,
     ANY_LANES,
@@ -62,7 +62,6 @@ from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_decision, at_line, check_once
-from offcut.schedule.resolving import Resolving
 from offcut.schedule.restaging import (
     conversion_stagings,
     position_of,

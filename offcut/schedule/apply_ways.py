@@ -6,7 +6,7 @@ in each of its ways. Every decision is checked where it is applied: a refusal na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,12 +14,11 @@ from functools import partial
 from offcut.core import index as ix
 from offcut.core.accesses import read_arrays
 from offcut.core.expr import Expr, Var
-from offcut.core.layout import Layout
-from offcut.core.program import Alloc, Buffer, Choose, Kind, Option, Program, Stmt
+from offcut.core.program import Alloc, Buffer, Choose, Option, Program, Stmt
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.source import plain_loop, source
+from offcut.describe.source import plain_loops, source
 from offcut.errors import PartitionError
 from offcut.partition import (
     AxisCut,
@@ -34,12 +33,16 @@ from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
 from offcut.schedule import decisions
 from offcut.schedule.applied import Applied, Choice
+from offcut.schedule.apply.apply_decision import apply_decision
+from offcut.schedule.apply.emit import Lowering
 from offcut.schedule.apply.group_loops import (
     FREE,
-    GroupLowering,
     ResolvedWay,
+    SharedLoops,
     cut_group,
     group_nests,
+    staged_form,
+    staged_way,
 )
 from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.staged_form import Nest as GroupNest
@@ -54,7 +57,7 @@ from offcut.schedule.decisions import (
     Staging,
     is_prepacked,
 )
-from offcut.schedule.nest_reader import nests_of
+from offcut.schedule.nest_reader import nests_of, parts_of
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way
 from offcut.schedule.packing import packed_stages
 from offcut.schedule.refusing import at_line, not_applied
@@ -96,11 +99,6 @@ class _WayBody:
     body: tuple[Stmt, ...]
     tiles: tuple[EmittedTile, ...]
     theorems: tuple[Theorem, ...]
-
-    @property
-    def option(self) -> Option:
-        """It, where several compete."""
-        return Option(self.way.way.label, self.way.cost, self.body)
 
 
 class Applying:
@@ -252,12 +250,18 @@ class Applying:
         }
 
     def way(self, position: int, way: Way, competes: bool = True) -> ResolvedWay:
-        """Return a way with its loops; with what it costs, if it `competes`."""
+        """Return a way with its loops; with what it costs, if it `competes`.
+
+        Raises PartitionError for a decision that does not apply.
+        """
         lead, *rest = self.given.groups[position]
         _, around = self.nests[position]
-        reduced = {axis.name for axis in lead.reduce_axes}
-        free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
-        self.check_cuts(lead, way.splits, free)
+        with self.line(way):
+            self.check_applies(ResolvedWay((lead, *rest), way, around))
+        reduced = frozenset(axis.name for axis in lead.reduce_axes)
+        for number, cut in enumerate(way.splits, 1):
+            with self.line(cut):
+                check_splits(way.splits[:number], reduced)
         self.check_units(lead, way)
         # Loops with conditions inside are no microkernel's; a cover says the order of their sum, and what is packed for it.
         guarded = False
@@ -291,10 +295,6 @@ class Applying:
                     )
                 lead, copy = self.packed(position, lead, match, way.pack, around)
                 match = self.matched(lead, way.cover)
-        with self.line(way):
-            for name in (*way.loops, *way.inner):
-                self.check_axes(lead, [name], free - reduced)
-                free.discard(name)
         return ResolvedWay((lead, *rest), way, around, None if guarded else match, cost, copy)
 
     def resolved(self, stage: str, way: Way, competes: bool) -> tuple[Computation, ResolvedWay]:
@@ -322,22 +322,9 @@ class Applying:
                     help=("without its depth",),
                 )
 
-    def check_cuts(self, lead: Stage, splits: Sequence[AxisCut], free: set[str]) -> None:
-        """Refuse splits of a stage that no loops can be; what they cut is no longer `free`."""
-        sums = frozenset(axis.name for axis in lead.reduce_axes)
-        for number, cut in enumerate(splits, 1):
-            with self.line(cut):
-                self.check_axes(lead, [cut.axis], free)
-                check_splits(splits[:number], sums)
-                free.discard(cut.axis)
-
-    def check_axes(self, lead: Stage, names: Sequence[str], free: set[str]) -> None:
-        """Refuse axes that are not `free`."""
-        for name in names:
-            if name not in free:
-                known = ", ".join(axis.name for axis in (*lead.axes, *lead.reduce_axes))
-                because = f"the axes of {lead.label} are {known}, each cut or run by one loop"
-                raise not_applied(f"cannot cut {name}", because)
+    def check_applies(self, way: ResolvedWay) -> None:
+        """Refuse decisions about loops that do not apply to these."""
+        staged_way(self.given, way, partial(self.blamed, way))
 
     def matched(self, lead: Stage, cover: KernelAxes) -> Match:
         """Return the microkernel laid over a stage as `cover` says."""
@@ -366,11 +353,10 @@ class Applying:
             array, copy, reading = packed_stages(lead, match, pack, around)
             if any(array.name == one.name for one in self.given.buffers):
                 raise _has_that_name(array)
-            free = {axis.name for axis in copy.axes} - set(around)
-            self.check_cuts(copy, pack.splits, free)
-            self.check_axes(copy, pack.loops, free)
             way = Way(splits=pack.splits, loops=pack.loops)
-            self.packings[key] = reading, ResolvedWay((copy,), way, around, array=array)
+            copying = ResolvedWay((copy,), way, around, array=array)
+            self.check_applies(copying)
+            self.packings[key] = reading, copying
         return self.packings[key]
 
     def planned(self, ways: Mapping[int, Sequence[ResolvedWay]]) -> Computation:
@@ -389,25 +375,17 @@ class Applying:
                 if copies.setdefault(position, group) != group:
                     because = "another way packs it otherwise"
                     raise not_applied(f"cannot pack {array.name} twice", because)
+        laid = staged_form(self.given)
         for step in filter(is_prepacked, self.schedule.steps):
-            assert step.layout is not None
             with self.line(step):
-                self.check_laid(step.what, step.layout)
-                buffers[step.what] = replace(buffers[step.what], layout=step.layout)
+                laid = apply_decision(laid, step)
+                buffers[step.what] = laid.buffer(step.what)
+                check_layout("lay", buffers[step.what], self.kernels)
         groups: list[tuple[Stage, ...]] = []
         for position, group in enumerate(self.given.groups):
             groups += [copies[position]] if position in copies else []
             groups.append(group)
         return replace(self.given, buffers=tuple(buffers.values()), groups=tuple(groups))
-
-    def check_laid(self, name: str, layout: Layout) -> None:
-        """Refuse a layout of what is no constant, or of other axes than it has."""
-        found = [buffer for buffer in self.given.buffers if buffer.name == name]
-        if not found or found[0].kind is not Kind.CONSTANT:
-            known = [b.name for b in self.given.buffers if b.kind is Kind.CONSTANT]
-            because = f"the constants are {', '.join(known) or 'none'}"
-            raise not_applied(f"cannot lay {name} in panels", because)
-        check_layout("lay", replace(found[0], layout=layout), self.kernels)
 
     def emitted(self, ways: Mapping[int, Sequence[ResolvedWay]], staged: Program) -> Applied:
         """Return the loops of all nests, with their proof.
@@ -423,10 +401,10 @@ class Applying:
                 self.way_body(planned, way, names, at)
                 for way in ways[position_of(self.given, nest.name)]
             )
-            alone = len(bodies) == 1
-            return bodies[0].body if alone else (Choose(tuple(one.option for one in bodies)),)
+            options = (Option(one.way.way.label, one.way.cost, one.body) for one in bodies)
+            return bodies[0].body if len(bodies) == 1 else (Choose(tuple(options)),)
 
-        lowering = GroupLowering(nests, names, body_of)
+        lowering = Lowering(nests, names, partial(SharedLoops, body_of))
         body = tuple(s for nest in nests.nests if nest.at is None for s in lowering.root(nest))
         in_order = [bodies_by_nest[nest.name] for nest in nests.nests]
         uncut = source(planned)
@@ -468,20 +446,20 @@ class Applying:
                     for axis in lead.axes
                 )
                 body = (Alloc(lead.buffer, tuple(window), body),)
-            for axis in reversed(way.own):
-                body = (plain_loop(axis, body),)
-        return _WayBody(way, body, tuple(tiles), tuple(theorems))
+        return _WayBody(way, plain_loops(way.own, body), tuple(tiles), tuple(theorems))
 
     @contextmanager
-    def blamed(self, made: ResolvedWay, axis: str) -> Iterator[None]:
-        """Name the split of an axis, and the axis as the user does, in what is refused meanwhile."""
+    def blamed(self, made: ResolvedWay, cut: AxisCut) -> Iterator[None]:
+        """Name a split, and its axis as the user does, in what is refused meanwhile."""
         lead = made.group[0]
-        label = next(a.label for a in (*lead.axes, *lead.reduce_axes) if a.name == axis)
-        with self.line(next(cut for cut in made.way.splits if cut.axis == axis)):
+        axes = {axis.name: axis.label for axis in (*lead.axes, *lead.reduce_axes)}
+        named = f"axis {lead.label}.{axes.get(cut.axis, cut.axis)}"
+        with self.line(cut):
             try:
                 yield
             except PartitionError as refused:
-                refused.at = refused.at.replace(f"loop {axis}", f"axis {lead.label}.{label}")
+                if refused.at in (f"loop {cut.axis}", f"axis {lead.buffer}.{cut.axis}"):
+                    refused.at = named
                 raise
 
 
@@ -492,3 +470,50 @@ def _has_that_name(array: Buffer) -> PartitionError:
 def _loops_around(pack: Pack, loops: tuple[str, ...]) -> tuple[str, ...]:
     """Return the plain loops of a sum in each iteration of which a copy is made, outermost first."""
     return loops[: loops.index(pack.at) + 1] if pack.at else ()
+
+
+class Resolving:
+    """The loops of ways of schedules of one computation; nothing is cut or proved.
+
+    microkernels  those that a cover may name
+    price         of a way that does not say what it costs
+    """
+
+    def __init__(
+        self, computation: Computation, microkernels: Sequence[Microkernel], price: WayPrice
+    ) -> None:
+        self.computation, self.microkernels, self.price = computation, microkernels, price
+        self.known: dict[Hashable, Applying | PartitionError] = {}
+
+    def within(self, schedule: Schedule) -> Applying:
+        """Return what applies ways in what a schedule says but for them: stages, layouts, shared loops, along which axes sums are covered.
+
+        Raises PartitionError for a decision that names what is not there.
+        """
+        stages = (step for step in schedule.steps if isinstance(step, Staging))
+        key = (*stages, *map(_but_for_ways, parts_of(schedule)))
+        if key not in self.known:
+            try:
+                applying = Applying(
+                    self.computation, schedule, self.microkernels, self.price, quote=False
+                )
+                applying.stage()
+                applying.place()
+                self.known[key] = applying
+            except PartitionError as refused:
+                self.known[key] = refused
+        known = self.known[key]
+        if isinstance(known, PartitionError):
+            raise known
+        return known
+
+
+def _but_for_ways(step: object) -> Hashable:
+    """Return a decision, and of nests along what they are covered."""
+    match step:
+        case Nest(stage, ways):
+            return stage, frozenset(way.cover.depth for way in ways if way.cover is not None)
+        case Together(axes, parts, block):
+            return axes, tuple(map(_but_for_ways, parts)), block
+        case _:
+            raise AssertionError(step)

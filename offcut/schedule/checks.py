@@ -13,18 +13,16 @@ from offcut.core.program import Buffer
 from offcut.core.text.layouts import format_layout
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
-from offcut.partition import LADDER, AxisCut, Match, Strategy, checked_tiles, segments
+from offcut.partition import AxisCut, Match, Strategy, segments
 from offcut.partition.cutting import ByHeight
 
 
 def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
-    """Refuse the last of `splits`, which stand in their order, where it says what no loops can be.
+    """Refuse the last of `splits`, which stand in their order, where it says what no loops of a nest are.
 
     sums  axes whose iterations are the terms of a sum
 
-    Tiles, heights and groups are ints from 1 to 2**31 - 1; heights are a ladder's; ranges of heights
-    hold each height of the split before once, in ascending order; a group is made of equal tiles, and
-    one split of a way has groups.
+    A split is by one strategy; a group is made of equal tiles, and one split of a way has groups.
     """
     cut, axis = splits[-1], splits[-1].axis
     spatial = [one for one in splits[:-1] if one.axis not in sums]
@@ -32,23 +30,12 @@ def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
         names = ", ".join(map(str, cut.strategy.among))
         because = f"a split is by one strategy, and this is the cheapest of {names}"
         raise _refused(cut, because, "an option with each of them")
-    steps = _steps(cut)
-    for tile, heights in steps:
-        for size in (tile, *heights):
-            checked_tiles(axis, size)
-        if heights and cut.strategy != LADDER:
-            raise _refused(
-                cut, "heights below a tile are for ladder", f"split {axis} ladder of 8 4 1"
-            )
     if axis in sums and (cut.by_height or cut.group is not None):
         raise _refused(cut, f"{axis} is summed over: it has one range of heights, and no groups")
-    if cut.by_height:
-        _check_ranges(cut, spatial[-1] if spatial else None)
     if cut.group is not None:
-        checked_tiles(axis, cut.group)
         if any(one.group is not None for one in spatial):
             raise _refused(cut, "tiles are visited in groups along one axis")
-        for tile, heights in steps:
+        for tile, heights in _steps(cut):
             if not _are_equal(cut.strategy.with_heights(heights), cut.group, tile):
                 raise _refused(cut, f"a group of {cut.group} is not made of equal tiles of {tile}")
 
@@ -64,15 +51,6 @@ def _steps(cut: AxisCut) -> list[tuple[int, tuple[int, ...]]]:
     if cut.by_height:
         return [(tile, heights) for _, tile, heights in cut.by_height]
     return [(cut.tile, cut.heights or ())]
-
-
-def _check_ranges(cut: AxisCut, before: AxisCut | None) -> None:
-    if before is None:
-        raise _refused(cut, "no split stands before it whose tiles have heights")
-    tallest = max(tile for tile, _ in _steps(before))
-    because = gap_in_ranges(cut.by_height, before.axis, tallest)
-    if because is not None:
-        raise _refused(cut, because)
 
 
 def gap_in_ranges(classes: ByHeight, axis: str, tallest: int) -> str | None:

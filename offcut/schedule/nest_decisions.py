@@ -51,7 +51,7 @@ def decisions_of(
         around = (*around, *part.axes)
         inside = [visit(other, (), around) for other in others]
         reader = visit(last, (*shared, *own), around)
-        places.extend(At(stage, reader, _shared_name(*own[-1])) for stage in inside)
+        places.extend(At(stage, reader, shared_name(*own[-1])) for stage in inside)
         return reader
 
     for part in parts:
@@ -82,7 +82,8 @@ def in_loops(way: Way, loops: tuple[str, ...]) -> Way:
     return replace(way, loops=(*loops, *way.loops), pack=pack)
 
 
-def _shared_name(axis: str, block: Level | None) -> str:
+def shared_name(axis: str, block: Level | None) -> str:
+    """Return what a loop that nests share is called: as its axis, or as blocks of it."""
     return axis if block is None else f"{axis}_block"
 
 
@@ -96,10 +97,10 @@ def _nest_steps(
     stage, steps = nest.last, list[Step]()
     for axis, block in shared:
         if block is not None:
-            names = _shared_name(axis, block), f"{axis}_in"
+            names = shared_name(axis, block), f"{axis}_in"
             steps.append(Split(stage, axis, (block,), names))
     if shared:
-        steps.append(Order(stage, tuple(_shared_name(*one) for one in shared)))
+        steps.append(Order(stage, tuple(shared_name(*one) for one in shared)))
     summed = frozenset(axis for of, axis in sums if of in (stage, nest.stage))
     if len(nest.ways) == 1 and nest.ways[0].cost is None:
         return (*steps, *_way_steps(nest, nest.ways[0], summed, around))

@@ -4,12 +4,13 @@ a target decides one by one.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice, product
 from math import prod
 from random import Random
-from typing import Protocol
+from typing import Self
 
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
@@ -20,23 +21,86 @@ Point = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
-class Choices:
-    """The schedules that a product of choices gives.
+class Points(ABC):
+    """The schedules that there are of a program.
 
-    first     the schedule that is tried first
-    options   of each choice, in the order in which a step goes from one to the next
-    written   the schedule of a point
-    read      the point of a schedule; None of one that is none
-    expected  predicted seconds of a call drawn from the distribution of sizes; infinite for what is refused
+    first        the schedule that is tried first
+    computation  what nests of schedules are of; None where there are none
+    most         ways of a nest that may compete
+    expected     predicted seconds of a call drawn from the distribution of sizes; infinite for what is refused, or not worth a trial
     """
 
     first: Schedule
+    computation: Computation | None = field(default=None, kw_only=True)
+    most: int = field(default=1, kw_only=True)
+    expected: Callable[[Schedule], float] = field(default=lambda _: 0.0, kw_only=True)
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Return how many points there are, at most."""
+
+    @abstractmethod
+    def enumerate(self, limit: int | None = None) -> Iterator[Schedule]:
+        """Return the points, `first` before all others; at most `limit` of them."""
+
+    @abstractmethod
+    def neighbours(self, point: Schedule) -> tuple[Schedule, ...]:
+        """Return the points that differ from `point` in one choice, in an order that depends on it alone.
+
+        Raises DescribeError where it is no point of this space.
+        """
+
+    def step(self, point: Schedule, rng: Random) -> Schedule:
+        """Return one of the neighbours of `point`; itself where it has none.
+
+        Raises DescribeError where it is no point of this space.
+        """
+        near = self.neighbours(point)
+        return rng.choice(near) if near else point
+
+    @abstractmethod
+    def sample(self, rng: Random) -> Schedule:
+        """Return a point whose choices are drawn one by one, each option as likely as any other."""
+
+    @abstractmethod
+    def crossed(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
+        """Return a point each choice of which is that of `a` or that of `b`.
+
+        Raises DescribeError where one of them is no point of this space.
+        """
+
+    @abstractmethod
+    def _read(self, schedule: Schedule) -> object:
+        """Return what a schedule chooses.
+
+        Raises DescribeError where it is no point of this space.
+        """
+
+    def going_by(self, expected: Callable[[Schedule], float]) -> Self:
+        """Return the same points, by other prices."""
+        return replace(self, expected=expected)
+
+    def __contains__(self, point: object) -> bool:
+        """Return whether a schedule is a point of it."""
+        try:
+            return isinstance(point, Schedule) and bool(self._read(point))
+        except DescribeError:
+            return False
+
+
+@dataclass(frozen=True)
+class Choices(Points):
+    """The schedules that a product of choices gives.
+
+    options   of each choice, in the order in which a step goes from one to the next
+    written   the schedule of a point
+    read      the point of a schedule; None of one that is none
+    """
+
     options: tuple[Point, ...]
     written: Callable[[Point], Schedule]
     read: Callable[[Schedule], Point | None]
-    expected: Callable[[Schedule], float] = lambda _: 0.0
-    computation: Computation | None = None
-    most: int = 1
 
     @property
     def size(self) -> int:
@@ -62,14 +126,6 @@ class Choices:
                     near.append(self.written((*at[:place], options[other], *at[place + 1 :])))
         return tuple(one for one in _once(near) if one != point)
 
-    def step(self, point: Schedule, rng: Random) -> Schedule:
-        """One of the neighbours of `point`; itself where it has none.
-
-        Raises DescribeError where it is no point of this space.
-        """
-        near = self.neighbours(point)
-        return rng.choice(near) if near else point
-
     def sample(self, rng: Random) -> Schedule:
         """A point whose choices are drawn one by one, each option as likely as any other."""
         return self.written(tuple(map(rng.choice, self.options)))
@@ -81,17 +137,6 @@ class Choices:
         """
         pairs = zip(self._read(a), self._read(b), strict=True)
         return self.written(tuple(map(rng.choice, pairs)))
-
-    def going_by(self, expected: Callable[[Schedule], float]) -> Choices:
-        """The same points, by other prices."""
-        return replace(self, expected=expected)
-
-    def __contains__(self, point: object) -> bool:
-        """Whether a schedule is a point of it."""
-        try:
-            return isinstance(point, Schedule) and bool(self._read(point))
-        except DescribeError:
-            return False
 
     def _read(self, schedule: Schedule) -> Point:
         point = self.read(schedule)
@@ -113,48 +158,3 @@ def _once(schedules: Iterable[Schedule]) -> Iterator[Schedule]:
         if one not in seen:
             seen.add(one)
             yield one
-
-
-class Points(Protocol):
-    """The schedules that there are of a program."""
-
-    @property
-    def first(self) -> Schedule:
-        """The schedule that all others are derived from, the first of them."""
-
-    @property
-    def computation(self) -> Computation | None:
-        """What nests of schedules are of; None where there are none."""
-
-    @property
-    def most(self) -> int:
-        """Ways of a nest that may compete."""
-
-    @property
-    def expected(self) -> Callable[[Schedule], float]:
-        """Predicted seconds of a call drawn from the distribution of sizes; infinite for what is not worth a trial."""
-
-    @property
-    def size(self) -> int:
-        """How many points there are, at most."""
-
-    def enumerate(self, limit: int | None = None) -> Iterator[Schedule]:
-        """The points, `first` before all others; at most `limit` of them."""
-
-    def neighbours(self, point: Schedule) -> tuple[Schedule, ...]:
-        """The points that differ from `point` in one choice, in an order that depends on it alone.
-
-        Raises DescribeError where it is no point of this space.
-        """
-
-    def step(self, point: Schedule, rng: Random) -> Schedule:
-        """One of the neighbours of `point`; itself where it has none."""
-
-    def sample(self, rng: Random) -> Schedule:
-        """A point that is drawn."""
-
-    def crossed(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
-        """A point each choice of which is that of `a` or that of `b`."""
-
-    def going_by(self, expected: Callable[[Schedule], float]) -> Points:
-        """The same points, by other prices."""

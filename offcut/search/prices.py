@@ -36,13 +36,14 @@ class Expected:
 
         expected(s) = sum of weight(n) * price(s)(n) over the sizes n
 
-    `inf` for a schedule that is refused, for one beyond `factor` times the least that was asked before, and for one more
-    than `looks` between two rounds. What was asked once is remembered.
+    `inf` for a schedule that is refused or not in `within`, for one beyond `factor` times the least that was asked before, and for one
+    more than `looks` between two rounds. What was asked once is remembered.
 
     price    by sizes
     weights  of the sizes, at least one above 0
     factor   at least 1
     looks    schedules whose price is asked in a round, at most, where that takes long; None: any number
+    within   the schedules that there are; None: any
     is_enough  whether no more prices are asked in this round
     is_over    whether the time of the search is over
     left_out   schedules that were not asked for one of the two
@@ -52,6 +53,7 @@ class Expected:
     weights: Mapping[Sizes, float]
     factor: float = inf
     looks: int | None = None
+    within: frozenset[Schedule] | None = None
     is_enough: Callable[[], bool] = lambda: False
     is_over: Callable[[], bool] = lambda: False
     looked: int = field(default=0, init=False)
@@ -100,6 +102,8 @@ class Expected:
             return {}
 
     def _asked(self, schedule: Schedule) -> float:
+        if self.within is not None and schedule not in self.within:
+            return inf
         try:
             by_sizes = self.price(schedule)
         except PartitionError:

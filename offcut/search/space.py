@@ -17,7 +17,7 @@ the instances of the inner one, whatever its strategy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, combinations, islice, product
 from math import prod
@@ -53,6 +53,7 @@ from offcut.schedule import (
     restaged,
     split_of,
 )
+from offcut.search.choices import Points
 from offcut.search.nest_space import Chosen, Leaves, NestSpace, Tree
 from offcut.search.variant_space import forms_of, plain_cuts, tile_forms
 
@@ -77,26 +78,18 @@ class Point(CachedHash):
 
 
 @dataclass(frozen=True)
-class Space:
-    """The schedules that there are of a program.
+class Space(Points):
+    """The schedules that are derived from the first one.
 
-    first         the schedule that all others are derived from, the first of them
     program       that it is of
-    computation   what its nests are of; None where it has none
     microkernels  that may cover tiles
     machine       that it is for
-    expected      predicted seconds of a call drawn from the distribution of sizes; infinite for what is refused,
-                  or not worth a trial
-    most          ways of a nest that may compete
     """
 
-    first: Schedule
     program: Program
-    computation: Computation | None
     microkernels: tuple[Microkernel, ...]
     machine: Machine
-    expected: Callable[[Schedule], float] = lambda _: 0.0
-    most: int = 3
+    most: int = field(default=3, kw_only=True)
 
     @property
     def size(self) -> int:
@@ -153,17 +146,6 @@ class Space:
             nests = tuple(space.crossed(mine, theirs, rng) for space, mine, theirs in trios)
             kept = rng.choice((one.kept, other.kept))
         return self._written(Point(base.dropped, steps, kept, nests))
-
-    def going_by(self, expected: Callable[[Schedule], float]) -> Space:
-        """Return the same points, by other prices."""
-        return replace(self, expected=expected)
-
-    def __contains__(self, point: object) -> bool:
-        """Return whether a schedule is a point of it."""
-        try:
-            return isinstance(point, Schedule) and bool(self._read(point))
-        except DescribeError:
-            return False
 
     def _others(self) -> Iterator[Schedule]:
         for dropped, variant in self._variants.items():

@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from math import exp, fsum, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +52,7 @@ class Trial:
     @property
     def digest(self) -> str:
         """64 bits of SHA-256 of the schedule's text, in hexadecimal: what tables call it."""
-        return sha256(self.schedule.encode()).hexdigest()[:16]
+        return digest_of(self.schedule)
 
     @property
     def ok(self) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeAlias
@@ -159,8 +159,6 @@ ROUND = 2 * BATCH
 Parcel: TypeAlias = tuple[Schedule, ...]
 """What a device is given; nothing: it is asked whether it takes the campaign."""
 
-Tell: TypeAlias = Callable[[Measured], None]
-
 
 class PooledBench(TaskDispatcher[Schedule]):
     """Measures schedules of a problem on the devices that there are."""
@@ -172,17 +170,6 @@ class PooledBench(TaskDispatcher[Schedule]):
     def __init__(self, problem: Problem, limits: Limits, tasks: InFlightTasks[Parcel]) -> None:
         super().__init__(tasks)
         self._wire = serialize(problem, limits)
-
-    def measured(self, schedules: Sequence[Schedule], tell: Tell) -> None:
-        """Tell what becomes of each schedule, as soon as its parcel is back.
-
-        Raises TargetError where no device is left, or the program cannot be checked.
-        """
-        self.dispatch(schedules, tell)
-
-    def together(self, schedules: Sequence[Schedule], tell: Tell) -> None:
-        """Likewise, all in turns on one device."""
-        self.dispatch(schedules, tell, whole=True)
 
     def admission(self) -> Task:
         """Return the task that sends the problem."""

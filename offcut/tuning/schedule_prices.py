@@ -1,22 +1,22 @@
-"""The price of schedules that search goes by: the target's model, or a function of the user's."""
+"""The prices of schedules that search goes by: the closed form of the target, or a function of the user's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from offcut.backends.decide import proved_plan
-from offcut.costmodel import Cost, Machine
+from offcut.costmodel import Cost, Formulas, Machine
 from offcut.costmodel.arrays import Calls
 from offcut.costmodel.nests import LoopPrices, SchedulePrices, standing
 from offcut.describe.computation import Computation
-from offcut.errors import DescribeError, TargetError, blamed_on_another
+from offcut.errors import DescribeError, PartitionError, TargetError, blamed_on_another
 from offcut.schedule import Schedule, hand_steps, parts_of
-from offcut.search import Price, Sizes
+from offcut.search import Sizes, Times
 from offcut.tuning.problem import Problem
 
 LONGEST = 1e30
@@ -26,42 +26,102 @@ OwnSchedulePrice = Callable[..., Any]
 """A schedule, and sizes by name -> seconds of a call; it may raise PartitionError for what is not legal."""
 
 
-def price_of(
-    problem: Problem, computation: Computation | None, own: OwnSchedulePrice | None
-) -> Price:
-    """Predicted seconds of schedules at the sizes of a problem.
+@dataclass
+class ClosedForm:
+    """Predicted seconds of schedules at the sizes of a problem, by the target's model; each schedule is predicted once.
 
-    computation   what nests are of; None where there are none
-    own           instead of the target's model
+    computation  what nests are of; None where there are none
+    notes        what else is to be said of it
+    nests        the closed form of schedules with nests; None where there is none
     """
-    vectors = [dict(sizes) for sizes, _ in problem.sizes]
-    keys = problem.keys
-    target_own = problem.target.predict_seconds(problem.request, problem.options, vectors)
-    prices = None if computation is None or target_own else nest_prices(problem, computation)
-    loops = None if target_own else loop_prices(problem)
-    cut: dict[Schedule, list[float]] = {}
 
-    def told(schedule: Schedule) -> dict[Sizes, float]:
-        return {key: _asked(own, schedule, at) for key, at in zip(keys, vectors, strict=True)}
+    problem: Problem
+    computation: Computation | None
+    notes: tuple[str, ...] = ()
+    nests: SchedulePrices | None = field(default=None, init=False)
 
-    def modelled(schedule: Schedule) -> dict[Sizes, float]:
-        if target_own is not None:
-            return dict(zip(keys, target_own(schedule), strict=True))
-        if prices is None or not parts_of(schedule):
-            if schedule not in cut:
-                by_hand = bool(hand_steps(schedule))
-                cost = None if loops is None or by_hand else loops(schedule)
-                cut[schedule] = (
-                    seconds_of_loops(problem, schedule) if cost is None else cost.tolist()
-                )
-            return dict(zip(keys, cut[schedule], strict=True))
-        return dict(zip(keys, map(float, prices(schedule)), strict=True))
+    def __post_init__(self) -> None:
+        problem, vectors = self.problem, [dict(sizes) for sizes, _ in self.problem.sizes]
+        self._target = problem.target.predict_seconds(problem.request, problem.options, vectors)
+        self._loops = None
+        if self._target is None:
+            self._loops = loop_prices(problem)
+            if self.computation is not None:
+                self.nests = nest_prices(problem, self.computation)
+        self._known: dict[Schedule, Sequence[float] | PartitionError] = {}
 
-    if own is not None:
-        if not callable(own):
-            raise _no_price(own, "is not a function")
-        return told
-    return modelled
+    @property
+    def said(self) -> str:
+        """Return what it is, in words."""
+        return "; ".join(("the closed form", *self.notes))
+
+    def __call__(self, schedule: Schedule) -> dict[Sizes, float]:
+        """Return the seconds of a call, by sizes.
+
+        Raises PartitionError for a schedule that is not legal.
+        """
+        if schedule not in self._known:
+            try:
+                self._known[schedule] = self._seconds(schedule)
+            except PartitionError as refused:
+                self._known[schedule] = refused
+        seconds = self._known[schedule]
+        if isinstance(seconds, PartitionError):
+            raise seconds
+        return dict(zip(self.problem.keys, seconds, strict=True))
+
+    def _seconds(self, schedule: Schedule) -> Sequence[float]:
+        """Return the seconds at each vector of sizes."""
+        if self._target is not None:
+            return self._target(schedule)
+        if self.nests is not None and parts_of(schedule):
+            return [float(one) for one in self.nests(schedule)]
+        by_hand = bool(hand_steps(schedule))
+        seconds = None if self._loops is None or by_hand else self._loops(schedule)
+        if seconds is not None:
+            return [float(one) for one in seconds]
+        costs = planned_costs(self.problem, schedule)
+        return [one.seconds if isinstance(one, Cost) else 0.0 for one in costs]
+
+
+@dataclass(frozen=True)
+class OwnPrice:
+    """A price of the user's.
+
+    Raises DescribeError for what is no function.
+    """
+
+    problem: Problem
+    function: OwnSchedulePrice
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise _no_price(self.function, "is not a function")
+
+    def __call__(self, schedule: Schedule) -> dict[Sizes, float]:
+        """Return the seconds of a call, by sizes.
+
+        Raises DescribeError where the function raises, or gives no seconds.
+        """
+        vectors = zip(self.problem.keys, self.problem.sizes, strict=True)
+        return {key: _asked(self.function, schedule, dict(at)) for key, (at, _) in vectors}
+
+
+@dataclass(frozen=True)
+class OwnLearningPrice(OwnPrice):
+    """A price of the user's that learns: it has a method ``refit(times)``."""
+
+    def refit(self, times: Times) -> None:
+        """Hand over what was measured.
+
+        Raises DescribeError where the method raises.
+        """
+
+        def refused(did: str) -> DescribeError:
+            return DescribeError("tune", "cannot teach price=", because=f"its refit {did}")
+
+        with blamed_on_another(refused):
+            self.function.refit(times)  # type: ignore[attr-defined]
 
 
 def nest_prices(problem: Problem, computation: Computation) -> SchedulePrices:
@@ -86,18 +146,14 @@ def loop_prices(problem: Problem) -> LoopPrices | None:
     return LoopPrices(computation, hardware, _calls(problem), problem.options.threads)
 
 
-def seconds_of_loops(problem: Problem, schedule: Schedule) -> list[float]:
-    """Return the closed form of the program that a schedule without nests makes, at the sizes of a problem in their order.
+def planned_costs(problem: Problem, schedule: Schedule) -> list[Cost | Formulas | None]:
+    """Return the costs of the program that a schedule makes, at the sizes of a problem in their order; None where the target predicts nothing.
 
-    Its loops are cut for it, which takes some tenth of a second. Raises PartitionError for a schedule that is not legal.
+    Its loops are cut and proved for it, which takes some tenth of a second. Raises PartitionError for a schedule that is not legal.
     """
-    target, request = problem.target, problem.request
-    options = replace(problem.options, schedule=schedule)
-    planned = proved_plan(target, request, options)
-    costs = (
-        target.predict_cost(planned, request, options, dict(sizes)) for sizes, _ in problem.sizes
-    )
-    return [one.seconds if isinstance(one, Cost) else 0.0 for one in costs]
+    target, request, options = problem.target, problem.request, problem.scheduled(schedule)
+    plan = proved_plan(target, request, options)
+    return [target.predict_cost(plan, request, options, dict(sizes)) for sizes, _ in problem.sizes]
 
 
 def _calls(problem: Problem) -> Calls:

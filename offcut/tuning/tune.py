@@ -140,7 +140,8 @@ def tune(
             batch = BATCH if workers is None else ROUND
             return begun(here.each, most, seconds, tell, last=here.turns, batch=batch).best()
         devices = stack.enter_context(pooled(problem, limits, workers))
-        campaign = begun(devices.measured, most, seconds, tell, last=devices.together, batch=ROUND)
+        turns = partial(devices.dispatch, whole=True)
+        campaign = begun(devices.dispatch, most, seconds, tell, last=turns, batch=ROUND)
         return campaign.best()
 
 

@@ -90,12 +90,3 @@ def test_what_is_turned_prints_parses_replays_and_has_the_same_bits() -> None:
     p, q = (draw.integers(0, end, (3, 5, 19), np.int32) for end in (6, 8))
     np.testing.assert_array_equal(turned(x, p, q), by_loops(x, p, q))
     np.testing.assert_array_equal(turned(x[:1], p[:1], q[:1]), turned(x, p, q)[:1])
-
-
-def test_a_place_outside_of_the_image_is_refused_by_the_call() -> None:
-    Y, given = between(48)
-    kernel = oc.compile(Y, inputs=given)
-    p = np.zeros((1, 5, 19), np.int32)
-    p[0, 3, 4] = 6
-    with pytest.raises(oc.OffcutError):
-        kernel(np.zeros((1, 48, 7, 9), np.float32), p, np.zeros_like(p))

@@ -436,20 +436,6 @@ def test_several_results_come_as_a_tuple_each_in_place_or_new() -> None:
         kernel(a, b, out=(b, a))
 
 
-def test_a_kernel_of_a_program_is_pickled_and_shows_what_it_runs() -> None:
-    for name in ("lu", "matrix product, a scalar for each element"):
-        case = CASES[name]
-        kernel = oc.compile(case.program)
-        again = pickle.loads(pickle.dumps(kernel))
-        arrays = case.arrays(17)
-        assert same_bits(again(*arrays), kernel(*arrays))
-        text = kernel.source("loops")
-        assert oc.parse(text)
-        assert "tile" in text
-        assert "@offcut_entry" in kernel.source("llvm")
-        assert kernel.source("asm")
-
-
 def test_a_plan_says_what_became_of_each_loop() -> None:
     plan = oc.compile(CASES["lu"].program).plan(n=9)
     assert (
@@ -539,25 +525,6 @@ DescribeError: compile: cannot run without W
   help     constants={"W": …}
   help     input W: … in the program"""):
         oc.compile(oc.parse(text))
-
-
-OUTSIDE = """\
-size n in 1:5000
-input P: int32[n]
-input A: float32[n]
-output C: float32[n]
-for i in 0:n
-  C[i] = A[{}]"""
-
-
-def test_an_index_from_an_array_is_asked_at_the_call() -> None:
-    kernel = oc.compile(oc.parse(OUTSIDE.format("index(P[i])")))
-    p, a = np.arange(40, dtype=np.int32)[::-1].copy(), floats("a", 40)
-    assert np.array_equal(kernel(p, a), a[p])
-    for wrong in (40, -1):
-        p[33] = wrong
-        with pytest.raises(oc.CallError, match="leads outside of an array"):
-            kernel(p, a)
 
 
 READ_BY_INDEX = """\

@@ -166,13 +166,14 @@ def check(case: Case, kernel: oc.Kernel) -> None:
             agree(one, wanted, what=f"n = {n}")
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("lines", [WINDOW, POINTS, VECTORS])
 def test_a_sum_is_what_its_reader_reads_whatever_the_tail(lines: str, tail: str) -> None:
     check(relu(), kernel_of(relu(), SPLITS.format(tail=tail) + lines))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("case", "lines"),
     [
@@ -209,6 +210,7 @@ cover S at i_in {KERNEL}(i=i_in, j=j_in, p=k)
 """
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tail", ["ladder", "balance", "mask"])
 @pytest.mark.parametrize("lines", [WINDOW, POINTS])
 def test_it_has_the_bits_of_the_nest_that_a_policy_makes_of_both(lines: str, tail: str) -> None:
@@ -224,6 +226,7 @@ def test_it_has_the_bits_of_the_nest_that_a_policy_makes_of_both(lines: str, tai
             assert same_bits(by_hand(a, w), nest(a, w)), n
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tail", [tail for tail in TAILS if tail != "mix"])
 def test_at_each_point_of_a_tile_of_vectors_it_is_the_program_of_the_nest(tail: str) -> None:
     by_hand = kernel_of(relu(), SPLITS.format(tail=tail) + VECTORS)
@@ -233,7 +236,7 @@ def test_at_each_point_of_a_tile_of_vectors_it_is_the_program_of_the_nest(tail: 
     assert str(by_hand.loops) == str(nest.loops)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("lines", [POINTS, VECTORS])
 def test_by_hand_it_is_proved_and_interpreted_the_same(lines: str, tail: str) -> None:
@@ -305,6 +308,7 @@ def test_a_large_window_has_room_for_the_tallest_tile_alone() -> None:
     assert workspace(kernel, 14) == workspace(kernel, 4000) > 14 * 2000 * 4
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("lines", [WINDOW, POINTS])
 @pytest.mark.parametrize("tail", ["ladder", "balance"])
 def test_two_threads_have_the_bits_of_one(tail: str, lines: str) -> None:

@@ -95,11 +95,6 @@ def values(dtype: str, shape: list[int]) -> Any:
     return rng.normal(size=shape).astype(dtype)
 
 
-def skip_the_toy(target: Target) -> None:
-    if target.name == "toy":
-        pytest.skip("the toy target has no words for what a partition makes")
-
-
 IN_WORDS = ("balance", "even", "shift")
 """Strategies by which a tile along the lanes of words would begin inside of one."""
 
@@ -118,20 +113,8 @@ def is_refused(target: Target, program: str, strategy: str) -> bool:
     return True
 
 
-GRID = pytest.mark.parametrize(
-    ("program", "strategy"), [(program, name) for program in PROGRAMS for name in strategies()]
-)
-
-
-@pytest.mark.every(24)
-@GRID
-def test_the_loops_of_a_partition_run_on_its_target(
-    target: Target, program: str, strategy: str
-) -> None:
-    skip_the_toy(target)
-    if is_refused(target, program, strategy):
-        return
-    _, inputs, made = cut(target, program, strategy)
+def check_loops(target: Target, strategy: str, inputs: list[Tensor], made: Partition) -> None:
+    """The loops of a partition run on its target."""
     if target.name == "cuda" and strategy in ("balance", "mix"):  # heights are quotients of sizes
         with pytest.raises(oc.PartitionError, match=r"tiles of literal heights: \"balance\(16\)\""):
             oc.compile(made.loops, target=target)
@@ -139,23 +122,29 @@ def test_the_loops_of_a_partition_run_on_its_target(
     assert_runs_as_it_says(oc.compile(made.loops, target=target), inputs, made)
 
 
-@pytest.mark.every(24)
-@GRID
-def test_the_schedule_of_a_partition_is_taken_by_its_target(
-    target: Target, program: str, strategy: str
-) -> None:
-    skip_the_toy(target)
-    if is_refused(target, program, strategy):
-        return
-    result, inputs, made = cut(target, program, strategy)
+def check_schedule(target: Target, result: Tensor, inputs: list[Tensor], made: Partition) -> None:
+    """The schedule of a partition is taken by its target."""
     as_it_stands = str(made.schedule).splitlines()[1].startswith("separate")
-    if as_it_stands and target.name in (
-        "interpret",
-        "cuda",
-    ):  # who decide about tiles that units run
+    if as_it_stands and target.name in ("interpret", "cuda"):  # who decide about tiles of units
         with pytest.raises(oc.TargetError, match="cannot take schedule="):
             oc.compile(result, inputs=inputs, schedule=made.schedule, target=target)
         return
     kernel = oc.compile(result, inputs=inputs, schedule=made.schedule, target=target)
     assert kernel.loops == made.loops
     assert_runs_as_it_says(kernel, inputs, made)
+
+
+@pytest.mark.every(24)
+@pytest.mark.parametrize(
+    ("program", "strategy"), [(program, name) for program in PROGRAMS for name in strategies()]
+)
+def test_the_loops_and_the_schedule_of_a_partition_run_on_its_target(
+    target: Target, program: str, strategy: str
+) -> None:
+    if target.name == "toy":
+        pytest.skip("the toy target has no words for what a partition makes")
+    if is_refused(target, program, strategy):
+        return
+    result, inputs, made = cut(target, program, strategy)
+    check_loops(target, strategy, inputs, made)
+    check_schedule(target, result, inputs, made)

@@ -51,18 +51,6 @@ def test_lanes_run_along_channels_and_no_condition_stays(stride: int, size: int)
         op.check(given, last(np.maximum(exact, 0)), interpreted=batch == 1 and high < 3)
 
 
-def test_its_schedule_gives_the_same_loops() -> None:
-    kernel = by_channel(1).kernel
-    text = str(kernel.schedule)
-    assert "cover " in text
-    assert "separate" in text
-    x, v = (oc.placeholder(s, name=n) for s, n in (((b, h, w, 37), "X"), ((3, 3, 1, 37), "V")))
-    bias = oc.placeholder((37,), name="bias")
-    output = ops.conv2d(x, v, bias, 1, 1, groups=37, layout="NHWC", activation="relu")
-    again = oc.compile(output, inputs=[x, v, bias], schedule=oc.Schedule.parse(text))
-    assert again.loops == kernel.loops
-
-
 def weights(size: int) -> tuple[np.ndarray, np.ndarray]:
     """A window for each channel, and a bias."""
     return floats("f", CHANNELS, 1, size, size), floats("c", CHANNELS)

@@ -88,15 +88,6 @@ def test_an_embedding_is_rows_of_the_table(dtype: str) -> None:
         np.testing.assert_array_equal(found, rows[numbers])
 
 
-@pytest.mark.parametrize("wrong", [-1, 7, 2**31 - 1])
-def test_an_index_outside_the_table_is_refused_at_the_call(wrong: int) -> None:
-    table, ids = oc.placeholder((n, 19), name="T"), oc.placeholder((m,), "int32", "I")
-    op = Operator(ops.embedding(table, ids), [table, ids])
-    numbers = np.array([0, 6, wrong, 3], "int32")
-    with pytest.raises(oc.CallError):
-        op.kernel(floats("t", 7, 19), numbers)
-
-
 @pytest.mark.every(6)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_an_element_of_any_integer_type_is_an_index(dtype: str) -> None:
@@ -110,15 +101,6 @@ def test_an_element_of_any_integer_type_is_an_index(dtype: str) -> None:
     rows, numbers = floats("t", 7, 19), np.array([3, 0, 7, 6, 101], dtype)
     chosen = np.where((numbers < 7)[:, None], rows[numbers % 7], -1.0)
     op.check([rows, numbers], chosen.astype("float64") + rows[numbers % 7], interpreted=True)
-
-
-@pytest.mark.parametrize("wrong", [-1, 7])
-def test_an_index_of_ones_own_is_asked_at_the_call(wrong: int) -> None:
-    table, ids = oc.placeholder((n, m), name="T"), oc.placeholder((b,), "int8", "I")
-    rows = oc.compute((b, m), lambda i, j: table[oc.index(ids[i]), j], name="Y")
-    kernel = oc.compile(rows, inputs=[table, ids])
-    with pytest.raises(oc.CallError, match="leads outside of an array"):
-        kernel(floats("t", 7, 19), np.array([0, wrong], "int8"))
 
 
 def test_logarithms_are_those_of_the_elements() -> None:

@@ -88,18 +88,6 @@ def test_any_and_all_and_how_many_hold() -> None:
             np.testing.assert_array_equal(found, exact.astype(found.dtype))
 
 
-def test_rows_of_a_table_by_long_numbers() -> None:
-    table, ids = oc.placeholder((n, 8), name="T"), oc.placeholder((m,), "int64", "I")
-    kernel = build(ops.embedding(table, ids), inputs=[table, ids])
-    given = floats("t", 50, 8)
-    for size in EDGES:
-        numbers = integers("i", "uint8", size).astype("int64") % 50
-        np.testing.assert_array_equal(kernel(given, numbers), given[numbers])
-    for number in (50, -1, 2**40):
-        with pytest.raises(oc.CallError, match="outside of an array"):
-            kernel(given, np.array([number]))
-
-
 PROGRAM = """\
 program p
 size n in 0:100

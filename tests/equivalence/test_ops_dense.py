@@ -49,33 +49,6 @@ def test_a_dense_layer_is_right_at_every_edge_size(activation: str | None) -> No
         layer.check(arrays, exact, interpreted=(rows, columns) == (15, 17))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("dtype", "transposed"),
-    [
-        slow("float16", False),
-        ("bfloat16", True),
-        slow("float64", False),
-        slow("float32", True),
-    ],
-)
-def test_floats_are_summed_in_float32_or_wider_and_rounded_once(
-    dtype: str, transposed: bool
-) -> None:
-    shape = (n, k) if transposed else (k, n)
-    x, w = oc.placeholder((b, m, k), dtype, "X"), oc.placeholder(shape, dtype, "W")
-    bias = oc.placeholder((n,), "float64" if dtype == "float64" else "float32", "B")
-    layer = Operator(ops.dense(x, w, bias, "relu", transpose_w=transposed), [x, w, bias])
-    for rows, depth, columns in [(0, 3, 5), (1, 0, 5), (1, 33, 17), (15, 70, 33), (47, 31, 1)]:
-        a = floats("a", 2, rows, depth, dtype=dtype)
-        v = floats("v", depth, columns, dtype=dtype)
-        c = floats("c", columns, dtype=bias.dtype)
-        av, vv, cv = wide(a, v, c)
-        exact = np.maximum(av @ vv + cv, 0)
-        given = np.ascontiguousarray(v.T) if transposed else v
-        layer.check([a, given, c], exact, interpreted=rows == 1)
-
-
 @pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("left", "right"), [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")]
@@ -211,24 +184,6 @@ def test_products_of_small_types_are_accumulated_in_wider_ones(dtype: str) -> No
             v = floats("v", 3, columns, depth, dtype=dtype)
             exact = np.einsum("bik,bjk->bij", *wide(a, v))
         op.check([a, v], exact)
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("activation", [name for name in EXACT if name is not None])
-def test_an_activation_is_a_function_of_each_element(activation: str, dtype: str) -> None:
-    x = oc.placeholder((b, m), dtype, "X")
-    op = Operator(getattr(ops, activation)(x), [x])
-    for shape in [(0, 5), (1, 1), (2, 17), (3, 53)]:
-        a = 3 * floats("a", *shape, dtype=dtype)
-        op.check([a], EXACT[activation](*wide(a)), interpreted=shape == (1, 1))
-
-
-def test_relu_of_integers_stays_in_their_type() -> None:
-    x = oc.placeholder((m,), "int8", "X")
-    op = Operator(ops.relu(x), [x])
-    a = integers("a", "int8", 53)
-    assert op.check([a], np.maximum(a, 0), interpreted=True).dtype == np.int8
 
 
 @pytest.mark.every(2)

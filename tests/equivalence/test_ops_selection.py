@@ -51,15 +51,6 @@ def test_each_place_takes_its_own_element(axis: int) -> None:
         op.check([a, i], exact, interpreted=(batch, length) == (1, 17))
 
 
-@pytest.mark.parametrize("wrong", [-8, 7])
-def test_a_number_of_no_element_is_refused_at_the_call(wrong: int) -> None:
-    x, ids = oc.placeholder((n,), name="X"), oc.placeholder((m,), "int32", "I")
-    for result in (ops.take(x, ids), ops.take_along_axis(x, ids, 0)):
-        op = Operator(result, [x, ids])
-        with pytest.raises(oc.CallError, match="leads outside of an array"):
-            op.kernel(floats("a", 7), np.array([0, wrong], "int32"))
-
-
 def tied(dtype: str, *shape: int) -> Array:
     """Elements of which many are equal, with NaN and infinities among floats."""
     found = integers("a", "int8", *shape) // 16

@@ -20,6 +20,7 @@ A, B = oc.placeholder((n, 8), name="A"), oc.placeholder((8, 12), name="B")
 V = oc.placeholder((2 * n + 1,), name="V")
 E = oc.placeholder((even,), name="E")
 k = oc.reduce_axis(8, "k")
+r, L = oc.reduce_axis(600, "r"), oc.placeholder((n, 600), name="L")
 C = oc.compute((n, 12), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k), name="C")
 D = oc.compute((n,), lambda i: V[2 * i], name="D")
 F = oc.compute((even,), lambda i: E[i], name="F")
@@ -400,18 +401,18 @@ partition: cannot find the axis 'row'
 
 exact for a size that is no multiple
 >>> oc.compile(C, strategy={'i': 'exact'}, target=oc.target('cpu', machine='cascade-lake'))
-partition: cannot take tail="exact"
+split: cannot take tail="exact"
   at       axis C.i
   because  with n = 1, 14 does not divide the extent n
   help     tail="cut" separates the last n % 14 iterations
   help     assume(n % 14 == 0) if every caller guarantees it
 
 shift of a sum
->>> oc.compile(C, strategy={'k': 'shift'})
-partition: cannot take tail="shift" on a reduction
-  at       axis C.k
-  because  the last tile would add terms again: sum is not idempotent
-  help     any tail but shift meets each term once, in its order
+>>> oc.compile(oc.compute((n,), lambda i: oc.sum(L[i, r], axis=r), name='R'), strategy={'r': 'shift'})
+split: cannot take tail="shift" on a sum
+  at       axis R.r
+  because  256 does not divide the extent 600, and the last tile would run R[i] += L[i, r] again
+  help     any tail but shift meets each term once
 
 an access out of bounds
 >>> oc.compile(oc.compute((n,), lambda i: A[i + 1, 0], name='Y'))

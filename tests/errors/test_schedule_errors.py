@@ -239,7 +239,7 @@ a sum that would repeat a term
 >>> product()['C'].split('k', 8, tail='shift')
 split: cannot take tail="shift" on a sum
   at       axis C.k
-  because  with d = 9, n = 1, m = 1, 8 does not divide the extent d, and the last tile would run C[y, x] += A[k, y] * B[k, x] again
+  because  with d = 9, 8 does not divide the extent d, and the last tile would run C[y, x] += A[k, y] * B[k, x] again
   help     any tail but shift meets each term once
 
 a tile with an axis and no factor

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
 import onnx
+import onnx.reference
 from onnx import numpy_helper
 
 from offcut.graph.passes import improved
@@ -92,3 +93,45 @@ def test_heads_that_share_keys_do_not_read_what_is_behind_a_mask() -> None:
         assert np.isnan(found[:, :, s // 2 :]).all()
         seen = np.s_[:, :, : s // 2]
         agree(found[seen], exact[seen], terms=terms[seen] + 1e-6, units=64, sums="float32")
+
+
+LENGTHS = (
+    '<ir_version: 10, opset_import: ["" : 24]> g (float[b, 4, n, 8] q, float[b, 2, t, 8] k, float[b, 2, t, 8] v, int64[b] ends)'
+    " => (float[b, 4, n, 8] y) { y = Attention <is_causal = CAUSAL> (q, k, v, , , , ends) }"
+)
+
+
+def test_keys_past_the_number_that_are_no_padding_are_not_read() -> None:
+    import offcut as oc
+
+    model = oc.from_onnx(onnx.parser.parse_model(LENGTHS.replace("CAUSAL", "0")))
+    rng = np.random.default_rng(0)
+    q, k, v = (
+        rng.standard_normal((4, heads, n, 8)).astype(np.float32)
+        for heads, n in ((4, 5), (2, 33), (2, 33))
+    )
+    ends = np.array([1, 16, 33, 0])
+    bad = k.copy()
+    for batch, end in enumerate(ends):
+        bad[batch, :, end:] = np.nan
+    (found,) = model({"q": q, "k": bad, "v": v, "ends": ends}).values()
+    keys, values = (np.repeat(one.astype("f8"), 2, 1) for one in (k, v))
+    visible = np.arange(33) < ends[:, None, None, None]
+    scores = np.where(visible, q.astype("f8") @ np.swapaxes(keys, 2, 3) / math.sqrt(8), -np.inf)
+    weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e300))
+    weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-300)
+    exact, terms = weights @ values, weights @ np.abs(values)
+    agree(found, exact, terms=terms + 1e-6, units=64, sums="float32")
+
+
+def test_causal_attention_from_a_place_of_each_sequence_is_the_function_of_the_standard() -> None:
+    import offcut as oc
+
+    file = onnx.parser.parse_model(LENGTHS.replace("CAUSAL", "1"))
+    rng = np.random.default_rng(0)
+    shapes = {"q": (3, 4, 5, 8), "k": (3, 2, 9, 8), "v": (3, 2, 9, 8)}
+    feed = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    feed["ends"] = np.array([9, 5, 7])
+    (found,) = oc.from_onnx(file)(feed).values()
+    (exact,) = onnx.reference.ReferenceEvaluator(file).run(None, feed)
+    agree(found, exact.astype("f8"), terms=np.abs(feed["v"]).max(), units=64, sums="float32")

@@ -1,6 +1,5 @@
 """Frames of ours are traced once: with the settings of `tracing` from the first time on."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,17 +13,9 @@ from torch._dynamo.utils import counters
 from torch.fx.experimental import _config as symbolic
 
 from offcut.plugins import torch as plugin
-from tests.plugins.torch_models import held
+from tests.plugins.torch_models import fresh, held
 
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")  # errors of ours are raised
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    counters.clear()
-    yield
-    torch._dynamo.reset()
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def model() -> nn.Module:

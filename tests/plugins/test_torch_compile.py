@@ -1,7 +1,7 @@
 """Models compiled by ``torch.compile(model, backend="offcut", dynamic=True)``: once, for every size."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,20 +31,13 @@ from tests.plugins.torch_models import (
     Placed,
     ResNet,
     Words,
+    fresh,
     held,
     like,
     mlp,
 )
 
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")  # errors of ours are raised
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    counters.clear()
-    yield
-    torch._dynamo.reset()
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def fast(model: nn.Module) -> Callable[..., Any]:

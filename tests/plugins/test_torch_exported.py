@@ -16,13 +16,9 @@ from torch import nn
 import offcut as oc
 from offcut.errors import CallError, DescribeError, InternalError
 from offcut.plugins.torch.traced import Guard
-from tests.plugins.torch_models import Bessel, Eighths, Gpt, Placed, ResNet, held, like, mlp
+from tests.plugins.torch_models import Bessel, Eighths, Gpt, Placed, ResNet, fresh, held, like, mlp
 
-
-@pytest.fixture(autouse=True)
-def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
-    torch.manual_seed(0)
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def tokens(*shape: int) -> torch.Tensor:

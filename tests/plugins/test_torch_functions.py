@@ -14,30 +14,16 @@ pytest.importorskip("torch", reason="torch is an extra")
 import torch
 import torch.nn.functional as F
 from conftest import slow
-from torch import nn
 
 import offcut as oc
 from tests.agree import agree
-from tests.plugins.torch_models import as_array, like, wide
+from tests.plugins.torch_models import Function, as_array, fresh, like, wide
 
 Results = tuple[torch.Tensor, ...]
 Given = Callable[[int, int], tuple[torch.Tensor, ...]]
 
 
-@pytest.fixture(autouse=True)
-def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, run: Callable[..., Results]) -> None:
-        super().__init__()
-        self.run = run
-
-    def forward(self, *given: torch.Tensor) -> Results:
-        return self.run(*given)
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def bits(x: torch.Tensor, y: torch.Tensor) -> Results:

@@ -20,7 +20,7 @@ from offcut.plugins.torch.table import ROUND_EACH, TABLE
 from offcut.plugins.torch.translation import Translation
 from tests.agree import agree
 from tests.facade import Builder
-from tests.plugins.torch_models import as_array
+from tests.plugins.torch_models import as_array, fresh
 
 FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "hidden": lambda x: (x > 0).to(x.dtype) * -1e9,
@@ -58,10 +58,7 @@ UNITS = {"sinh": 3, "cosh": 3, "batch norm": 3}
 """In the last place: of those whose argument is rounded first, as torch rounds it, and of what convolutions before it take in."""
 
 
-@pytest.fixture(autouse=True)
-def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
-    torch._dynamo.reset()
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def every(x: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -10,14 +10,9 @@ import torch
 import torch._dynamo
 from torch import nn
 
-from tests.plugins.torch_models import like
+from tests.plugins.torch_models import fresh, like
 
-
-@pytest.fixture(autouse=True)
-def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
-    torch._dynamo.reset()
-    torch.manual_seed(0)
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def test_results_may_be_nested_named_none_and_arguments() -> None:

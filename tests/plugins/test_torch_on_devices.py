@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,19 +22,12 @@ from offcut.plugins import torch as plugin
 from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.how import How
 from offcut.plugins.torch.splitting import split
-from tests.plugins.torch_models import Bessel, held, like, wide
+from tests.plugins.torch_models import Bessel, fresh, held, like, wide
 
 EMULATED = oc.target("cuda", machine="h200", device="emulated")
 
 
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")  # errors of ours are raised
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    counters.clear()
-    yield
-    torch._dynamo.reset()
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 class Encoder(nn.Module):

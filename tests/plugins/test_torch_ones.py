@@ -1,7 +1,7 @@
 """What torch asks about sizes of 1, attention of its own layers first: compiled once for batches of 1 and others."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -18,20 +18,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 import offcut as oc
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch.unguarded import UNGUARDED
-from tests.plugins.torch_models import held, like
+from tests.plugins.torch_models import fresh, held, like
 
 SIZES = [(2, 8), (1, 8), (13, 5), (1, 1)]
 """Batches and lengths; a model is traced with the first."""
 
 
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")  # errors of ours are raised
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    counters.clear()
-    yield
-    torch._dynamo.reset()
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def ours_in_one_graph(model: nn.Module, calls: list[tuple[torch.Tensor, ...]]) -> bool:

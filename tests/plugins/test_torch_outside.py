@@ -15,28 +15,14 @@ from conftest import slow
 
 import offcut as oc
 from offcut.plugins.torch.table import TABLE
-from tests.plugins.torch_models import like
+from tests.plugins.torch_models import Function, fresh, like
 
 N = 3
 INDICES = (-2 * N, -N - 1, -N, -1, 0, N - 1, N, -(2**63), 2**63 - 1)
 """Of an axis of `N`."""
 
 
-@pytest.fixture(autouse=True)
-def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
-    torch._dynamo.reset()
-
-
-class Function(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, run: Callable[..., Any]) -> None:
-        super().__init__()
-        self.run = run
-
-    def forward(self, *given: torch.Tensor) -> Any:
-        return self.run(*given)
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def written(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:

@@ -16,14 +16,13 @@ from torch import nn
 
 import offcut as oc
 from tests.agree import of_peer
+from tests.plugins.torch_models import fresh
 
 bytes_of = torch.ops.quantized_decomposed
 PRODUCTS = ("conv2d", "dense", "matmul")
 
 
-@pytest.fixture(autouse=True)
-def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 class Quantized(nn.Module):

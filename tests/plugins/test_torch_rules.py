@@ -17,25 +17,12 @@ from torch import nn
 import offcut as oc
 from tests.agree import agree, of_peer
 from tests.facade import interpreted
-from tests.plugins.torch_models import like, wide
+from tests.plugins.torch_models import Function, fresh, like, wide
 
 Results = tuple[torch.Tensor, ...]
 
 
-@pytest.fixture(autouse=True)
-def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, run: Callable[..., Results]) -> None:
-        super().__init__()
-        self.run = run
-
-    def forward(self, *given: torch.Tensor) -> Results:
-        return self.run(*given)
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def functions(x: torch.Tensor) -> Results:
@@ -129,7 +116,7 @@ def shapes(x: torch.Tensor) -> Results:
             F.pad(x, (1, 2)),
         ),
         *(F.pad(x, (1, 1, 0, 2), value=3.0), x.expand(2, b, n, 6), x.movedim(0, 2)),
-        *(x.diagonal(1, 0, 2), x.unfold(2, 3, 2), F.pad(x, (0, 0, -1, 1))),
+        *(x.diagonal(1, 0, 2), x.unfold(2, 3, 2) * 2, F.pad(x, (0, 0, -1, 1))),
     )
 
 

@@ -1,6 +1,5 @@
 """Sizes of 0 and 1: which of them are sizes, and what they are where they are none."""
 
-from collections.abc import Iterator
 from itertools import product
 from types import SimpleNamespace
 
@@ -23,20 +22,13 @@ from offcut.plugins.torch.facts import equalities
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.sizes import canonical, extent_of
 from tests.facade import evaluate, parse_expr
-from tests.plugins.torch_models import held, like, mlp
+from tests.plugins.torch_models import fresh, held, like, mlp
 
 SHAPES = [(3, 5), (1, 2), (2, 1), (7, 4)]
 """Batches and lengths; a model is traced with the first."""
 
 
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")  # errors of ours are raised
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    counters.clear()
-    yield
-    torch._dynamo.reset()
+_fresh = pytest.fixture(autouse=True)(fresh)
 
 
 def stats() -> tuple[int, int]:

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pytest
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_flatten
 
 from tests.agree import agree, of_peer
 from tests.agree import wide as wide_array
+
+
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Begin with nothing compiled, and raise errors of ours: ``_fresh = pytest.fixture(autouse=True)(fresh)`` in a file of tests."""
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        super().__init__()
+        self.run = run
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        return self.run(*given)
 
 
 def mlp() -> nn.Module:

@@ -67,7 +67,7 @@ def test_every_row_alone_is_that_row_of_the_batch(
             assert same_bits(kernel(X[alone], W, BIAS), whole[alone]), name
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(first=sizes, last=sizes)
 def test_any_slice_of_the_batch_is_that_slice_of_the_result(
     packed: dict[str, Kernel], whole: Array, first: int, last: int
@@ -76,7 +76,7 @@ def test_any_slice_of_the_batch_is_that_slice_of_the_result(
         assert same_bits(kernel(X[first:last]), whole[first:last]), name
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(first=st.integers(0, COLUMNS), last=st.integers(0, COLUMNS), rows=sizes)
 def test_any_columns_are_those_columns_of_the_result(
     plain: dict[str, Kernel], whole: Array, first: int, last: int, rows: int

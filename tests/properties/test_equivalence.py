@@ -76,6 +76,9 @@ def edits(stmt: Stmt) -> Iterator[Stmt]:
                     yield replace(stmt, axes=(*axes, *stmt.axes[k + 1 :]))
             if stmt.where is not None:
                 yield replace(stmt, where=None)
+            if isinstance(stmt.where, Compare):
+                for (b,) in shifted((stmt.where.b,)):
+                    yield replace(stmt, where=replace(stmt.where, b=b))
         case Alloc():
             for k, (start, extent) in enumerate(stmt.axes):
                 for pair in shifted((start, extent)):
@@ -148,18 +151,23 @@ def same(a: list[Any], b: list[Any]) -> bool:
 
 
 @cache
-def contraction() -> Any:
+def contraction(fused: bool = True) -> Any:
+    """``C = A @ B``; `fused`: with a bias that runs in the same tile."""
     n = dim("n", max=64)
     A, B = oc.placeholder((n, 5), "float64", "A"), oc.placeholder((5, 4), "float64", "B")
     k = oc.reduce_axis(5, "k")
-    return computation(
-        [oc.compute((n, 4), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k) + 1.0, name="C")]
-    )
+
+    def term(i: Any, j: Any) -> Any:
+        total = oc.sum(A[i, k] * B[k, j], axis=k)
+        return total + 1.0 if fused else total
+
+    return computation([oc.compute((n, 4), term, name="C")])
 
 
-def described(**tails: str) -> tuple[Program, Program]:
+def described(fused: bool = True, **tails: str) -> tuple[Program, Program]:
     tile = {axis: {"i": 3, "k": 2}[axis] for axis in tails}
-    return source(contraction()), cut(contraction(), tile, tails, []).loops
+    of = contraction(fused)
+    return source(of), cut(of, tile, tails, []).loops
 
 
 def texts(head: str, first: str, second: str) -> tuple[Program, Program]:
@@ -424,6 +432,8 @@ CASES: dict[str, Callable[[], tuple[Program, Program]]] = {
         for tail in ("guard", "cut", "mask", "pad", "shift", "ladder", "balance")
     },
     **{f"terms {tail}": partial(described, k=tail) for tail in ("cut", "guard", "pad")},
+    "rows mask, a sum alone": partial(described, fused=False, i="mask"),
+    "terms cut, a sum alone": partial(described, fused=False, k="cut"),
     "both cut": partial(described, i="cut", k="cut"),
     "lu": partial(texts, LU, LU_PLAIN, LU_CUT),
     "jacobi skewed": partial(texts, JACOBI, JACOBI_PLAIN, JACOBI_SKEWED),

@@ -179,14 +179,14 @@ NAMES = ("n", "m", "i", "where", "max", "C.i")
 
 
 @given(st.data(), st.sampled_from(["index", "bool", *VALUES]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_an_expression_is_read_back_as_it_was_printed(data: st.DataObject, dtype: str) -> None:
     expr = data.draw(exprs(dtype, NAMES, 4))
     assert parse_expr(format_expr(expr), dtype, buffers=BUFFERS, names=NAMES) == expr
 
 
 @given(st.data(), st.sampled_from(VALUES), st.sampled_from(["sum", "max", "min"]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_reduction_is_read_back_as_it_was_printed(
     data: st.DataObject, dtype: str, op: str
 ) -> None:
@@ -196,13 +196,13 @@ def test_a_reduction_is_read_back_as_it_was_printed(
 
 
 @given(programs())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_program_is_read_back_as_it_was_printed(program: Program) -> None:
     assert parse(str(program)) == program
 
 
 @given(programs(), st.sampled_from([" ", "\t", "   "]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_indentation_blank_lines_and_comments_do_not_matter(program: Program, step: str) -> None:
     lines = []
     for line in str(program).split("\n"):
@@ -242,7 +242,7 @@ def test_a_mutated_program_is_read_or_refused(program: Program, data: st.DataObj
 
 
 @given(st.text())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     read = read_or_refusal(text)
     assert isinstance(read, Program) or read.at.startswith("line ")

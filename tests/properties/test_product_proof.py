@@ -69,7 +69,7 @@ def nested(*cuts: AxisCut, outer: tuple[str, ...] = ()) -> Case:
     c = dense(False)
     group = ResolvedWay(c.groups[0], Way(splits=cuts, loops=outer))
     facts = Facts(space_of(c))
-    body, _ = cut_group(c, group, c.names(), lambda axis: nullcontext(), facts)
+    body, _ = cut_group(c, group, c.names(), lambda cut: nullcontext(), facts)
     return Case(c, replace(source(c), body=body))
 
 

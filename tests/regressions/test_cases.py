@@ -41,7 +41,7 @@ MANY = "more than 256 tiles"
 CASES = [
     Case("csr", ""),
     Case("csr", "", {"i": 4}, "shift"),
-    Case("csr", NO_SET, {"j": 4}),
+    Case("csr", "", {"j": 4}),
     Case("chunks", ""),
     Case("chunks", "", {"j": 2}),
     Case("chunks", NO_SET, {"j": 2}, "shift"),

@@ -17,7 +17,7 @@ from offcut import Outcome, Records, Schedule
 from offcut.backends.host.scratch import PAGE
 from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.kernel import kernel_of
-from offcut.tuning.measuring.candidate import Bench, measured
+from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.measuring.jobs import placed, rankable
 from offcut.tuning.measuring.reference import Operands, expected, promoted
 from tests.agree import nearly
@@ -54,6 +54,11 @@ def problem(faults: Mapping[str, str], sizes: Any = SIZES) -> Problem:
     constants = stand_ins(["W"], result, [a, w], "tune")
     request = requested(result, [a, w], constants, "tune")
     return Problem(request, target.options("tune", threads=1), target, sizes)
+
+
+def measured(problem: Problem, schedules: list[Schedule], limits: Limits) -> tuple[Measured, ...]:
+    with Bench(problem, limits) as bench:
+        return bench.measured(schedules)
 
 
 @pytest.fixture(scope="module")

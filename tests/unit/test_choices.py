@@ -32,7 +32,7 @@ def price(schedule: Schedule) -> float:
     return 1.0 + abs(float(str(rows)) - 8) + abs(float(str(columns)) - 32) / 16
 
 
-SPACE = Choices(written((1, 16)), (ROWS, COLUMNS), written, read, price)
+SPACE = Choices(written((1, 16)), (ROWS, COLUMNS), written, read, expected=price)
 
 
 def test_all_points_are_listed_once_the_first_before_all_others() -> None:

@@ -12,8 +12,8 @@ import offcut as oc
 from offcut import Cost, Kernel
 from offcut.costmodel import Formulas
 from offcut.costmodel.arrays import Calls
+from offcut.costmodel.closed.display import near, terms_of
 from offcut.costmodel.closed.prediction import SampledPrediction
-from offcut.costmodel.closed.shown.page import near, terms_of
 from tests.agree import nearly
 
 N = oc.dim("n", min=1, max=200)

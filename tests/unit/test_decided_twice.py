@@ -29,9 +29,10 @@ def test_an_axis_is_split_once_whatever_its_loops_are_called(height: int) -> Non
     assert (
         str(refused.value)
         == f"""\
-schedule: cannot cut r
+split: cannot take r as an axis
   at       line 3: {again}
-  because  the axes of S are r, c, k, each cut or run by one loop"""
+  because  it is split into r_tile and r_in
+  help     loops of S: r_tile, r_in, c_tile, c_in"""
     )
 
 

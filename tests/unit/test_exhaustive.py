@@ -29,7 +29,7 @@ from offcut.tuning.exhaustive.space_table import (
     subspace_of,
 )
 from offcut.tuning.measuring.candidate import Bench
-from offcut.tuning.schedule_prices import price_of
+from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import nearly
 from tests.facade import Expected, Measured, Problem, Space, Time, app
@@ -38,7 +38,7 @@ SIZES = (({"n": 1}, 0.75), ({"n": 64}, 0.25))
 SPACE = spaces.space("elementwise", 1)
 POINTS = tuple(SPACE.enumerate())
 PROBLEM = Problem(*spaces.problem("elementwise"), SIZES)
-PRICE = price_of(PROBLEM, SPACE.computation, None)
+PRICE = ClosedForm(PROBLEM, SPACE.computation)
 WEIGHTS = {key_of(at): weight for at, weight in SIZES}
 SCALED = """\
 program scaled

@@ -53,7 +53,7 @@ VALUES = st.fixed_dictionaries({name: st.integers(-50, 50) for name in NAMES})
 
 
 @given(expressions(), VALUES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_simplifying_keeps_the_value(expr: Expr, values: dict[str, int]) -> None:
     assert as_written(ix.simplify(expr), values) == as_written(expr, values)
 
@@ -67,7 +67,7 @@ def test_the_reference_interpreter_evaluates_as_python_does(
 
 
 @given(expressions())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_simplifying_twice_changes_nothing_and_names_nothing_new(expr: Expr) -> None:
     once = ix.simplify(expr)
     assert ix.simplify(once) == once
@@ -75,7 +75,7 @@ def test_simplifying_twice_changes_nothing_and_names_nothing_new(expr: Expr) -> 
 
 
 @given(expressions(), expressions(), VALUES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_folded_comparison_holds_for_the_values(a: Expr, b: Expr, values: dict[str, int]) -> None:
     x, y = as_written(a, values), as_written(b, values)
     truth = {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y, "==": x == y, "!=": x != y}
@@ -85,7 +85,7 @@ def test_a_folded_comparison_holds_for_the_values(a: Expr, b: Expr, values: dict
 
 
 @given(expressions(), st.integers(1, 9), VALUES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_ceildiv_is_the_least_number_of_tiles(a: Expr, tile: int, values: dict[str, int]) -> None:
     tiles = as_written(ix.ceildiv(a, tile), values)
     assert (tiles - 1) * tile < as_written(a, values) <= tiles * tile

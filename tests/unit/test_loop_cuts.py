@@ -59,7 +59,7 @@ def test_loops_are_cut_together_where_single_tiles_of_them_are_legal(machine: Ma
 
 
 def test_what_is_drawn_of_a_program_in_place_is_legal(machine: Machine) -> None:
-    space = Space(Schedule("sweep", (Separate(16),)), SWEEP, None, (), machine)
+    space = Space(Schedule("sweep", (Separate(16),)), SWEEP, (), machine)
     rng = Random(0)
     drawn = [space.sample(rng) for _ in range(40)]
     drawn += space.neighbours(drawn[0])[:20]

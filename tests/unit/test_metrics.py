@@ -12,6 +12,7 @@ from scipy.stats import kendalltau
 from offcut.costmodel.learned.metrics import (
     coverage,
     kendall_tau,
+    pairs,
     pairwise_accuracy,
     recall_at,
     regret,
@@ -77,6 +78,7 @@ def test_what_is_exact_is_perfect_and_what_is_turned_round_is_worst() -> None:
 
 
 def test_ties_alone_have_no_order() -> None:
+    assert pairs([1.0, 1.15], [2.0, 1.0], apart_by=0.15) == (0.0, 0)
     assert isnan(pairwise_accuracy([1.0, 1.01], [1.0, 2.0], 0.1))
     assert isnan(kendall_tau([1.0, 1.0], [1.0, 2.0]))
 

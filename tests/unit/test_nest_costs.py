@@ -21,7 +21,7 @@ from offcut.costmodel.nests.tile_runs import Run, tiles_of
 from offcut.errors import PartitionError
 from offcut.partition import AxisCut
 from offcut.search import Price
-from offcut.tuning.schedule_prices import price_of
+from offcut.tuning.schedule_prices import ClosedForm
 from tests.agree import nearly
 from tests.facade import (
     STRATEGIES,
@@ -231,7 +231,7 @@ def test_a_refused_schedule_is_refused_again() -> None:
     priced, first = prices(dense(), target, every=True)
     wrong = Schedule.parse(re.sub(r"\.i ladder", ".z ladder", str(first)))
     for _ in range(2):
-        with pytest.raises(PartitionError, match="cannot cut z"):
+        with pytest.raises(PartitionError, match="cannot take z as an axis"):
             priced(wrong)
 
 
@@ -281,7 +281,7 @@ def test_loops_that_no_nest_describes_are_cut_and_counted() -> None:
 
     def price(program: oc.Program) -> Price:
         request = requested(program, None, {}, "tune")
-        return price_of(Problem(request, target.options("tune"), target, weights, 0), None, None)
+        return ClosedForm(Problem(request, target.options("tune"), target, weights, 0), None)
 
     smooth = price(SMOOTHED)
     thin, wide = (

@@ -115,3 +115,27 @@ cover C at i_in {FMA}""")
     kernel = oc.compile(C, inputs=[A, B], schedule=schedule)
 
     np.testing.assert_allclose(np.asarray(kernel(a, b)), a @ b, rtol=1e-5)
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize("cover", [FMA, "vectors"])
+@pytest.mark.parametrize(
+    "levels", ["mask 28 then ladder 14", "mask 24 then mask 14", "pad 28 then balance 14"]
+)
+def test_a_tile_inside_of_a_tile_that_ends_early_ends_with_it(levels: str, cover: str) -> None:
+    C, inputs = dense_and_relu()
+    schedule = oc.Schedule.parse(f"""\
+schedule C
+split C.i {levels} as i_group i_tile i_in
+split C.j mask 32 as j_tile j_in
+order C i_group i_tile j_tile i_in j_in
+at S C.j_in
+cover C at i_in {cover}""")
+    kernel = oc.compile(C, inputs=inputs, schedule=schedule)
+
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((K, COLUMNS)).astype(np.float32)
+    for n in (1, 13, 14, 15, 28, 29, 42, 43):
+        a = rng.standard_normal((n, K)).astype(np.float32)
+        expected = np.maximum(a @ w, 0)
+        np.testing.assert_allclose(np.asarray(kernel(a, w)), expected, rtol=1e-4, atol=1e-5)

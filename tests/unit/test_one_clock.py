@@ -18,7 +18,7 @@ from offcut.costmodel import Formulas
 from offcut.costmodel.arrays import Formulas as Evaluated
 from offcut.partition.strategies.catalog import parse_strategy
 from offcut.schedule import ANY_LANES, ANY_THREADS
-from offcut.tuning.schedule_prices import nest_prices, price_of
+from offcut.tuning.schedule_prices import ClosedForm, nest_prices
 from tests import spaces
 from tests.agree import nearly
 from tests.facade import Problem, evaluate, proved_plan, requested, stand_ins, strategies
@@ -129,7 +129,7 @@ def test_a_search_is_told_what_the_schedule_costs_once_it_is_cut(program: str, o
     vectors = tuple(({size: value}, 1.0) for value in (1, 13, 43, 500))
     problem, computation = Problem(request, options, target, vectors), space.computation
     assert computation is not None
-    price, nests = price_of(problem, computation, None), nest_prices(problem, computation)
+    price, nests = ClosedForm(problem, computation), nest_prices(problem, computation)
     compared = 0
     while compared < 4:
         schedule = space.sample(rng)

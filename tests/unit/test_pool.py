@@ -93,7 +93,7 @@ def test_every_candidate_is_accounted_for(workers: Any, schedules: list[Schedule
 
     pool = Pool(workers("a", "b", "c"), wait=30.0, silence=3.0)
     with pooled(asked, QUICK, pool) as bench:
-        bench.measured(schedules, told.append)
+        bench.dispatch(schedules, told.append)
 
     assert sorted(one.schedule.digest for one in told) == sorted(s.digest for s in schedules)
     outcomes = {one.schedule: one.outcome for one in told}
@@ -153,7 +153,7 @@ def test_what_a_pool_does_not_do_is_refused(
 
     def refusal(limits: Limits) -> str:
         with pytest.raises(OffcutError) as refused, pooled(asked, limits, pool) as bench:
-            bench.measured(schedules[:1], lambda measured: None)
+            bench.dispatch(schedules[:1], lambda measured: None)
         return str(refused.value.at or refused.value.because)
 
     loaded = refusal(replace(QUICK, noise=0.0))
@@ -171,7 +171,7 @@ worker: cannot be device 'a' of {pool.address}
     there = oc.__version__
     monkeypatch.setattr(oc, "__version__", "0.0.0")
     with pytest.raises(TargetError) as older, pooled(asked, QUICK, pool) as bench:
-        bench.measured(schedules[:1], lambda measured: None)
+        bench.dispatch(schedules[:1], lambda measured: None)
     assert (
         str(older.value)
         == f"""\
@@ -196,7 +196,7 @@ def test_workers_without_a_device_are_none(cluster: Any, schedules: list[Schedul
 
 def refused_by(pool: Pool, schedules: Sequence[Schedule]) -> OffcutError:
     with pytest.raises(OffcutError) as refused, pooled(problem({}), QUICK, pool) as bench:
-        bench.measured(schedules, lambda measured: None)
+        bench.dispatch(schedules, lambda measured: None)
     return refused.value
 
 
@@ -205,7 +205,7 @@ def test_a_scheduler_that_goes_is_said(cluster: Any, schedules: list[Schedule]) 
     with pooled(problem({}), QUICK, pool) as bench:
         cluster.close()
         with pytest.raises(TargetError) as refused:
-            bench.measured(schedules, lambda measured: None)
+            bench.dispatch(schedules, lambda measured: None)
 
     assert (
         str(refused.value)

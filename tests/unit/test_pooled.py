@@ -103,7 +103,7 @@ def outcomes(
 ) -> dict[Schedule, Measured]:
     told: list[Measured] = []
     with PooledBench(problem, DEFAULT, tasks) as bench:  # type: ignore[arg-type]
-        (bench.together if together else bench.measured)(schedules, told.append)
+        bench.dispatch(schedules, told.append, whole=together)
     assert Counter(one.schedule for one in told) == Counter(schedules), "each is told once"
     return {one.schedule: one for one in told}
 

@@ -119,7 +119,7 @@ def comparisons(draw: st.DrawFn) -> Expr:
     return Logic("not", (compare,)) if draw(st.integers(0, 9)) == 0 else compare
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(comparisons(), max_size=3), st.integers(1, N), st.integers(0, M), st.data())
 def test_the_loops_visit_the_points_where_all_conditions_hold_in_order(
     conditions: list[Expr], n: int, m: int, data: st.DataObject

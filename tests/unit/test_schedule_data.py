@@ -159,15 +159,17 @@ EDITS = refusals(
     r"""
 an axis that is not there
 given ('split matmul_A_B.i ladder', 'split matmul_A_B.z ladder')
-schedule: cannot cut z
+split: cannot take z as an axis
   at       line 2: split matmul_A_B.z ladder 14 as i_tile i_in
-  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop
+  because  matmul_A_B has no such loop
+  help     loops of matmul_A_B: i, j
 
 an axis cut twice
 given ('split matmul_A_B.i ladder', 'split matmul_A_B.j ladder')
-schedule: cannot cut j
+split: cannot take j as an axis
   at       line 3: split matmul_A_B.j ladder 32 as j_tile j_in
-  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop
+  because  it is split into j_tile and j_in
+  help     loops of matmul_A_B: i, j_tile, j_in
 
 another microkernel
 given ('fma_float32_avx512', 'fma_float33')
@@ -225,22 +227,24 @@ schedule: cannot split i so
 
 heights of what is no ladder
 given ('i ladder 14', 'i balance of 8 4')
-schedule: cannot split i so
+split: cannot split i by balance in tiles of 8 4
   at       line 2: split matmul_A_B.i balance of 8 4 as i_tile i_in
-  because  heights below a tile are for ladder
-  help     split i ladder of 8 4 1
+  because  sizes below a tile are for ladder
+  help     ladder of 8 4
 
 a height that no range holds
 given ('j ladder 32', 'j ladder by i_in 1..6: 64 32 16, 8..14: 32 16')
-schedule: cannot split j so
+split: cannot split j by the height of i_in
   at       line 3: split matmul_A_B.j ladder by i_in 1..6: 64 32 16, 8..14: 32 16 as j_tile j_in
   because  after 6, the range 8..14 does not go on
+  help     a loop inside of the tiles of a split before, and a range for each height of these
 
 a height past the last range
 given ('j ladder 32', 'j ladder by i_in 1..6: 64 32 16, 7..12: 32 16')
-schedule: cannot split j so
+split: cannot split j by the height of i_in
   at       line 3: split matmul_A_B.j ladder by i_in 1..6: 64 32 16, 7..12: 32 16 as j_tile j_in
   because  tiles of i are up to 14 high, and no range holds 13
+  help     a loop inside of the tiles of a split before, and a range for each height of these
 
 more columns than a register tile has beside a height
 given ('j ladder 32', 'j ladder by i_in 1..1: 193, 2..14: 32 16')
@@ -263,9 +267,10 @@ schedule: cannot split k so
 
 a layout of what is no constant
 given ('split matmul_A_B.i', 'stage prepack B layout panels(0, 1, 16)\nsplit matmul_A_B.i')
-schedule: cannot lay B in panels
+stage: cannot pack B before a call
   at       line 2: stage prepack B layout panels(0, 1, 16)
   because  the constants are none
+  help     a constant is an array that compile gets as constants={…}
 
 panels of another width
 given ('split matmul_A_B.i', 'stage read B for matmul_A_B as P layout panels(0, 1, 999999999)\nsplit matmul_A_B.i')

@@ -9,7 +9,7 @@ from offcut import Schedule
 from offcut.costmodel import Inside, Machine, StatementPrices
 from offcut.ir import Expr, For, Store
 from offcut.ir import walk as statements
-from offcut.tuning.schedule_prices import price_of
+from offcut.tuning.schedule_prices import ClosedForm
 from tests.agree import nearly
 from tests.facade import Problem, load_machine, processor, requested
 from tests.spaces import space_of
@@ -108,7 +108,7 @@ def test_nests_that_share_a_loop_wait_for_each_other_once_a_block() -> None:
     options = target.options("tune")
     request = requested(oc.ops.softmax(x, name="S"), [x], {}, "tune")
     computation = space_of(request, options, target, 1).computation
-    price = price_of(Problem(request, options, target, (({"n": 64}, 1.0),), 0), computation, None)
+    price = ClosedForm(Problem(request, options, target, (({"n": 64}, 1.0),), 0), computation)
     parts = "".join(
         f"  nest {stage}\n    way loops\n" for stage in ("S_max", "S_exp", "S_sum", "S")
     )

@@ -18,7 +18,7 @@ from offcut.studies.compile_options import change_fields
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.entries import expand_table
 from offcut.studies.keep import keep_results, machine_name
-from offcut.studies.order import order_table, ordered_pairs
+from offcut.studies.order import order_table
 from offcut.studies.results import Results, results_of
 from offcut.studies.rows import Row
 from offcut.studies.samples import FILE, Sample, append_samples, read_samples
@@ -263,14 +263,6 @@ def test_a_space_that_has_no_so_many_schedules_says_how_many(
         "  because  of its space, 64 draws in a row gave none but the 2 before\n"
         "  help     draw = 1"
     )
-
-
-def test_pairs_that_are_apart_are_in_order_where_predictions_are() -> None:
-    assert ordered_pairs([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) == (3.0, 3)
-    assert ordered_pairs([3.0, 2.0, 1.0], [1.0, 2.0, 3.0]) == (0.0, 3)
-    assert ordered_pairs([1.0, 1.0], [1.0, 1.2]) == (0.5, 1)
-    assert ordered_pairs([2.0, 1.0], [1.0, 1.15]) == (0.0, 0), "no pair: hardly apart"
-    assert ordered_pairs([], []) == (0.0, 0)
 
 
 def test_order_is_of_the_contenders_of_one_target(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from offcut.search import key_of
 from offcut.tuning.alternatives import composed, lines
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
 from offcut.tuning.progress import EVERY, Lines, line, shown
-from offcut.tuning.schedule_prices import price_of
+from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import (
@@ -103,7 +103,7 @@ def campaign(
 ) -> Campaign:
     space = spaces.space(of, 2)
     made = problem(of, seed)
-    price = price_of(made, space.computation, None)
+    price = ClosedForm(made, space.computation)
     expected = Expected(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
     named, explores = explorer_named(explorer)
     return Campaign(
@@ -299,11 +299,9 @@ def test_progress_says_the_best_and_the_regret_that_is_expected(tmp_path: Path) 
     assert told[0].best == told[0].default
     assert all(one.regret is not None and one.regret >= 0 for one in told)
     assert line(replace(told[0], best=2e-6, default=3e-6, regret=0.25)) == (
-        "best 2 µs, 1.50× the default, regret expected 25%"
+        "best 2 µs, 1.50× the default, regret expected 25%, by the closed form"
     )
-    assert line(replace(told[0], best=2e-6, default=1, price="the closed form")).endswith(
-        ", by the closed form"
-    )
+    assert not line(replace(told[0], best=2e-6, price="")).endswith("closed form")
     assert line(replace(told[0], best=math.inf)) == told[0].latest.outcome.value
 
 

@@ -20,7 +20,7 @@ from offcut.search.trials import (
     verdicts_of,
 )
 from offcut.tuning.campaign import Campaign
-from offcut.tuning.schedule_prices import price_of
+from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import nearly
 from tests.facade import Expected, Measured, Problem, Time, explorer_named
@@ -44,7 +44,7 @@ def tuned(
 
     problem = Problem(*spaces.problem("dense"), SIZES, seed)
     space = spaces.space("dense", 2)
-    price = price_of(problem, space.computation, None)
+    price = ClosedForm(problem, space.computation)
     expected = Expected(price, {key_of(at): weight for at, weight in SIZES})
     named, explorer = explorer_named("random")
     space = replace(space, expected=expected)

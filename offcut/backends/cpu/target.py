@@ -128,7 +128,7 @@ class Cpu(Target):
         first = _own(planned).unnamed
         computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), self.machine
-        return Space(first, request.program, computation, kernels, machine, most=most)
+        return Space(first, request.program, kernels, machine, computation=computation, most=most)
 
     def computation(self, request: CompileRequest, options: Options) -> Computation | None:
         """Return the program raised to whole arrays, each from those before."""

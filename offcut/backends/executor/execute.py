@@ -117,7 +117,8 @@ class _Execution(Synchronization):
             if buffer.kind is not Kind.PRIVATE
         }
         self.leaves = Leaves(program, sizes, self.places, agents.own)
-        self.reader = Reader(program, agents)
+        given = {name: array for name, array in arrays.items() if name not in stores}
+        self.reader = Reader(program, agents, given)
         self.races = Races(program.name, agents)
         self.lanes: dict[tuple[Agent, int], Lane] = {}
         self.past = START

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 from offcut.backends.executor.faults import ExecutionFault, fault
 from offcut.backends.executor.launch_statements import cheapest
 from offcut.core import index as ix
-from offcut.core.expr import Expr, reads_memory
+from offcut.core.expr import Const, Expr, Load, reads_memory, rewrite
 from offcut.core.interpret.values import Array, InterpreterFault, evaluate
 from offcut.core.program import (
     Action,
@@ -149,10 +149,14 @@ class _Scope:
 
 
 class Reader:
-    """Reads the steps of statements of a program, at given sizes."""
+    """Reads the steps of statements of a program, at given sizes.
 
-    def __init__(self, program: Program, agents: Agents) -> None:
+    given  the arrays that the program reads and never writes: their elements may decide which units run what
+    """
+
+    def __init__(self, program: Program, agents: Agents, given: Mapping[str, Array]) -> None:
         self.program, self.agents, self.units = program, agents, agents.by_name
+        self.given = given
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.tokens: dict[str, Token] = {token.name: token for token in program.tokens}
         self.number, self.launch = 0, 0
@@ -321,17 +325,35 @@ class Reader:
         return Place(region, starts, extents, buffer.dtype)
 
     def value(self, expr: Expr, stmt: Stmt, scope: _Scope) -> int:
-        """Return the value of an expression over sizes and iterators around."""
+        """Return the value of an expression over sizes, iterators around, and elements of arrays that nobody writes."""
         literal = ix.literal_value(expr)
         if literal is not None:
             return literal
         if reads_memory(expr):
-            because = "which units run what is decided by what memory holds"
-            raise self.fault("unit", stmt, scope, because)
+            expr = rewrite(expr, lambda part: self.element(part, stmt, scope))
         try:
             return int(evaluate(expr, scope.values))
         except InterpreterFault as error:
             raise self.fault("promise", stmt, scope, error.what) from error
+
+    def element(self, part: Expr, stmt: Stmt, scope: _Scope) -> Const | None:
+        """Return the element that a `Load` reads, of an array that nobody writes; None for any other expression."""
+        if not isinstance(part, Load):
+            return None
+        array = self.given.get(part.buffer)
+        if array is None:
+            because = (
+                f"which units run what is decided by what {part.buffer} holds, which they write"
+            )
+            raise self.fault("unit", stmt, scope, because)
+        place = tuple(self.value(index, stmt, scope) for index in part.index)
+        if not all(0 <= at < extent for at, extent in zip(place, array.shape, strict=True)):
+            at = ", ".join(map(str, place))
+            because = (
+                f"it reads {part.buffer}[{at}] of {' × '.join(map(str, array.shape))} elements"
+            )
+            raise self.fault("bounds", stmt, scope, because)
+        return Const(array[place].item(), part.dtype)
 
     def fault(
         self, finder: str, stmt: Stmt, scope: _Scope, because: str, *help: str

@@ -38,14 +38,13 @@ from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_head
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.costmodel.arrays import Calls
-from offcut.costmodel.closed.prediction import SampledPrediction
+from offcut.costmodel.closed.prediction import SampledPrediction, WayNumber
 from offcut.costmodel.grid import (
     grid_cost,
     grid_formulas,
     grid_of,
     grid_prediction,
     option_cost,
-    stage_options,
 )
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError, TargetError
@@ -126,8 +125,7 @@ class Cuda(Target):
 
     def price(self, options: Options) -> Price:
         """Return the function from a program without choices to its predicted seconds, over its sizes."""
-        grid = grid_of(self.machine)[0]
-        return partial(option_cost, machine=grid, microkernels=self.microkernels(options))
+        return partial(option_cost, machine=self.machine, microkernels=self.microkernels(options))
 
     def with_options(self, schedule: Schedule, program: Program, options: Options) -> Schedule:
         """Return a schedule with options of whole programs: the host chooses among launches, and a block among none."""
@@ -275,12 +273,11 @@ class Cuda(Target):
             )
             for piece in cost.pieces
         )
-        machine, users = grid_of(self.machine)[0], dict(request.users.sizes)
-        prediction = grid_prediction(planned.program, machine, self.microkernels(options))
-        values = {users[user]: size for user, size in plan.sizes.items()}
+        prediction = grid_prediction(planned.program, self.machine, self.microkernels(options))
+        call = Calls.of_vectors([plan.sizes], dict(request.users.sizes))
         alternatives = (
-            PlanAlternative(names.get(one.stage, one.stage), one.label, one.seconds, one.chosen)
-            for one in stage_options(prediction, machine, values)
+            replace(one, stage=names.get(one.stage, one.stage))
+            for one in _alternatives(SampledPrediction(prediction, call), cost.hertz)
         )
         return replace(
             plan,
@@ -319,12 +316,30 @@ class Cuda(Target):
         def predict(schedule: Schedule) -> Sequence[float]:
             assert plans is not None  # schedules come from plans
             program = plans.plan(schedule).program
-            prediction = grid_prediction(program, grid_of(self.machine)[0], kernels)
+            prediction = grid_prediction(program, self.machine, kernels)
             cycles = SampledPrediction(prediction, calls).cycles
             seconds: list[float] = (cycles / self.machine.hertz).tolist()
             return seconds
 
         return predict
+
+
+def _alternatives(sampled: SampledPrediction, hertz: float) -> Iterator[PlanAlternative]:
+    """Yield each stage that runs in a call and is in no choice, then each option of each choice: all its stages, by the last one's name.
+
+    sampled  at the one call; the seconds are without those of the call itself
+    """
+    seconds: dict[WayNumber, dict[str, float]] = {}
+    for (way, stage), resources in sampled.stages.items():
+        seconds.setdefault(way, {})[stage] = float(sampled.stage_cycles(resources)[0]) / hertz
+    for stage, own in seconds.get(None, {}).items():
+        if own:
+            yield PlanAlternative(stage, "grid", own, True)
+    for number, ways in enumerate(sampled.prediction.choices):
+        for option, offered in enumerate(ways):
+            stages = seconds.get((number, option), {})
+            last, is_chosen = next(reversed(stages), ""), sampled.is_cheapest((number, option))[0]
+            yield PlanAlternative(last, offered.label, sum(stages.values()), bool(is_chosen))
 
 
 def _bytes_of(machine: Device, memory: str) -> int:

@@ -20,7 +20,7 @@ from offcut.core.text.tables import quantity, table
 from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import THOUSANDTHS, HowExact, least_exact
-from offcut.costmodel.closed.prediction import Predicted, predicted
+from offcut.costmodel.closed.prediction import Predicted, Prediction, predicted
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.resources import Hardware, resources_of
 from offcut.costmodel.tile_cycles import tile_cycles
@@ -66,24 +66,66 @@ class PieceCost:
         return max(self.resources, key=lambda name: self.resources[name])
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Cost:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCycles:
+    """What a call takes, in cycles.
+
+    hertz   cycles per second
+    pieces  that run, in the order of the program
+    call    cycles of the call itself, from Python: arguments, a result, the choice between ways; 0 where the machine's
+            description has none
+    loss    of the shorter of computing and moving, the share that is not hidden
+    """
+
+    hertz: float
+    pieces: tuple[PieceCost, ...]
+    call: float = 0.0
+    loss: float = 0.0
+
+    @property
+    def stages(self) -> dict[str, dict[str, float]]:
+        """Cycles of each resource, by stage, the array that it stores last: those of its pieces together, which overlap."""
+        stages: dict[str, dict[str, float]] = {}
+        for piece in self.pieces:
+            total = stages.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
+            for name, cycles in piece.resources.items():
+                total[name] += cycles
+        return stages
+
+    def busiest(self, resources: Mapping[str, float]) -> float:
+        """Cycles of a stage, or of a piece alone: of the resource that takes longest, with what it does not hide of others."""
+        return float(stage_arrays(tuple(resources.values()), self.loss))
+
+    @property
+    def stage_seconds(self) -> dict[str, float]:
+        """Seconds of each stage."""
+        return {name: self.busiest(each) / self.hertz for name, each in self.stages.items()}
+
+    @property
+    def cycles(self) -> float:
+        """Of the call: its own, and those of its stages, one after the other."""
+        return self.call + sum(map(self.busiest, self.stages.values()))
+
+    @property
+    def seconds(self) -> float:
+        """Of the call."""
+        return self.cycles / self.hertz
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class Cost(CallCycles):
     """What a call costs, on one core.
 
     kernel   its name
     machine  that it is predicted for
     sizes    of the call
     flop     operations of what is described; what a cut computes besides stands with its pieces
-    hertz    cycles per second
     peak     operations per second of the fastest unit that runs one of its pieces
     memories by name, the nearest first
     exactness  of these
     kept     bytes of the largest part of the call that fits each cache, and stays there
     occupancy  the same as shares of the caches
     code_bytes, compile_seconds  of the kernel, whatever the sizes: right to a factor of three
-    call     cycles of the call itself, from Python: arguments, a result, the choice between ways; 0 where the machine's
-             description has none
-    loss     of the shorter of computing and moving, the share that is not hidden
     factor   that was learned, of the seconds; 1 where nothing was
     correction  what it is from, or why it is not used; "" where there is no model
     """
@@ -92,8 +134,6 @@ class Cost:
     machine: str
     sizes: Mapping[str, int]
     flop: int
-    pieces: tuple[PieceCost, ...]
-    hertz: float
     peak: float
     memories: tuple[str, ...]
     exactness: HowExact
@@ -101,20 +141,8 @@ class Cost:
     occupancy: Mapping[str, float]
     code_bytes: int
     compile_seconds: float
-    call: float = 0.0
-    loss: float = 0.0
     factor: float = 1.0
     correction: str = ""
-
-    @property
-    def stages(self) -> dict[str, dict[str, float]]:
-        """Cycles of each resource, by stage: those of its pieces together, which overlap."""
-        return _by_stage(self.pieces)
-
-    @property
-    def cycles(self) -> float:
-        """Of the call: its own, and of each stage those of the resource that takes longest, with what it does not hide of others."""
-        return self.call + sum(stage_cycles(self.pieces, self.loss).values())
 
     @property
     def seconds(self) -> float:
@@ -226,8 +254,7 @@ def cost(
     sizes   the same, by the program's
     """
     made = predicted(program, hardware, sizes)
-    in_loops = registers_in_loops(program)
-    pieces = tuple(_at(one, hardware, in_loops) for one in made.pieces)
+    pieces = _pieces(made, program, hardware)
     whole = counted(described, hardware, sizes)
     flop = sum(_count(counts.flop) for counts in whole.counts)
     machine = hardware.machine
@@ -240,9 +267,9 @@ def cost(
         machine=machine.name,
         sizes=dict(named),
         flop=flop,
-        pieces=_ran(pieces),
+        pieces=pieces,
         hertz=machine.hertz,
-        peak=_peak(_ran(pieces), program, hardware),
+        peak=_peak(pieces, program, hardware),
         memories=memories,
         exactness=replace(made.exactness, flop=least_exact(made.exactness.flop, whole.exactness)),
         kept=kept,
@@ -267,68 +294,22 @@ def _peak(pieces: Sequence[PieceCost], program: Program, hardware: Hardware) -> 
     return 2 * resources.hertz * max(rates, default=0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class PieceSeconds:
-    """Predicted seconds of a piece, as if it ran alone.
-
-    stage        the array that it stores last
-    tile         extents by axis; none of statements outside of tiles
-    microkernel  that computes it; "" for plain loops
-    """
-
-    stage: str
-    tile: Mapping[str, str]
-    microkernel: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class StageSeconds:
-    """Predicted seconds of a call, those of `Cost`.
-
-    call    of the call itself
-    stages  by the array that a stage stores last
-    pieces  of the stages, in the order of the program; they are more than their stage takes, which uses several resources at once
-    """
-
-    call: float
-    stages: Mapping[str, float]
-    pieces: tuple[PieceSeconds, ...] = ()
-
-
-def stage_seconds(
+def call_cycles(
     program: Program, hardware: Hardware, sizes: Mapping[str, int], options: Mapping[int, int]
-) -> StageSeconds:
-    """Predicted seconds of a call of `program`, by stage and by piece.
+) -> CallCycles:
+    """What a call of `program` takes.
 
     options  by the number of a `choose`, the option that runs
     """
-    made, in_loops = predicted(program, hardware, sizes, options), registers_in_loops(program)
-    pieces = _ran([_at(one, hardware, in_loops) for one in made.pieces])
-    hertz = hardware.machine.hertz
-    by_stage = {name: one / hertz for name, one in stage_cycles(pieces, made.loss).items()}
-    by_piece = tuple(
-        PieceSeconds(one.stage, one.tile, one.microkernel, cycles / hertz)
-        for one in pieces
-        for cycles in (float(stage_arrays(tuple(one.resources.values()), made.loss)),)
-    )
-    return StageSeconds(made.call / hertz, by_stage, by_piece)
+    made = predicted(program, hardware, sizes, options)
+    pieces = _pieces(made, program, hardware)
+    return CallCycles(hertz=hardware.machine.hertz, pieces=pieces, call=made.call, loss=made.loss)
 
 
-def _by_stage(pieces: Sequence[PieceCost]) -> dict[str, dict[str, float]]:
-    """Cycles of each resource, by stage."""
-    found: dict[str, dict[str, float]] = {}
-    for piece in pieces:
-        total = found.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
-        for name, cycles in piece.resources.items():
-            total[name] += cycles
-    return found
-
-
-def stage_cycles(pieces: Sequence[PieceCost], loss: float) -> dict[str, float]:
-    """Return the cycles of each stage; `loss` as of `Cost`."""
-    stages = _by_stage(pieces).items()
-    return {name: float(stage_arrays(tuple(of.values()), loss)) for name, of in stages}
+def _pieces(made: Prediction, program: Program, hardware: Hardware) -> tuple[PieceCost, ...]:
+    """The pieces that run of a prediction whose sizes all are known."""
+    in_loops = registers_in_loops(program)
+    return _ran([_at(one, hardware, in_loops) for one in made.pieces])
 
 
 def _ran(pieces: Sequence[PieceCost]) -> tuple[PieceCost, ...]:

@@ -30,10 +30,11 @@ from offcut.costmodel.closed.counts import (
 )
 from offcut.costmodel.closed.footprints import Box, box
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
-from offcut.costmodel.closed.summation import chosen, folded, middle_of, trips
+from offcut.costmodel.closed.summation import middle_of, trips
 from offcut.costmodel.closed.sums import SumMethod, Sums, SumTables, byte_methods
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic
 from offcut.costmodel.resources import Hardware
+from offcut.costmodel.shortened import chosen, folded
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 

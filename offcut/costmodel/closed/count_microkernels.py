@@ -19,9 +19,9 @@ from offcut.core.tile_limits import begun, limits
 from offcut.costmodel.closed.count_loops import LoopCounts, Scope, StagedRows, Tally, extent_of
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts
 from offcut.costmodel.closed.footprints import lesser
-from offcut.costmodel.closed.summation import chosen, folded
 from offcut.costmodel.closed.traffic import Touched
 from offcut.costmodel.machine import Machine
+from offcut.costmodel.shortened import chosen, folded
 from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import Match, matches

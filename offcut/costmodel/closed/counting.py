@@ -1,7 +1,8 @@
 """A loop program -> its pieces, and of each, exactly: how often it runs, what it computes, and what it moves.
 
 A piece is what runs as one: a tile of a microkernel, a tile of plain loops, or a nest of statements that store one array. What is counted
-are index expressions over the sizes, literals where the sizes are. A loop whose bounds are read from memory runs as often as the machine's
+are index expressions over the sizes, literals where the sizes are. A loop that ends at the least of what is known and of an element of an array ends at what
+is known; one whose bounds are read from memory runs as often as the machine's
 policy assumes, and a condition that is read from memory holds; and where sums have no closed form, so do all conditions around a piece: what
 is counted then is a bound, and says so.
 """
@@ -44,7 +45,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.scan import Range
 from offcut.core.tile_limits import limits, unlimited
-from offcut.core.traversal import map_body, rewrite_body, substitute_coordinates
+from offcut.core.traversal import map_blocks, map_body, rewrite_body, substitute_coordinates
 from offcut.costmodel.closed.count_loops import (
     APART,
     OPEN,
@@ -60,15 +61,16 @@ from offcut.costmodel.closed.counts import (
     ZERO,
     Counted,
     Counts,
+    Exactness,
     Piece,
     Way,
     least_exact,
     sum_counts,
 )
-from offcut.costmodel.closed.summation import decided, folded
 from offcut.costmodel.closed.sums import SumMethod, Sums, count_methods
 from offcut.costmodel.closed.traffic import Held
 from offcut.costmodel.resources import Hardware
+from offcut.costmodel.shortened import decided, folded
 
 
 def counted(
@@ -87,16 +89,41 @@ def counted(
     piece is counted as if all conditions around it held, which is a bound.
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
-    text = rewrite_body(program.body, _with_open)
+    known = _with_known_ends(program.body)
+    text = rewrite_body(known, _with_open)
     body = map_body(substitute_coordinates(text, fixed), _by_quotients)
     ways: dict[int, Sequence[SumMethod]] = {}
     while True:
         counter = _Counter(program, hardware, fixed, ways, options or {}, bytes_of)
+        if known != program.body:
+            counter.exactness = least_exact(counter.exactness, Exactness.BOUND)
         found = counter.counted(body)
         instead = {piece: sums.ways[1:] for piece, sums in counter.sums.items() if sums.failed}
         if not instead:
             return found
         ways |= instead
+
+
+def _with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return a block whose loops end where they do at the latest, if the least of what is known and of elements of arrays ends them."""
+
+    def change(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For):
+            stmt = replace(stmt, lo=_known_part("max", stmt.lo), hi=_known_part("min", stmt.hi))
+        return map_blocks(stmt, _with_known_ends)
+
+    return tuple(map(change, body))
+
+
+def _known_part(op: str, end: Expr) -> Expr:
+    """Return what a bound is the greatest, or the least, of without operands that are read from memory; as it is if all of them are."""
+    match end:
+        case Binary(own, a, b) if own == op and reads_memory(end):
+            known = [_known_part(op, one) for one in (a, b)]
+            left = [one for one in known if not reads_memory(one)]
+            return left[0] if len(left) == 1 else Binary(op, *known)
+        case _:
+            return end
 
 
 def footprints(program: Program, hardware: Hardware) -> dict[str, tuple[Expr, ...]]:

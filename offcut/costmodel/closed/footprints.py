@@ -18,8 +18,8 @@ from offcut.core.expr import Expr, reads_memory, substitute, variables
 from offcut.core.intervals import Ends, ends
 from offcut.core.program import Buffer
 from offcut.core.scan import ScanContext
-from offcut.costmodel.closed.summation import folded
 from offcut.costmodel.resources import Level
+from offcut.costmodel.shortened import folded
 
 Ranges = Mapping[str, Ends]  # of iterators inside, in terms of what is around
 
@@ -120,10 +120,7 @@ def box(index: Sequence[Expr], written: bool) -> Box:
 
 def elements(touched: Box, shape: Sequence[Expr]) -> Expr:
     """How many elements a box has, of an array of this shape."""
-    total: Expr = ix.const(1)
-    for axis, extent in zip(touched.axes, shape, strict=True):
-        total = ix.mul(total, _length(axis, extent))
-    return total
+    return ix.product(_length(*one) for one in zip(touched.axes, shape, strict=True))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -17,6 +17,7 @@ from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import code_bytes, compile_seconds
 from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import HowExact, least_exact
+from offcut.costmodel.closed.display import Page, along, curve, draw
 from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.prediction import (
     Predicted,
@@ -24,8 +25,6 @@ from offcut.costmodel.closed.prediction import (
     by_stage,
     predicted,
 )
-from offcut.costmodel.closed.shown.curves import along, curve, draw
-from offcut.costmodel.closed.shown.page import Page
 from offcut.costmodel.device import Device
 from offcut.costmodel.resources import Hardware
 from offcut.costmodel.shortened import part_of_cheapest

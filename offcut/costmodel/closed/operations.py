@@ -11,9 +11,9 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Load, Select, Unary, children, dtype_of, substitute, walk
 from offcut.core.program import For, If, Program, Stmt, Store
 from offcut.core.scan import Range, ScanContext
-from offcut.costmodel.closed.summation import decided, folded
 from offcut.costmodel.closed.sums import Amount, Sums, count_methods, first_success
 from offcut.costmodel.device import Energy, Picojoules
+from offcut.costmodel.shortened import decided, folded
 
 _ALIKE = {
     **dict.fromkeys(("int8", "uint8", "bool"), "int8"),

@@ -23,7 +23,6 @@ from offcut.core.expr import (
     Compare,
     Const,
     Expr,
-    Logic,
     Select,
     Var,
     children,
@@ -37,6 +36,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.intervals import ends
 from offcut.core.scan import ScanContext
 from offcut.core.text.printer import format_expr
+from offcut.costmodel.shortened import chosen, folded
 from offcut.errors import InternalError
 from offcut.polyhedral import coefficient
 
@@ -273,67 +273,6 @@ def _period(term: Expr, name: str) -> int:
 def is_longer(expr: Expr, most: int) -> bool:
     """Whether an expression has more parts than that."""
     return any(number >= most for number, _ in enumerate(_walked(expr)))
-
-
-def folded(expr: Expr) -> Expr:
-    """An index expression in the canonical form, without what its conditions decide."""
-    return ix.simplify(decided(ix.simplify(expr)))
-
-
-def chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
-    """`then` where a condition holds, else `other`: by comparisons one at a time."""
-    condition = decided(condition)
-    if then == other:
-        return then
-    match condition:
-        case Const(value):
-            return then if value else other
-        case Logic("not", (part,)):
-            return chosen(part, other, then)
-        case Logic("and", (part, *rest)):
-            return chosen(part, chosen(_joined("and", rest), then, other), other)
-        case Logic("or", (part, *rest)):
-            return chosen(part, then, chosen(_joined("or", rest), then, other))
-        case Compare("!=", a, b):
-            return chosen(Compare("==", a, b), other, then)
-        case Compare("==", a, b) if dtype_of(a) == "index":
-            reached = chosen(ix.compare("<=", a, b), then, other)
-            return chosen(ix.compare(">=", a, b), reached, other)
-        case _:
-            return Select(condition, then, other)
-
-
-@lru_cache(maxsize=1 << 15)
-def decided(expr: Expr) -> Expr:
-    """An expression without the conditions that are decided where they stand."""
-    parts = tuple(map(decided, children(expr)))
-    match expr, parts:
-        case Select(), (condition, then, other):
-            return (
-                chosen(condition, then, other)
-                if dtype_of(then) == "index"
-                else rebuild(expr, parts)
-            )
-        case Compare(op, a, _), (x, y) if dtype_of(a) == "index":
-            return ix.compare(op, x, y)
-        case Compare("!=", a, b), _ if a == b:  # NaN is as rare as LLVM's branch probabilities say
-            return Const(0, "bool")
-        case Logic("not"), (Const(value),):
-            return Const(int(not value), "bool")
-        case Logic("and" | "or" as op, _), _:
-            return _joined(op, parts)
-        case _:
-            return rebuild(expr, parts) if parts else expr
-
-
-def _joined(op: str, parts: Sequence[Expr]) -> Expr:
-    absorbing = int(op == "or")
-    if any(isinstance(part, Const) and part.value == absorbing for part in parts):
-        return Const(absorbing, "bool")
-    kept = tuple(part for part in parts if not isinstance(part, Const))
-    if not kept:
-        return Const(1 - absorbing, "bool")
-    return kept[0] if len(kept) == 1 else Logic(op, kept)
 
 
 @lru_cache(maxsize=1 << 15)

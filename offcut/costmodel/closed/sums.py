@@ -25,12 +25,11 @@ from offcut.costmodel.closed.summation import (
     NoClosedForm,
     asks,
     at_most,
-    chosen,
-    folded,
     half_way,
     short_sum,
     summed,
 )
+from offcut.costmodel.shortened import chosen, folded
 
 MAX_EVALUATED_PARTS = 1 << 25
 """Parts of terms that are evaluated for the counts of a program, at most: a fraction of a second."""

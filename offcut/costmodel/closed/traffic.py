@@ -25,9 +25,10 @@ from offcut.core.expr import Const, Expr, substitute, variables
 from offcut.core.program import Buffer
 from offcut.core.scan import ScanContext
 from offcut.costmodel.closed.footprints import Box, bytes_of, crowding
-from offcut.costmodel.closed.summation import asks, chosen, folded, greatest, middle_of, trips
+from offcut.costmodel.closed.summation import asks, greatest, middle_of, trips
 from offcut.costmodel.closed.sums import Sums
 from offcut.costmodel.resources import Level
+from offcut.costmodel.shortened import chosen, folded
 
 Piece = int | str  # which of the pieces of a program; or an array
 
@@ -174,7 +175,7 @@ class Traffic:
         if self.by_array:
             return whole.moved
         arrays = {self.held[name].buffer.name: self.held[name] for name in whole.boxes}.values()
-        sizes = (ix.mul(_elements(one.shape), ITEM_BYTES[one.buffer.dtype]) for one in arrays)
+        sizes = (ix.product((*one.shape, ITEM_BYTES[one.buffer.dtype])) for one in arrays)
         total = ix.add(*sizes)
         _, *caches = self.levels
         first, *rest = whole.moved
@@ -281,13 +282,6 @@ class Traffic:
 
 def _at(size: Expr, values: Mapping[str, Expr]) -> Expr:
     return folded(substitute(size, values)) if variables(size) & set(values) else size
-
-
-def _elements(shape: Sequence[Expr]) -> Expr:
-    total: Expr = ix.const(1)
-    for extent in shape:
-        total = ix.mul(total, extent)
-    return total
 
 
 def _plus(parts: Iterable[Mapping[Piece, Expr]]) -> dict[Piece, Expr]:

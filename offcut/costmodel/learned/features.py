@@ -21,8 +21,7 @@ import numpy as np
 from offcut.core.memo import lazy_property
 from offcut.core.program import LANE, THREAD
 from offcut.costmodel.arrays import Values
-from offcut.costmodel.closed import Cost
-from offcut.costmodel.closed.cost import PieceCost
+from offcut.costmodel.closed.cost import Cost, PieceCost
 from offcut.costmodel.device import Accelerator, Device
 from offcut.costmodel.learned.case import Case, Ran
 from offcut.costmodel.machine import Machine

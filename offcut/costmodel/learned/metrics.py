@@ -6,8 +6,11 @@ half the distance of the quartiles of each, as errors add up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 
 def pairs(
@@ -27,10 +30,24 @@ def pairs(
     return float((slower * (1 + np.nan_to_num(above)) / 2).sum()), int(slower.sum())
 
 
-def pairwise_accuracy(seconds: ArrayLike, predicted: ArrayLike, spread: ArrayLike = 0.0) -> float:
-    """The share of pairs in the right order; NaN where all are ties."""
-    right, count = pairs(seconds, predicted, spread)
-    return right / count if count else float("nan")
+def pairwise_accuracy(
+    seconds: ArrayLike,
+    predicted: ArrayLike,
+    spread: ArrayLike = 0.0,
+    apart_by: float = 0.0,
+    groups: Sequence[NDArray[Any]] | None = None,
+) -> float:
+    """Return the share of pairs in the right order; NaN where all are ties.
+
+    apart_by  as of `pairs`
+    groups    positions of members that are compared; None: all of them are
+    """
+    t, p = np.asarray(seconds, float), np.asarray(predicted, float)
+    noise = np.broadcast_to(np.asarray(spread, float), t.shape)
+    every = [np.arange(len(t))] if groups is None else groups
+    counted = [pairs(t[group], p[group], noise[group], apart_by) for group in every]
+    count = sum(number for _, number in counted)
+    return sum(right for right, _ in counted) / count if count else float("nan")
 
 
 def kendall_tau(seconds: ArrayLike, predicted: ArrayLike) -> float:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned.ensemble import Ensemble, Settings, consensus, fitted
-from offcut.costmodel.learned.metrics import pairs
+from offcut.costmodel.learned.metrics import pairwise_accuracy
 from offcut.costmodel.learned.rows import Rows, beside
 from offcut.errors import OffcutError
 
@@ -323,9 +324,8 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
 
 def ordered(rows: Rows, seconds: Values) -> float:
     """Return the share of comparable pairs that predicted seconds order correctly, from 0 to 1; 1 without pairs."""
-    found = [pairs(rows.seconds[g], seconds[g], rows.spread[g]) for g in rows.groups]
-    count = sum(one for _, one in found)
-    return sum(right for right, _ in found) / count if count else 1.0
+    share = pairwise_accuracy(rows.seconds, seconds, rows.spread, groups=rows.groups)
+    return 1.0 if isnan(share) else share
 
 
 def columns(names: Sequence[str], wanted: Sequence[str], at: str) -> list[int]:

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offcut.core.interpret.run_arguments import given_sizes
-from offcut.costmodel import Cost, quantity, table
+from offcut.core.text.tables import quantity, table
+from offcut.costmodel import Cost
 from offcut.graph.graph import Graph
 from offcut.graph.models.running import Prepared
 from offcut.graph.models.step import Step

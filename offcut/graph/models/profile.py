@@ -18,7 +18,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from offcut.core.integers import whole
-from offcut.costmodel import quantity, table
+from offcut.core.text.tables import quantity, table
 from offcut.errors import CallError, OffcutError
 from offcut.graph.models.cost import ModelCost
 from offcut.graph.models.step import Observed, Step, observed_by

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.integers import whole
 from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.functions import round as nearest
 from offcut.describe.tensor import Tensor, compute
@@ -17,6 +16,7 @@ from offcut.ops.checks import (
     check_float_result,
     check_tensor,
     element,
+    integer,
     is_one_of,
     narrower,
     of_operands,
@@ -141,8 +141,8 @@ def requantize(
     if not is_one_of(dtype, ("int8", "uint8")):
         raise DescribeError(op, f"cannot give {dtype!r}", because="it gives int8 or uint8")
     lowest, highest = _range(numpy_dtype(dtype))
-    bits = _between(op, "shift", shift, 0, MOST_SHIFT)
-    least = lowest if low is None else _between(op, "low", low, lowest, highest)
+    bits = integer(op, "shift", shift, 0, MOST_SHIFT)
+    least = lowest if low is None else integer(op, "low", low, lowest, highest)
     if residual is not None:
         check_tensor(op, "residual", residual, shape=x.shape, dtypes=narrower("int32"))
     options = (("", bits, None), ("", dtype, "int8"), ("low", least, lowest))
@@ -155,17 +155,6 @@ def requantize(
         return cast(minimum(maximum(total, least), highest), dtype)
 
     return compute(x.shape, result, name, axis_letters(len(x.shape)))
-
-
-def _between(op: str, label: str, value: Any, low: int, high: int) -> int:
-    number = whole(value)
-    if number is None or not low <= number <= high:
-        raise DescribeError(
-            op,
-            f"cannot take {label}={value!r}",
-            because=f"{label} is an int in {low}…{high}",
-        )
-    return number
 
 
 def _range(dtype: Any) -> tuple[int, int]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
+from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, numpy_dtype
 from offcut.core.sizes import size_expr
-from offcut.describe.functions import exp, maximum, reduce_axis, where
+from offcut.describe.functions import exp, index, maximum, reduce_axis, where
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
@@ -46,6 +46,7 @@ def attention(
     causal: bool = False,
     past: Any = 0,
     window: int | None = None,
+    lengths: Tensor | None = None,
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -65,6 +66,8 @@ def attention(
              are the last of the keys
     window   an int of at least 1: query i attends to keys ``j > i + past - window`` alone, and where
              it is not causal to ``j < i + past + window``; None: to all
+    lengths  integers, of the first leading axes of `k`, as (batch,): queries attend to keys ``j < lengths[…]``
+             alone. One below 0 is as 0, one beyond t as t; None: to all
 
     The stages are scores, their greatest by row, exp of the difference, the sum by row, the product
     with `v`, and last the division of that product, not of the weights, by the sum. Scores and sums
@@ -74,8 +77,8 @@ def attention(
     A query that attends to no key (t = 0, or all its scores -inf) gives zeros: its sum is 0, that of
     any other is at least 1, and the product is divided by no less than 1. NaN stays NaN.
 
-    What `k` and `v` hold at a key reaches no query that does not attend to it: `causal` and `window`
-    leave out its terms; under `mask`, where its weight is 0 and 0 times a NaN or an infinity is NaN, an
+    What `k` and `v` hold at a key reaches no query that does not attend to it: `causal`, `window` and
+    `lengths` leave out its terms; under `mask`, where its weight is 0 and 0 times a NaN or an infinity is NaN, an
     element that is NaN is summed once more, over the keys that its query attends to.
 
     Raises DescribeError where ranks, extents or element types do not fit, or `scale` is needed.
@@ -83,6 +86,8 @@ def attention(
     total, extents = _check(q, k, v), (*q.shape[:-1], k.shape[-2])
     if mask is not None:
         _check_mask(mask, extents)
+    if lengths is not None:
+        _check_lengths(lengths, k)
     causal, chosen = flag("attention", "causal", causal), None
     if scale is not None:
         chosen = finite("attention", "scale", scale, "scale=0.125")
@@ -92,7 +97,7 @@ def attention(
         width = integer("attention", "window", window, 1)
     options = (
         *(("", mask, None), ("scale", chosen, None), ("causal", causal, False)),
-        *(("past", past, 0), ("window", width, None)),
+        *(("past", past, 0), ("window", width, None), ("", lengths, None)),
     )
     name = named("attention", name, [q, k, v], *options)
     shared, queries = _sharing(q, k), q
@@ -112,8 +117,10 @@ def attention(
 
     def near(at: tuple[Value, ...]) -> list[Value]:
         """Return which keys a query attends to, by its place and theirs."""
-        *_, i, j = at
+        *leading, i, j = at
         own, conditions = i // shared if shared > 1 else i, list[Value]()
+        if lengths is not None:
+            conditions.append(j < index(lengths[tuple(leading[: len(lengths.shape)])]))
         if width is not None:
             conditions.append(j > own + past - width)
         if causal:
@@ -135,7 +142,7 @@ def attention(
         return cast(value * share[own[:-1]], q.dtype)
 
     made = compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
-    return of_operands(made, q, k, v, mask)
+    return of_operands(made, q, k, v, mask, lengths)
 
 
 def _side_by_side(q: Tensor, k: Tensor, shared: int, name: str) -> Tensor:
@@ -275,6 +282,23 @@ def _check_mask(mask: Any, extents: tuple[Any, ...]) -> None:
             at=repr(mask),
             because=f"the scores have the shape ({', '.join(map(str, extents))})",
             help=("axes of the mask are those of the scores, or the literal 1",),
+        )
+
+
+def _check_lengths(lengths: Any, k: Tensor) -> None:
+    """Refuse lengths of other axes than the first ones of the keys."""
+    check_tensor("attention", "lengths", lengths, dtypes=INTEGERS)
+    leading = k.shape[:-2]
+    fits = len(lengths.shape) <= len(leading) and all(
+        map(same_extent, lengths.shape, leading[: len(lengths.shape)])
+    )
+    if not fits:
+        raise DescribeError(
+            "attention",
+            "cannot read a length for each sequence of keys",
+            at=repr(lengths),
+            because=f"the leading axes of k are ({', '.join(map(str, leading))})",
+            help=("the first of these axes, in their order",),
         )
 
 

@@ -13,12 +13,12 @@ from offcut.core.expr import (
     Const,
     Expr,
     Var,
-    reads_memory,
+    all_loads,
     substitute,
     variables,
 )
 from offcut.core.panels import as_panels
-from offcut.core.program import Choose, Cover, For, Form, Program, Stmt, Store, Tile
+from offcut.core.program import Choose, Cover, For, Form, Kind, Program, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.tile_limits import begun, limits, unlimited
@@ -262,6 +262,11 @@ class _Judge:
             or (None if Question.LAYOUT in self.undecided else places.layout_refusal(self.padded))
         )
 
+    def reads_results(self, bound: Expr) -> bool:
+        """Return whether a bound reads an array that the program writes."""
+        given = (Kind.INPUT, Kind.CONSTANT)
+        return any(self.program.buffer(one.buffer).kind not in given for one in all_loads(bound))
+
     def of_type(self, store: Store) -> Refusal | None:
         """Why the result is of another type."""
         dtype = self.kernel.computes.dtype
@@ -278,7 +283,7 @@ class _Judge:
             return None
         for one in (*around, *loops):
             for bound in (one.lo, one.hi):
-                if variables(bound) & self.axes.keys() or reads_memory(bound):
+                if variables(bound) & self.axes.keys() or self.reads_results(bound):
                     because = f"the bound {format_expr(bound)} differs between its instances"
                     return Refusal(Question.BOUNDS, because)
         inside = {one.iter for one in loops}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, variables
+from offcut.core.expr import Binary, Compare, Const, Expr, Load, Select, Var, variables
 from offcut.core.layout import Layout
 from offcut.core.panels import as_panels
 from offcut.core.program import Buffer, For, Kind, Program, Store
@@ -173,8 +173,16 @@ class Places:
 
 def is_multiple(value: Expr, of: int) -> bool:
     """Return whether the form of an index expression shows that `of` divides it."""
+
+    def divides(atom: Expr, factor: int) -> bool:
+        match atom:
+            case Binary("min" | "max", a, b):
+                return factor % of == 0 or (is_multiple(a, of) and is_multiple(b, of))
+            case _:
+                return factor % of == 0
+
     form = ix.to_linear(value)
-    return all(step % of == 0 for step in (form.const, *(factor for _, factor in form.terms)))
+    return form.const % of == 0 and all(divides(*term) for term in form.terms)
 
 
 def shown(store: Store) -> str:

@@ -82,7 +82,8 @@ def initializers_as_inputs(source: Any, names: Collection[str]) -> bytes:
     kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(kept)
-    return proto.SerializeToString()
+    content: bytes = proto.SerializeToString()
+    return content
 
 
 def apart(data: memoryview) -> Apart:

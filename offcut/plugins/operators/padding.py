@@ -1,12 +1,12 @@
-"""Padding of any amounts, those that depend on sizes too."""
+"""Padding and repetition by any amounts, those that depend on sizes too."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from offcut.graph.composed import least_around, surrounded
-from offcut.graph.sizes.numbers import Extent, extent
+from offcut.graph.composed import counted
+from offcut.graph.sizes.numbers import Extent, extent, product
 from offcut.plugins.operators.translator import Translator
 
 
@@ -31,8 +31,9 @@ def pad(
         return t.node("pad", x, tuple(before), tuple(after), mode=mode)
     for axis, (low, high) in enumerate(amounts):
         if (low, high) != (0, 0):
-            t.at_least(t.shape(x)[axis], least_around(low, high))
-            x = surrounded(t.node, x, t.shape(x)[axis], axis, low, high, mode)
+            gone = (-one for one in (low, high) if isinstance(one, int) and one < 0)
+            t.at_least(t.shape(x)[axis], 1 + sum(gone))
+            x = _pad_axis(t, x, axis, low, high, mode)
     return x
 
 
@@ -44,3 +45,37 @@ def wrap(t: Translator, x: Any, before: Sequence[int], after: Sequence[int]) -> 
         parts += [x, *([t.slice(x, axis, 0, high)] if high else [])]
         x = t.node("concat", tuple(parts), axis=axis) if len(parts) > 1 else x
     return x
+
+
+def _pad_axis(t: Translator, x: Any, axis: int, before: Extent, after: Extent, mode: str) -> Any:
+    """Return `x` with elements put before and after it along an axis.
+
+    Elements are taken by their places, so that a call is refused in which there are too few to mirror.
+    """
+    whole = t.shape(x)[axis]
+    places = t.node("iota", extent(whole, before, after), "int64")
+    if before != 0:
+        start = before if isinstance(before, int) else counted(t.node, before, "int64")
+        places = t.node("subtract", places, start)
+    last = t.node("subtract", counted(t.node, whole, "int64"), 1)
+    if mode == "edge":
+        places = t.node("minimum", t.node("maximum", places, 0), last)
+    else:
+        over = t.node("subtract", last, t.node("absolute", places))
+        places = t.node("subtract", last, t.node("absolute", over))
+    return t.node("take", x, places, axis=axis, from_end=False)
+
+
+def tile(t: Translator, x: Any, counts: Sequence[Extent]) -> Any:
+    """Return all of `x`, as often as sizes say along each axis: new axes that are merged with the next.
+
+    counts  one for each axis
+    """
+    shape = t.shape(x)
+    pairs = tuple(zip(counts, shape, strict=True))
+    merged = tuple(map(product, pairs))
+    if all(1 in pair for pair in pairs):
+        return t.node("broadcast_to", x, merged)
+    apart = t.reshape(x, tuple(one for own in shape for one in (1, own)))
+    spread = t.node("broadcast_to", apart, tuple(one for pair in pairs for one in pair))
+    return t.reshape(spread, merged)

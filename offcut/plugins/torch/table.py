@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
@@ -50,51 +50,55 @@ def _signature(rule: Rule) -> inspect.Signature:
     return inspect.signature(rule)
 
 
-def takes(*names: str, rounds_each: bool = False) -> Callable[[F], F]:
+def takes(*names: str, rounds_each: bool = False, **options: Any) -> Callable[[F], F]:
     """Enter a rule for operators of aten, ``"add.Tensor"``; those that this torch lacks are passed over.
 
     rounds_each  whether torch rounds what one operator of the rule gives the next to 16 bits; by default, the last rounds
+    options      arguments of the rule by name: one function is the rule of several operators
     """
 
     def enter(rule: F) -> F:
-        if rounds_each:
-            ROUND_EACH.add(rule)
-        return _entering(torch.ops.aten, names)(rule)
+        _enter(torch.ops.aten, names, _with_options(rule, rounds_each, options))
+        return rule
 
     return enter
 
 
 def takes_prim(*names: str) -> Callable[[F], F]:
     """The same for torch's primitive operators, which its decompositions are written in."""
-    return _entering(torch.ops.prims, names)
+
+    def enter(rule: F) -> F:
+        _enter(torch.ops.prims, names, rule)
+        return rule
+
+    return enter
 
 
-def takes_of_others(*names: str) -> Callable[[F], F]:
+def takes_of_others(*names: str, rounds_each: bool = False, **options: Any) -> Callable[[F], F]:
     """The same for operators that a package registers with torch, ``"package::name"``."""
 
     def enter(rule: F) -> F:
-        _OTHERS.update(dict.fromkeys(names, rule))
+        _OTHERS.update(dict.fromkeys(names, _with_options(rule, rounds_each, options)))
         return rule
 
     return enter
 
 
-def _entering(namespace: Any, names: tuple[str, ...]) -> Callable[[F], F]:
-    def enter(rule: F) -> F:
-        for name in names:
-            packet, _, overload = name.partition(".")
-            found = getattr(getattr(namespace, packet, None), overload or "default", None)
-            if found is not None:
-                TABLE[found] = rule
-        return rule
-
-    return enter
+def _with_options(rule: Rule, rounds_each: bool, options: Mapping[str, Any]) -> Rule:
+    own = partial(rule, **options) if options else rule
+    if rounds_each:
+        ROUND_EACH.add(own)
+    return own
 
 
-def same(op: str) -> Callable[[Translation, Any], Any]:
-    """A rule for an operator of floats that has ours of the same meaning."""
+def _enter(namespace: Any, names: tuple[str, ...], rule: Rule) -> None:
+    for name in names:
+        packet, _, overload = name.partition(".")
+        operator = getattr(getattr(namespace, packet, None), overload or "default", None)
+        if operator is not None:
+            TABLE[operator] = rule
 
-    def rule(t: Translation, x: Any) -> Any:
-        return t.node(op, t.as_result(x))
 
-    return rule
+def same(t: Translation, x: Any, *, op: str) -> Any:
+    """Translate an operator of floats that has ours of the same meaning."""
+    return t.node(op, t.as_result(x))

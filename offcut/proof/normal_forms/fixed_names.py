@@ -2,8 +2,8 @@
 
 Each of two steps only drops facts: a theorem for all values of the sizes holds in the iteration.
 
-- `FixedNames`: counters, bounded values, and products of them that sets cannot express, become sizes; the facts are the
-  bounds of counters, the conditions around, and that the source lies inside of its arrays.
+- `FixedNames`: counters, bounded values, products of them that sets cannot express, and elements that they name of arrays that
+  nobody writes, become sizes; the facts are the bounds of counters, the conditions around, and that the source lies inside of its arrays.
 - `with_opaque_tiles`: begins and heights of tiles become sizes; the facts are how they lie in the arrays, not how they are
   computed. So the tiles of most strategies become one program::
 
@@ -20,7 +20,7 @@ from math import gcd
 from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjunction, conjuncts, negate
+from offcut.core.conditions import conjunction, conjuncts, known_element, negate
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -33,6 +33,7 @@ from offcut.core.expr import (
     loads,
     reads_memory,
     rebuild,
+    rewrite,
     substitute,
     variables,
 )
@@ -41,6 +42,7 @@ from offcut.core.program import (
     Alloc,
     Buffer,
     For,
+    Kind,
     Let,
     Program,
     Size,
@@ -73,7 +75,7 @@ class RebindingError(Exception):
 class FixedNames:
     """The names that are bound around a body as sizes, and the facts that hold of them.
 
-    sizes  those of the program, counters, bounded values, and products of these
+    sizes  those of the program, counters, bounded values, products of these, and elements of inputs at places that these name
     facts  conditions on them that sets can express
 
     Raises Rebound if a name is bound twice, around the body or in it.
@@ -85,6 +87,7 @@ class FixedNames:
         self.others: dict[Expr, Var] = {}
         self.atoms: dict[str, Expr] = {}
         self.known = sizes
+        self.given = {b.name for b in program.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)}
         facts: list[Expr] = list(program.assumptions)
         for entry in path:
             for name in () if isinstance(entry, Expr) else bound_names(entry):
@@ -104,7 +107,7 @@ class FixedNames:
                     facts.append(entry)
         if sizes.keys() & set(inside):
             raise RebindingError
-        named = [self.named(fact) for fact in facts if not reads_memory(fact)]
+        named = [one for one in map(self.named, facts) if not reads_memory(one)]
         space = Space(tuple(sizes.values()))
         self.facts = tuple(fact for fact in named if space.condition(fact, {}) is not None)
 
@@ -129,6 +132,7 @@ class FixedNames:
         """Return `expr` with a size for each product, and each quotient by a product, of fixed names."""
         if dtype_of(expr) != "index":
             return rebuild(expr, tuple(map(self.named, children(expr))))
+        expr = rewrite(expr, self.element)
         if self.is_affine(expr) or reads_memory(expr):
             return expr
         if isinstance(expr, Binary) and expr.op in "+-*":
@@ -139,6 +143,15 @@ class FixedNames:
         if over_sizes not in self.others:
             self.others[over_sizes] = self.fresh(-INDEX_LIMIT)
         return self.others[over_sizes]
+
+    def element(self, expr: Expr) -> Expr | None:
+        """Return a size for an element of an array that nobody writes, at a place of fixed names; None for anything else."""
+        element = known_element(expr, self.given)
+        if element is None or not variables(element) <= self.known.keys():
+            return None
+        if expr not in self.others:
+            self.others[expr] = self.fresh(-INDEX_LIMIT)
+        return self.others[expr]
 
     def is_affine(self, expr: Expr) -> bool:
         """Return whether sets can express `expr`."""

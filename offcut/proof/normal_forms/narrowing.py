@@ -26,16 +26,23 @@ it; those of some, before and behind these, are added row by row, so in the orde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import lcm
 
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
-from offcut.core.conditions import at_least_zero, conditional_term, conjunction, conjuncts
+from offcut.core.conditions import (
+    at_least_zero,
+    conditional_term,
+    conjunction,
+    conjuncts,
+    known_element,
+)
 from offcut.core.expr import (
     Binary,
+    Cast,
     Compare,
     Expr,
     Load,
@@ -247,8 +254,13 @@ class _Terms(TileRewriting):
                 hi = at.extreme("min", hi, limit.b)
         plain = replace(store, value=value)
         axes = {axis.iter for axis in tile.axes}
-        before, after = variables(lo) & axes, variables(hi) & axes
-        if not before | after:
+        rows = (variables(lo) | variables(hi)) & axes
+        group = self.group(plain, loop.iter)
+        before, after = (
+            bool(variables(end) & axes) or (end != given and not _is_multiple(end, group, at))
+            for end, given in ((lo, loop.lo), (hi, loop.hi))
+        )
+        if not before and not after:
             sums = replace(loop, lo=lo, hi=hi, body=(plain,))
             return (replace(tile, body=(*tile.body[:place], sums, *tile.body[place + 1 :])),)
         ranges = {
@@ -258,14 +270,12 @@ class _Terms(TileRewriting):
         lows, highs = ends(lo, ranges), ends(hi, ranges)
         if lows is None or highs is None:
             return (tile,)
-        group = self.group(plain, loop.iter)
         first = ix.mul(ix.ceildiv(lows[1], group), group) if before else lo
         end = ix.mul(ix.floordiv(highs[0], group), group) if after else hi
         last = at.extreme("max", first, end)
         start, rest = tile.body[:place], tile.body[place + 1 :]
         if (before and start) or after:
             self.split |= {one.buffer for one in walk(tile.body) if isinstance(one, Store)}
-        rows = before | after
         sums = replace(loop, lo=first, hi=last, body=(plain,))
         parts: list[Stmt] = []
         if before:
@@ -294,8 +304,8 @@ class _Terms(TileRewriting):
                 )
         return lcm(*groups)
 
-    def row_by_row(self, tile: Tile, rows: frozenset[str], sums: For) -> Stmt:
-        """Return the terms of a sum that rows of a tile have by themselves: its other axes as lanes."""
+    def row_by_row(self, tile: Tile, rows: Set[str], sums: For) -> Stmt:
+        """Return the terms of a sum that rows of a tile have by themselves: its other axes as lanes. Without `rows`, all have these terms."""
         others = tuple(axis for axis in tile.axes if axis.iter not in rows)
         conditions = () if tile.where is None else conjuncts(tile.where)
         inside = [one for one in conditions if not variables(one) & rows]
@@ -309,6 +319,11 @@ class _Terms(TileRewriting):
             if axis.iter in rows:
                 body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
         return body[0]
+
+
+def _is_multiple(end: Expr, group: int, at: Facts) -> bool:
+    """Return whether a bound is one of whole groups of terms."""
+    return group == 1 or at.holds(Compare("==", ix.mod(end, group), ix.const(0)))
 
 
 def inside_tile(tile: Tile, at: Facts) -> Facts:
@@ -386,7 +401,10 @@ def conditions_of_arrays(program: Program) -> Mapping[str, tuple[Expr, ...]]:
         for load in all_loads(expr)
     }
     needed: dict[str, tuple[Expr, ...]] = {}
-    sizes = frozenset(size.name for size in program.sizes)
+    known = _Known(
+        frozenset(size.name for size in program.sizes),
+        frozenset(b.name for b in program.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)),
+    )
     for name in reversed(order):
         if name not in own or name in anywhere:
             continue
@@ -395,7 +413,7 @@ def conditions_of_arrays(program: Program) -> Mapping[str, tuple[Expr, ...]]:
             for load, path in loads(store.value):
                 if load.buffer == name and store.buffer != name:
                     conditions.append(
-                        _conditions_of_read(load, path, store, needed.get(store.buffer, ()), sizes)
+                        _conditions_of_read(load, path, store, needed.get(store.buffer, ()), known)
                     )
                 elif load.buffer == name:
                     conditions.append(frozenset())
@@ -412,8 +430,20 @@ def _expressions_beside_value(stmt: Stmt) -> Iterator[Expr]:
         yield from expressions(stmt)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The names that mean one thing everywhere in a program.
+
+    sizes   of the program
+    arrays  that it does not write
+    """
+
+    sizes: frozenset[str]
+    arrays: frozenset[str]
+
+
 def _conditions_of_read(
-    load: Load, path: Sequence[Expr], store: Store, needed: Sequence[Expr], sizes: frozenset[str]
+    load: Load, path: Sequence[Expr], store: Store, needed: Sequence[Expr], known: _Known
 ) -> frozenset[Expr]:
     """Return what holds of the element that a store reads, its axes called `axis_name`.
 
@@ -424,12 +454,13 @@ def _conditions_of_read(
     conditions = [atom for condition in path for atom in conjuncts(condition)]
     conditions += [substitute(one, index_of_axis) for one in needed]
     forms = (at_least_zero(atom) for atom in conditions)
-    left = (_over_axes(one.a, load.index, sizes) for one in forms if one is not None)
+    left = (_over_axes(one.a, load.index, known) for one in forms if one is not None)
     return frozenset(Compare(">=", one, ix.const(0)) for one in left if one is not None)
 
 
-def _over_axes(expr: Expr, index: Sequence[Expr], sizes: frozenset[str]) -> Expr | None:
-    """Return an index over sizes and iterators as one over sizes and the element at `index`, its axes called `axis_name`; None where it is none.
+def _over_axes(expr: Expr, index: Sequence[Expr], known: _Known) -> Expr | None:
+    """Return an index over sizes, elements of arrays that nobody writes, and iterators as one over the element at `index`, its axes called
+    `axis_name`; None where it is none.
 
     An iterator that moves one axis alone, by ones, is written as the place along that axis.
     """
@@ -440,24 +471,31 @@ def _over_axes(expr: Expr, index: Sequence[Expr], sizes: frozenset[str]) -> Expr
             case Var(name):
                 steps[name] = step
             case Binary("//" | "%" | "min" | "max" as op, a, b):
-                parts = _over_axes(a, index, sizes), _over_axes(b, index, sizes)
+                parts = _over_axes(a, index, known), _over_axes(b, index, known)
                 if parts[0] is None or parts[1] is None:
                     return None
                 total = ix.add(total, ix.mul(step, Binary(op, parts[0], parts[1])))
             case _:
-                return None
+                element = known_element(atom, known.arrays)
+                place = (
+                    [_over_axes(part, index, known) for part in element.index] if element else []
+                )
+                own = tuple(part for part in place if part is not None)
+                if element is None or len(own) < len(place):
+                    return None
+                total = ix.add(total, ix.mul(step, Cast(replace(element, index=own), "index")))
     rest: Expr = ix.const(0)
     for name, step in steps.items():
         rest = ix.add(rest, ix.mul(step, Var(name)))
     for number, part in enumerate(index):
         others = {n for k, one in enumerate(index) if k != number for n in variables(one)}
-        names = sorted(variables(part) - others - sizes)
+        names = sorted(variables(part) - others - known.sizes)
         own = next((name for name in names if coefficient(part, name) == 1), None)
         factor = None if own is None else coefficient(rest, own)
         if factor:
             rest = ix.simplify(ix.sub(rest, ix.mul(factor, part)))
             total = ix.add(total, ix.mul(factor, Var(axis_name(number))))
-    if not variables(rest) <= sizes:
+    if not variables(rest) <= known.sizes:
         return None
     return ix.simplify(ix.add(total, rest))
 

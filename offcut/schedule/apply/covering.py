@@ -20,7 +20,7 @@ from offcut.core import index as ix
 from offcut.core import program as tile
 from offcut.core.expr import Load, variables
 from offcut.core.nearest import meant
-from offcut.core.program import For, Stmt, Store, Tile, TileAxis
+from offcut.core.program import Store, Tile, TileAxis
 from offcut.core.text.printer import format_expr
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
@@ -35,6 +35,7 @@ from offcut.schedule.apply.staged_form import (
     Part,
     VectorTile,
     depends_on,
+    in_loops,
 )
 from offcut.schedule.decisions import VECTORS, Bind, Cover, Primitive, SplitPair, primitive_of
 from offcut.schedule.refusing import DecidedError, split_advice
@@ -376,14 +377,11 @@ def _match(
     outside = part.loops[: part.loops.index(axis)]
     running = [leaf for leaf in outside if not set(nest.origins(leaf)) & stored]
     starts = [p.stores[0] for p in nest.parts if axis in p.loops and p is not part]
-    update: tuple[Stmt, ...] = (store,)
-    for root in reversed([root for root in roots if root not in stored]):
-        loop = nest.root(root)
-        assert loop is not None
-        update = (For(root, loop.lo, loop.hi, update),)
-    axes = [nest.root(root) for root in roots if root in stored]
+    own = {root.name: root for root in nest.roots}
+    axes = [own[root] for root in roots if root in stored]
+    update = in_loops([own[root] for root in roots if root not in stored], (store,))
     tile = Tile(
-        tuple(TileAxis(r.name, r.lo, ix.sub(r.hi, r.lo)) for r in axes if r is not None),
+        tuple(TileAxis(axis.name, axis.lo, ix.sub(axis.hi, axis.lo)) for axis in axes),
         (*starts, *update) if starts and not running else update,
     )
     undecided = {Question.EXTENTS, Question.UNIT, Question.BOUNDS}

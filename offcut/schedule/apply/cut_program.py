@@ -115,9 +115,9 @@ def cut_program(
         cutting = Cutting(
             lambda loop: _choice(loop, homes, wanted),
             _carried_in(stmt, nests),
+            names,
             lambda tile, heights: first_cover(tile, source, microkernels, heights),
             price,
-            names,
         )
         body += LoopCutter(declarations, cutting).block((stmt,), Facts(space))
         made += cutting.made

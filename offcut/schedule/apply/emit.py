@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, variables
@@ -36,7 +37,8 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     made: dict[int, EmittedTile] = {}
     names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
     buffers = {buffer.name: buffer for buffer in nests.buffers}
-    lowering, body = _HandLowering(nests, names, made), tuple[Stmt, ...]()
+    loops, body = partial(_Nest, made), tuple[Stmt, ...]()
+    lowering = Lowering(nests, names, loops)
     chosen = dict[str, Alternatives]()
     for one in nests.alternatives:
         chosen |= dict.fromkeys(one.stages, one)
@@ -51,7 +53,7 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
             emitted.append(several)
             options = []
             for label, cost, option in several.options:
-                of_option, inside = _HandLowering(option, names, made), tuple[Stmt, ...]()
+                of_option, inside = Lowering(option, names, loops), tuple[Stmt, ...]()
                 for own in several.own(nests, option):
                     inside += of_option.root(own)
                 options.append(Option(label, cost, inside))
@@ -127,17 +129,20 @@ def _idle(nest: Nest, covered: Covered) -> PartitionError:
     )
 
 
-class Lowering:
-    """Nests on their way to loops, each in the loop of another one in which it is computed."""
+# (a lowering, one of its nests) -> what makes the loops of the nest
+LoopsOf = Callable[["Lowering", Nest], NestLoops]
 
-    def __init__(self, nests: Nests, names: Names) -> None:
-        self.nests, self.names = nests, names
+
+class Lowering:
+    """Nests on their way to loops, each in the loop of another one in which it is computed.
+
+    loops  what makes the loops of each
+    """
+
+    def __init__(self, nests: Nests, names: Names, loops: LoopsOf) -> None:
+        self.nests, self.names, self.loops = nests, names, loops
         self.facts = Facts(Space(nests.sizes, nests.assumptions))
         self.places = window_places(nests)
-
-    def loops(self, nest: Nest) -> NestLoops:
-        """Return what makes the loops of `nest`."""
-        raise NotImplementedError
 
     def root(self, nest: Nest) -> tuple[Stmt, ...]:
         """Return the statements of a nest that is computed in no other."""
@@ -145,7 +150,7 @@ class Lowering:
 
     def nest(self, nest: Nest, at: At) -> tuple[Stmt, ...]:
         """Return the statements of `nest` at a place around it, its roots in the window there."""
-        body = self.loops(nest).emit(at)
+        body = self.loops(self, nest).emit(at)
         return self.computed_inside(nest, None, body, at).statements
 
     def computed_inside(
@@ -237,22 +242,10 @@ class Lowering:
         return segments
 
 
-class _HandLowering(Lowering):
-    """Nests of a schedule by hand; notes each tile that it makes."""
-
-    def __init__(self, nests: Nests, names: Names, made: dict[int, EmittedTile]) -> None:
-        super().__init__(nests, names)
-        self.made = made
-
-    def loops(self, nest: Nest) -> NestLoops:
-        """Return what makes the loops of `nest`, and the tiles that an instruction runs."""
-        return _Nest(self, nest)
-
-
 class _Nest(Tiles):
-    """One nest on its way to loops."""
+    """One nest of a schedule by hand on its way to loops; each tile that it makes is noted in `made`."""
 
-    def __init__(self, lowering: _HandLowering, nest: Nest) -> None:
+    def __init__(self, made: dict[int, EmittedTile], lowering: Lowering, nest: Nest) -> None:
         nests = lowering.nests
         staged = any(
             (one.at is not None and not nests.is_at_points(one))
@@ -260,20 +253,21 @@ class _Nest(Tiles):
             for one in nests.nests
         )
         super().__init__(lowering.nests, nest, lowering.names, staged, lowering.computed_inside)
-        self.lowering = lowering
+        self.made, self.lowering = made, lowering
 
     def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the tiles of `parts`; loops where these have not the extents of their instruction."""
         if not self.fits(parts, at):
-            return _Nest(self.lowering, replace(self.nest, covered=None)).block(parts, at)
+            uncovered = replace(self.nest, covered=None)
+            return _Nest(self.made, self.lowering, uncovered).block(parts, at)
         tiles = self.tiles(parts, at)
         for tile in tiles:
-            self.lowering.made[id(tile)] = self.piece(tile, at)
+            self.made[id(tile)] = self.piece(tile, at)
         return tiles
 
     def note_copy(self, body: tuple[Stmt, ...], copy: tuple[Stmt, ...]) -> None:
         """Note that tiles in `copy` are what those of `body` are."""
-        tiles = self.lowering.made
+        tiles = self.made
         for old, new in zip(walk(body), walk(copy), strict=True):
             if id(old) in tiles:
                 tiles[id(new)] = replace(tiles[id(old)], leaf=new)

@@ -10,24 +10,25 @@ runs in ascending order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import zip_longest
 
 from offcut.core import index as ix
-from offcut.core.expr import Const, Expr
+from offcut.core.expr import Const, Expr, Var
 from offcut.core.memo import lazy_property
-from offcut.core.program import Buffer, Cover, Form, Stmt, Tile
+from offcut.core.program import Buffer, Cover, For, Form, Stmt, Store, Tile
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
-from offcut.describe.source import instance, plain_loop
+from offcut.describe.source import instance, plain_loops
 from offcut.partition import (
     AxisCut,
     LoopCut,
     Match,
     check_axis,
     segments,
-    tiles_alike,
 )
-from offcut.partition.cutting import Blame, Carried, Cutting
+from offcut.partition.cutting import Carried, Cutting
 from offcut.partition.judge import match_cover
 from offcut.polyhedral import Facts
 from offcut.proof.normal_forms.narrowing import unconditional
@@ -39,14 +40,17 @@ from offcut.schedule.apply.nest_loops import NestLoops, strategy_of
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
 from offcut.schedule.apply.tiles import Tiles, heights_of
-from offcut.schedule.decisions import VECTORS, Level, Primitive, Split, SplitPair
+from offcut.schedule.decisions import VECTORS, Primitive, Split, SplitPair
 from offcut.schedule.decisions import Cover as CoverDecision
-from offcut.schedule.nest_decisions import loop_steps
+from offcut.schedule.nest_decisions import loop_steps, shared_name
 from offcut.schedule.nests import Nest as NestOfWays
 from offcut.schedule.nests import Together, Way
 
 # (a nest, a place in the loops that it shares with others) -> its statements there
 Ways = Callable[[Nest, At], tuple[Stmt, ...]]
+
+# What is around everything that is asked of a split.
+Blame = Callable[[AxisCut], AbstractContextManager[None]]
 
 
 def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]) -> Nests:
@@ -55,32 +59,33 @@ def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]
     parts  the nests of the groups, in order, those that share loops together
     """
     groups = {group[0].buffer: group for group in computation.groups}
-    nests: list[Nest] = []
+    nests, blocks = list[Nest](), list[Split]()
 
-    def visit(
-        part: NestOfWays | Together,
-        around: int,
-        loops: tuple[tuple[str, Level | None], ...],
-        at: tuple[str, str] | None,
-    ) -> None:
+    def visit(part: NestOfWays | Together, depth: int, at: tuple[str, str] | None) -> None:
+        """Note a nest, whose group has the loops of its first `depth` axes, or those that share loops."""
         if not isinstance(part, Together):
-            nests.append(_group_nest(groups[part.stage], around, loops, at))
+            group, axes = groups[part.stage], groups[part.stage][0].axes
+            inside = plain_loops(axes[depth:], instance(group))
+            nests.append(replace(_nest(part.stage, axes[:depth], inside), at=at))
             return
-        own = (*((axis, None) for axis in part.axes[:-1]), (part.axes[-1], part.block))
         *others, last = part.parts
+        stage, axis = _stage_with_loops(last), part.axes[-1]
+        loop = shared_name(axis, part.block)
+        if part.block is not None:
+            blocks.append(Split(stage, axis, (part.block,), (loop, f"{axis}_in")))
         for other in others:
-            place = _stage_with_loops(last), _loop_of(*own[-1])
-            visit(other, around + len(loops) + len(own), (), place)
-        visit(last, around, (*loops, *own), at)
+            visit(other, depth + len(part.axes), (stage, loop))
+        visit(last, depth + len(part.axes), at)
 
     for part in parts:
-        visit(part, 0, (), None)
+        visit(part, 0, None)
+    return reduce(apply_decision, blocks, staged_form(computation, *nests))
+
+
+def staged_form(computation: Computation, *nests: Nest) -> Nests:
+    """Return nests with the declarations of `computation`."""
     return Nests(
-        computation.name,
-        computation.sizes,
-        computation.assumptions,
-        computation.buffers,
-        tuple(nests),
+        computation.name, computation.sizes, computation.assumptions, computation.buffers, nests
     )
 
 
@@ -91,7 +96,7 @@ def min_nest_block_bytes(computation: Computation, together: Together) -> int:
     """
     assert together.block is not None
     nests, depth = group_nests(computation, (together,)), len(together.axes)
-    place = _stage_with_loops(together), _loop_of(together.axes[-1], together.block)
+    place = _stage_with_loops(together), shared_name(together.axes[-1], together.block)
     return min_block_bytes(nests, place, depth, together.block.tile)
 
 
@@ -100,57 +105,24 @@ def _stage_with_loops(part: NestOfWays | Together) -> str:
     return _stage_with_loops(part.parts[-1]) if isinstance(part, Together) else part.stage
 
 
-def _loop_of(axis: str, block: Level | None) -> str:
-    return axis if block is None else f"{axis}_block"
-
-
-def _group_nest(
-    group: tuple[Stage, ...],
-    around: int,
-    loops: Sequence[tuple[str, Level | None]],
-    at: tuple[str, str] | None,
-) -> Nest:
-    """Return a group in the loops that it shares; what is inside of these is in one piece.
-
-    around  how many of its first axes are loops of the nest in which it is computed
-    loops   the axes behind these that are loops of its own, each with its blocks
-    """
-    axes = group[0].axes
-    first, rest = axes[: around + len(loops)], axes[around + len(loops) :]
-    relations = [
-        SplitPair(axis, _loop_of(axis, block), f"{axis}_in", block)
-        for axis, block in loops
-        if block is not None
-    ]
-    split = {pair.axis: (pair.outer, pair.inner) for pair in relations}
-    names = tuple(name for axis in first for name in split.get(axis.name, (axis.name,)))
-    nest = _nest(group[0].buffer, first, names, _in_plain_loops(rest, instance(group)))
-    return replace(nest, relations=tuple(relations), at=at)
-
-
-def _nest(
-    stage: str, axes: Sequence[StageAxis], loops: tuple[str, ...], inside: tuple[Stmt, ...]
-) -> Nest:
-    """Return the nest of a group whose loops over `axes` are called `loops`."""
+def _nest(stage: str, axes: Sequence[StageAxis], inside: tuple[Stmt, ...]) -> Nest:
+    """Return the nest of a group in loops over `axes`."""
     roots = tuple(Root(axis.name, axis.name, ix.const(0), axis.extent) for axis in axes)
-    part = Part(loops, inside)
-    return Nest(stage, roots, (part,), _in_plain_loops(axes, inside), is_group=True)
-
-
-def _in_plain_loops(axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    for axis in reversed(axes):
-        body = (plain_loop(axis, body),)
-    return body
+    part = Part(tuple(axis.name for axis in axes), inside)
+    return Nest(stage, roots, (part,), plain_loops(axes, inside), is_group=True)
 
 
 class SharedLoops(NestLoops):
-    """The loops of a group that others share, by their own names; what is inside of them runs in the ways of the group."""
+    """The loops of a group that others share, by their own names.
+
+    ways  makes the statements of the group inside of them
+    """
 
     keeps_names = True
 
-    def __init__(self, lowering: GroupLowering, nest: Nest) -> None:
+    def __init__(self, ways: Ways, lowering: Lowering, nest: Nest) -> None:
         super().__init__(lowering.nests, nest, lowering.names, inside=lowering.computed_inside)
-        self.lowering = lowering
+        self.ways = ways
 
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
         """Return False: tiles are inside of all of these loops."""
@@ -158,22 +130,7 @@ class SharedLoops(NestLoops):
 
     def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
         """Return the ways of the group."""
-        return self.lowering.ways(self.nest, at)
-
-
-class GroupLowering(Lowering):
-    """Groups of stages on their way to loops.
-
-    ways  what makes the statements of a group
-    """
-
-    def __init__(self, nests: Nests, names: Names, ways: Ways) -> None:
-        super().__init__(nests, names)
-        self.ways = ways
-
-    def loops(self, nest: Nest) -> NestLoops:
-        """Return what makes the loops that a group shares with others."""
-        return SharedLoops(self, nest)
+        return self.ways(self.nest, at)
 
 
 FREE = Const(0.0, "float64")
@@ -218,26 +175,48 @@ class ResolvedWay:
         return tuple(axes[name] for name in self.way.loops if name in self.around)
 
 
-def staged_way(computation: Computation, way: ResolvedWay, blame: Blame) -> Nests:
-    """Return the group of a way as a nest in the loops that it does not share, after the decisions about these.
+@dataclass(frozen=True)
+class StagedWay:
+    """A way after the decisions about its loops.
 
-    blame  around a split, by its axis
+    nests  its group as a nest in the loops that it does not share
+    terms  the loops over the terms of its sum
+    """
+
+    nests: Nests
+    terms: Nests
+
+    def cut_of(self, loop: For) -> LoopCut | None:
+        """Return how a loop over terms is cut; None: it is not."""
+        split = self.terms.nests[0].taken_apart(loop.iter)
+        return (
+            LoopCut((split.factor,), strategy_of(split)) if isinstance(split, SplitPair) else None
+        )
+
+
+def staged_way(computation: Computation, way: ResolvedWay, blame: Blame) -> StagedWay:
+    """Return a way after the decisions about its loops.
+
+    blame  around a split
 
     Raises PartitionError for a decision that does not apply.
     """
-    own = [axis for axis in way.group[0].axes if axis.name not in way.around]
-    stage, body = way.group[0].buffer, instance(way.group)
-    nest = _nest(stage, own, tuple(axis.name for axis in own), body)
-    nests = Nests(
-        computation.name, computation.sizes, computation.assumptions, computation.buffers, (nest,)
-    )
-    first = ""
-    for step in _steps(way):
-        with blame(step.axis) if isinstance(step, Split) else nullcontext():
-            nests = apply_decision(nests, step)
-        if isinstance(step, Split):
-            first = first or step.names[-1]
-    return apply_decision(nests, CoverDecision(stage, first, VECTORS))
+    lead, *_ = way.group
+    own = [axis for axis in lead.axes if axis.name not in way.around]
+    term = Store(lead.buffer, tuple(Var(axis.name) for axis in lead.axes), lead.term, lead.reducer)
+    nest = staged_form(computation, _nest(lead.buffer, own, instance(way.group)))
+    terms = staged_form(computation, _nest(lead.buffer, lead.reduce_axes, (term,)))
+    sums = {axis.name for axis in lead.reduce_axes}
+    for cut, step in _steps(way):
+        with nullcontext() if cut is None else blame(cut):
+            if cut is not None and cut.axis in sums:
+                terms = apply_decision(terms, step)
+            else:
+                nest = apply_decision(nest, step)
+    (loops,) = nest.nests
+    axis = next((pair.axis for pair in loops.relations if isinstance(pair, SplitPair)), None)
+    first = "" if axis is None else loops.leaves(axis)[-1]
+    return StagedWay(apply_decision(nest, CoverDecision(lead.buffer, first, VECTORS)), terms)
 
 
 class WayLoops(Tiles):
@@ -258,7 +237,8 @@ class WayLoops(Tiles):
     def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the outer loop of a split, once for each segment of its strategy."""
         extent, strategy = self.extent(split.axis, at), strategy_of(split)
-        claims = check_axis(strategy, split.factor, False, ix.literal_value(extent))
+        with self.cutting.blame(self.nest.origins(split.axis)[0]):
+            claims = check_axis(strategy, split.factor, False, ix.literal_value(extent))
         self.cutting.theorems |= dict.fromkeys(claims)
         body: tuple[Stmt, ...] = ()
         for segment in segments(strategy, extent, split.factor):
@@ -305,40 +285,31 @@ def cut_group(
 ) -> tuple[tuple[Stmt, ...], Cutting]:
     """Return the statements of one group inside of the loops that it shares, and what was made.
 
-    blame  around what is asked of an axis, by its name
+    blame  around what is asked of a split
     facts  what is known there
 
     Raises PartitionError where an axis cannot be cut so.
     """
+    staged = staged_way(computation, way, blame)
     summed = {axis.name: stage.reducer for stage in way.group for axis in stage.reduce_axes}
-    reductions = {name: op for name, op in summed.items() if op is not None}
-    of_sums = {
-        cut.axis: LoopCut((cut.tile,), cut.strategy.with_heights(cut.heights))
-        for cut in way.way.splits
-        if cut not in way.cuts
-    }
     cutting = Cutting(
-        lambda loop: of_sums.get(loop.iter),
-        Carried(frozenset(summed), reductions),
-        lambda tile, heights: None,
-        tiles_alike,
+        staged.cut_of,
+        Carried(frozenset(summed), {name: op for name, op in summed.items() if op is not None}),
         names,
-        blame=blame,
+        blame=lambda axis: blame(next(cut for cut in way.way.splits if cut.axis == axis)),
     )
-    loops = WayLoops(staged_way(computation, way, blame), way, cutting)
-    return loops.emit(At(facts, {})), cutting
+    return WayLoops(staged.nests, way, cutting).emit(At(facts, {})), cutting
 
 
-def _steps(plan: ResolvedWay) -> Iterator[Primitive]:
-    """Return the decisions about the loops of a group; an axis that is one cache group is in none."""
-    lead = plan.group[0]
+def _steps(way: ResolvedWay) -> Iterator[tuple[AxisCut | None, Primitive]]:
+    """Yield the decisions about the loops of a group, splits with what they are of; an axis that is one cache group is in none."""
+    lead, cuts = way.group[0], way.way.splits
     extents = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
-    cuts = []
-    for cut in plan.cuts:
-        extent = extents[cut.axis]
+    splits = []
+    for cut in cuts:
+        extent = extents.get(cut.axis)
         one_group = cut.group is not None and extent is not None and extent <= cut.group
-        cuts.append(replace(cut, group=None) if one_group else cut)
-    inside: dict[str, str] = {}
-    return loop_steps(
-        lead.buffer, cuts, plan.outer, plan.way.inner, frozenset(), inside, tuple(extents)
-    )
+        splits.append(replace(cut, group=None) if one_group else cut)
+    sums = frozenset(axis.name for axis in lead.reduce_axes)
+    steps = loop_steps(lead.buffer, splits, way.outer, way.way.inner, sums, {}, tuple(extents))
+    return zip_longest(cuts, steps)

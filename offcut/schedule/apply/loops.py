@@ -136,11 +136,13 @@ def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     """Theorem: the tiles cover the axis and are disjoint, at its extent if that is one number, else at any; of ``exact``, where the
     factor divides the extent, which it does at every allowed size; and no term of a sum is met twice.
 
-    That the order is kept, and for `shift` that another instance may be repeated, is proved when the schedule is lowered.
+    That the order is kept, and for `shift` that another instance may be repeated, is proved when the schedule is lowered; so is all of a
+    group, of which search applies many decisions that nobody lowers.
     """
     size = None if target.nest.root(axis) is None else literal_extent(target.nest, axis)
     for one in tail.among or (tail,):
-        check_axis(one, factor, ordered=False, size=size)
+        if not target.nest.is_group:
+            check_axis(one, factor, ordered=False, size=size)
         if one.user_defined is None and one.repeats(factor):
             check_terms(target, axis, factor, one)
     if tail.divides:
@@ -187,7 +189,11 @@ def check_terms(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     if found is None:
         return
     users = _users(target)
-    at = ", ".join(f"{users.get(name, name)} = {value}" for name, value in found.items())
+    at = ", ".join(
+        f"{users.get(name, name)} = {value}"
+        for name, value in found.items()
+        if name in variables(extent)
+    )
     raise PartitionError(
         "split",
         f'cannot take tail="{tail}" on a sum',

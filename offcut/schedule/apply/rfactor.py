@@ -15,12 +15,12 @@ from offcut.core.expr import (
     dtype_of,
     substitute,
 )
-from offcut.core.program import Buffer, For, Kind, Stmt, Store
+from offcut.core.program import Buffer, Kind, Store
 from offcut.core.text.printer import format_stmt
 from offcut.errors import PartitionError
 from offcut.schedule.apply.axes import Target, check_new
 from offcut.schedule.apply.reading import read_nest
-from offcut.schedule.apply.staged_form import Nests, Rewrite, Root, point_of
+from offcut.schedule.apply.staged_form import Nests, Rewrite, Root, in_loops, point_of
 from offcut.schedule.decisions import RFactor, SplitPair
 from offcut.schedule.refusing import split_advice
 
@@ -120,21 +120,13 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
     wide = (Var(axis), *point_vars)
     dtype = original.dtype
     begin = Const(reduction_start(str(update.reduce), dtype), dtype)
-    body: tuple[Stmt, ...] = (Store(name, wide, value, update.reduce),)
-    for loop in reversed(loops):
-        body = (For(loop.name, loop.lo, loop.hi, body),)
-    body = (Store(name, wide, begin), *body)
+    terms = in_loops(loops, (Store(name, wide, value, update.reduce),))
     outer = [nest.root(p) for p in point]
     outer_loops = [r for r in outer if r is not None]
-
-    def nested(inner_body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        for loop in reversed(outer_loops):
-            inner_body = (For(loop.name, loop.lo, loop.hi, inner_body),)
-        return inner_body
-
-    factored = (For(axis, ix.const(0), extent, nested(body)),)
+    groups = Root(axis, axis, ix.const(0), extent)
+    factored = in_loops((groups, *outer_loops), (Store(name, wide, begin), *terms))
     last = Store(buffer, point_vars, Load(name, wide, dtype), update.reduce)
-    finish = nested((start, For(axis, ix.const(0), extent, (last,))))
+    finish = in_loops(outer_loops, (start, *in_loops((groups,), (last,))))
     local = Buffer(name, dtype, (extent, *original.shape), Kind.LOCAL)
     two = read_nest(factored, name), replace(read_nest(finish, nest.name))
     listed = tuple(new for n in nests.nests for new in (two if n.name == nest.name else (n,)))

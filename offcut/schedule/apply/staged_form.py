@@ -12,13 +12,13 @@ is a permutation of names, and a reduction whose outer axis is moved out leaves 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import read_arrays
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import UNITS, Buffer, Cover, Program, Size, Stmt, Store, walk
+from offcut.core.program import UNITS, Buffer, Cover, For, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import tiles_alike
@@ -38,6 +38,13 @@ class Root:
     label: str
     lo: Expr
     hi: Expr
+
+
+def in_loops(roots: Sequence[Root], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return plain loops over `roots`, the first outermost, around `body`."""
+    for root in reversed(roots):
+        body = (For(root.name, root.lo, root.hi, body),)
+    return body
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from offcut.proof import with_constants_of
 from offcut.schedule.apply.axes import Target, check_new, find_stage
 from offcut.schedule.apply.placing import reads
 from offcut.schedule.apply.reading import loads_of, read_nest
-from offcut.schedule.apply.staged_form import Nest, Nests, Rewrite, point_of
+from offcut.schedule.apply.staged_form import Nest, Nests, Rewrite, Root, in_loops, point_of
 from offcut.schedule.decisions import Staging, primitive_of
 
 
@@ -279,9 +279,7 @@ def build_stage_value(
     pairs = zip(nests.nests, changed, strict=True)
     first = next(k for k, (before, after) in enumerate(pairs) if before != after)
     point = tuple(map(Var, staged.axes))
-    body: tuple[Stmt, ...] = (Store(step.name, point, staged.value),)
-    for name, extent in reversed(tuple(zip(staged.axes, shape, strict=True))):
-        body = (For(name, ix.const(0), extent, body),)
+    body = in_loops(_roots(staged.axes, shape), (Store(step.name, point, staged.value),))
     copy_nest = read_nest(body, step.name, copies=True)
     local = local_buffer(step, dtype_of(staged.value), shape)
     listed = (*changed[:first], copy_nest, *changed[first:])
@@ -336,10 +334,11 @@ def _copy(
     """Return loops that copy all elements; `order`: the axes of `source`, by their places in `to`."""
     point = tuple(Var(name) for name in names)
     element = Load(source, in_order(point, order), original.dtype)
-    body: tuple[Stmt, ...] = (Store(to, point, element),)
-    for name, extent in reversed(tuple(zip(names, original.shape, strict=True))):
-        body = (For(name, ix.const(0), extent, body),)
-    return body
+    return in_loops(_roots(names, original.shape), (Store(to, point, element),))
+
+
+def _roots(names: Sequence[str], shape: Sequence[Expr]) -> list[Root]:
+    return [Root(name, name, ix.const(0), part) for name, part in zip(names, shape, strict=True)]
 
 
 def _axis_names(nest: Nest, buffer: str, rank: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import groupby
@@ -189,9 +189,9 @@ class Tiles(NestLoops):
             names += [] if self.keeps_names else [name]
             offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
             if self.nest.vectors is not None or (self.nest.is_of_host and root in stored):
-                extent, limit, own_form = self.segment_extent(leaf, root, extent, at)
+                extent, limits, own_form = self.segment_extent(leaf, root, extent, at)
                 forms.add(own_form)
-                where += [] if limit is None else [ix.compare("<", Var(name), limit)]
+                where += [ix.compare("<", Var(name), limit) for limit in limits]
             elif root in extents:
                 inside = ix.compare("==", extent, extents[root])
                 if not self.always(inside, at):
@@ -247,19 +247,24 @@ class Tiles(NestLoops):
 
     def segment_extent(
         self, leaf: str, root: str, extent: Expr, at: At
-    ) -> tuple[Expr, Expr | None, Form]:
-        """Return how far a tile of a processor reaches along a loop, where instances end there if that is before, and the form of this."""
-        split = self.nest.made_by(leaf)
-        if not isinstance(split, SplitPair) or leaf not in at.extents:
-            return extent, None, Form.FULL
+    ) -> tuple[Expr, tuple[Expr, ...], Form]:
+        """Return how far a tile of a processor reaches along a loop, before what its instances end if that is nearer, and its form."""
+        if leaf not in at.extents or not isinstance(self.nest.made_by(leaf), SplitPair):
+            return extent, (), Form.FULL
         form = at.segments[root].form if root in at.segments else Form.FULL
-        if (
-            form is Form.GUARD and self.nest.is_of_host
-        ):  # no microkernel asks which instances there are
-            return extent, None, Form.FULL
-        if split.axis not in at.limits:
-            return at.extents[leaf], None, form
-        return at.extents[leaf], ix.add(self.base(split.axis, at), at.limits[split.axis]), form
+        if form is Form.GUARD and self.nest.is_of_host:
+            return extent, (), Form.FULL  # no microkernel asks which instances there are
+        limited = [axis for axis in self.ancestors(leaf) if axis in at.limits]
+        limits = tuple(ix.add(self.base(axis, at), at.limits[axis]) for axis in limited)
+        masked = limits and form is Form.FULL  # a tile around this one ends early
+        return at.extents[leaf], limits, Form.MASK if masked else form
+
+    def ancestors(self, leaf: str) -> Iterator[str]:
+        """Yield the axes that are split into a loop, from the innermost on."""
+        made = self.nest.made_by(leaf)
+        while isinstance(made, SplitPair):
+            yield made.axis
+            made = self.nest.made_by(made.axis)
 
     def piece(self, tile: Stmt, at: At) -> EmittedTile:
         """Return what a tile is by the loops that are split around it."""

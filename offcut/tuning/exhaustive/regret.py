@@ -23,7 +23,7 @@ from offcut.core.program import Program
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Points, Price, Records, Refitted, Sizes, Times
+from offcut.search import Expected, Outcome, Points, Price, Records, Refitted, Sizes
 from offcut.search.explorers import EXPLORERS, explorer_named
 from offcut.tuning.campaign import LAST_RUN, Campaign
 from offcut.tuning.exhaustive.space_table import (
@@ -38,7 +38,7 @@ from offcut.tuning.learning.corrected import LEARNED, Corrected, price_named
 from offcut.tuning.measuring.candidate import Measure, measuring
 from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, make_problem
 from offcut.tuning.recorded_trials import TrialLog
-from offcut.tuning.schedule_prices import price_of
+from offcut.tuning.schedule_prices import ClosedForm
 
 Maker = Callable[[Problem], Price]
 """Makes a price of a problem that has learned nothing from it yet; what it draws, it draws from the problem's seed."""
@@ -182,11 +182,7 @@ def replay_campaign(
     trials   ascending
     beyond   times the least predicted seconds, past which a schedule is not worth a trial
     """
-    known_points = frozenset(table.points)
-    within = _Within(price, known_points)
-    if isinstance(price, Refitted):
-        within = _Learning(price, known_points, price.refit)
-    expected = Expected(within, problem.weights, beyond)
+    expected = Expected(price, problem.weights, beyond, within=frozenset(table.points))
     searched = space.going_by(expected)
     named, made = explorer_named(explorer)
     campaign = Campaign(
@@ -212,30 +208,6 @@ def _looked_up(
             tell(table.measured.get(schedule, absent))
 
     return measure
-
-
-@dataclass(frozen=True, slots=True)
-class _Within:
-    """A price that refuses what a table does not hold."""
-
-    price: Price
-    held: frozenset[Schedule]
-
-    def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
-        if schedule not in self.held:
-            raise PartitionError("sweep", "cannot try this", because="it is not in the table")
-        return self.price(schedule)
-
-
-@dataclass(frozen=True, slots=True)
-class _Learning(_Within):
-    """Likewise, of one that learns."""
-
-    learn: Callable[[Times], None]
-
-    def refit(self, times: Times) -> None:
-        """Hand over what was measured."""
-        self.learn(times)
 
 
 TRIALS = (16, 32, 64, 128)
@@ -345,31 +317,13 @@ def measure_space(
 
 def makers_of(problem: Problem, space: Points) -> dict[str, Maker]:
     """Whatever predicts seconds, by the names that tables have for it; the first is what narrows a space."""
-    closed = _remembered(price_of(problem, space.computation, None))
+    closed = ClosedForm(problem, space.computation)
 
     def learned(problem: Problem) -> Price:
         return price_named(problem, space.computation, space.first, LEARNED)
 
     made: dict[str, Maker] = {"closed form": lambda problem: closed}
     return {**made, "learned": learned} if isinstance(learned(problem), Refitted) else made
-
-
-def _remembered(price: Price) -> Price:
-    """Return a price that is asked once of each schedule; a refusal is remembered, too."""
-    known: dict[Schedule, Mapping[Sizes, float] | PartitionError] = {}
-
-    def asked(schedule: Schedule) -> Mapping[Sizes, float]:
-        if schedule not in known:
-            try:
-                known[schedule] = price(schedule)
-            except PartitionError as refused:
-                known[schedule] = refused
-        found = known[schedule]
-        if isinstance(found, PartitionError):
-            raise found
-        return found
-
-    return asked
 
 
 NAME = "oracle"

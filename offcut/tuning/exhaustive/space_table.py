@@ -12,7 +12,7 @@ import numpy as np
 from offcut.core.memo import lazy_property
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule, nests_in, parts_of
-from offcut.search import Expected, Outcome, Points, Sizes, Space, key_of
+from offcut.search import Expected, Outcome, Points, Space
 from offcut.tuning.alternatives import with_ways
 from offcut.tuning.problem import Measured
 
@@ -70,11 +70,6 @@ class Table:
         """
         whole = self._weighted(self.least) / self._weighted(seconds)
         return whole, min(a / b for a, b in zip(self.least, seconds, strict=True))
-
-    @property
-    def keys(self) -> tuple[Sizes, ...]:
-        """The sizes as prices have them."""
-        return tuple(key_of(at) for at, _ in self.sizes)
 
     @property
     def spread(self) -> float:

@@ -7,6 +7,7 @@ corrected by a model that was learned before, and by what the campaign has measu
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.correction import model_path
-from offcut.backends.decide import proved_plan
 from offcut.core.memo import lazy_property
 from offcut.costmodel import Cost
 from offcut.costmodel.arrays import Values
@@ -37,12 +37,17 @@ from offcut.costmodel.learned import (
 from offcut.costmodel.learned.pair import LEAST
 from offcut.costmodel.nests import SchedulePrices, Taken
 from offcut.describe.computation import Computation
-from offcut.errors import DescribeError, OffcutError, blamed_on_another
+from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Nest, Schedule, nests_with_axes, parts_of
 from offcut.search import Price, Refitted, Sizes, Times
 from offcut.search.entry_points import load_entry_point
 from offcut.tuning.problem import Problem
-from offcut.tuning.schedule_prices import nest_prices, price_of
+from offcut.tuning.schedule_prices import (
+    ClosedForm,
+    OwnLearningPrice,
+    OwnPrice,
+    planned_costs,
+)
 
 SHORTEST = 1e-12
 """Seconds, of which there is a logarithm."""
@@ -52,13 +57,40 @@ LOOPS = "it runs in its own loops"
 
 
 @dataclass(frozen=True)
-class Cases:
-    """What the schedules with nests of a problem are at its sizes.
+class ProblemCases(ABC):
+    """The schedules of a problem as cases, at its sizes.
 
-    computation  what nests are of
+    computation  what nests are of; None where there are none
     """
 
     problem: Problem
+    computation: Computation | None = None
+
+    @abstractmethod
+    def __call__(self, schedule: Schedule) -> Case | Counted:
+        """Return a schedule at each vector of sizes.
+
+        Raises PartitionError for one that is not legal, DescribeError for one that is no case.
+        """
+
+    @abstractmethod
+    def describes(self, schedule: Schedule) -> bool:
+        """Return whether a schedule is a case."""
+
+    @lazy_property
+    def closed(self) -> ClosedForm:
+        """Return the closed form of any schedule, of one that is no case too."""
+        return ClosedForm(self.problem, self.computation)
+
+    def seconds(self, schedule: Schedule) -> Values:
+        """Return the seconds by the closed form, at each vector of sizes."""
+        return np.maximum(list(self.closed(schedule).values()), SHORTEST)
+
+
+@dataclass(frozen=True)
+class Cases(ProblemCases):
+    """The schedules with nests."""
+
     computation: Computation
 
     def __call__(self, schedule: Schedule) -> Case:
@@ -91,12 +123,8 @@ class Cases:
         )
 
     def describes(self, schedule: Schedule) -> bool:
-        """Whether a schedule is a case: it has nests."""
+        """Return whether it has nests."""
         return has_nests(schedule)
-
-    def seconds(self, schedule: Schedule) -> Values:
-        """By the closed form, at each vector of sizes."""
-        return np.maximum(self.prices(schedule), SHORTEST)
 
     def _ran(self, nest: Nest, around: int, taken: Taken) -> Iterator[Ran]:
         """The ways of a nest, as calls run them."""
@@ -110,15 +138,11 @@ class Cases:
         """By what `prices` keeps of a nest where it stands, its ways as calls run them."""
         return {}
 
-    @lazy_property
-    def closed(self) -> Price:
-        """The closed form of any schedule, of one without nests too."""
-        return price_of(self.problem, self.computation, None)
-
-    @lazy_property
+    @property
     def prices(self) -> SchedulePrices:
-        """The closed form of nests."""
-        return nest_prices(self.problem, self.computation)
+        """Return the closed form of nests."""
+        assert self.closed.nests is not None
+        return self.closed.nests
 
     @lazy_property
     def extents(self) -> Mapping[str, Mapping[str, Values]]:
@@ -134,10 +158,8 @@ class Cases:
 
 
 @dataclass(frozen=True)
-class CountedCases:
-    """What the schedules of a problem are at its sizes where the target itself counts them: no nest describes its loops."""
-
-    problem: Problem
+class CountedCases(ProblemCases):
+    """The schedules that the target itself counts, where no nest describes its loops."""
 
     def __call__(self, schedule: Schedule) -> Counted:
         """Return a schedule at each vector of sizes.
@@ -151,13 +173,8 @@ class CountedCases:
         return Counted(tuple(costs), self.problem.target.machine)
 
     def describes(self, schedule: Schedule) -> bool:
-        """Whether a schedule is a case: any is."""
+        """Return that any schedule is."""
         return True
-
-    def seconds(self, schedule: Schedule) -> Values:
-        """By the closed form, at each vector of sizes."""
-        seconds = self.closed(schedule)
-        return np.maximum([seconds[key] for key in self.problem.keys], SHORTEST)
 
     @lazy_property
     def costs(self) -> Callable[[Schedule], Sequence[Cost]]:
@@ -167,22 +184,12 @@ class CountedCases:
         vectors = [dict(sizes) for sizes, _ in problem.sizes]
 
         def planned(schedule: Schedule) -> Sequence[Cost]:
-            options = problem.scheduled(schedule)
-            plan = proved_plan(target, request, options)
-            costs = [target.predict_cost(plan, request, options, at) for at in vectors]
-            return [one for one in costs if isinstance(one, Cost)]
+            return [one for one in planned_costs(problem, schedule) if isinstance(one, Cost)]
 
         return target.predict_costs(request, problem.options, vectors) or planned
 
-    @lazy_property
-    def closed(self) -> Price:
-        """The closed form of any schedule."""
-        return price_of(self.problem, None, None)
 
-
-def cases_of(
-    problem: Problem, computation: Computation | None, first: Schedule
-) -> Cases | CountedCases:
+def cases_of(problem: Problem, computation: Computation | None, first: Schedule) -> ProblemCases:
     """Return the cases of a problem: of its nests, or as the target counts them.
 
     first  the target's own schedule
@@ -217,7 +224,7 @@ class Corrected:
     notes     what else is to be said of the price
     """
 
-    cases: Cases | CountedCases
+    cases: ProblemCases
     features: tuple[Feature, ...]
     model: Pair | None = None
     named: str = ""
@@ -369,7 +376,7 @@ def price_named(
     Raises DescribeError for a name that is none, OffcutError for a file that holds no model.
     """
     if given == CLOSED:
-        return _Said(price_of(problem, computation, None), "the closed form")
+        return ClosedForm(problem, computation)
     if given is None or given == LEARNED:
         path, model, notes = model_path(problem.target.name), None, list[str]()
         named = "" if path is None else path.name
@@ -382,8 +389,7 @@ def price_named(
         path = Path(given)
         return _learned(problem, computation, first, Pair.load(path), path.name, features)
     own: Any = _loaded(given) if isinstance(given, str) else given
-    price = price_of(problem, computation, own)
-    return _Own(price, own.refit) if isinstance(own, Refitted) else price
+    return (OwnLearningPrice if isinstance(own, Refitted) else OwnPrice)(problem, own)
 
 
 def _learned(
@@ -396,50 +402,15 @@ def _learned(
     notes: Sequence[str] = (),
 ) -> Price:
     """Return the closed form where nothing can be learned: without XGBoost."""
-    closed = price_of(problem, computation, None)
     missing = library.missing()
     if missing:
-        return _Said(closed, "; ".join(("the closed form", *notes, f"not learned: {missing}")))
+        return ClosedForm(problem, computation, (*notes, f"not learned: {missing}"))
     every = (*features_found(), *features)
     made = Corrected(
         cases_of(problem, computation, first), every, model, named, problem.seed, tuple(notes)
     )
     made.begin(first)
     return made
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """A price, and what it is in words."""
-
-    price: Price
-    said: str
-
-    def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
-        return self.price(schedule)
-
-
-@dataclass(frozen=True, slots=True)
-class _Own:
-    """A price of the user's that learns; schedules are asked by what it was told last."""
-
-    price: Price
-    learn: Callable[[Times], None]
-
-    def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
-        return self.price(schedule)
-
-    def refit(self, times: Times) -> None:
-        """Hand over what was measured.
-
-        Raises DescribeError where it raises.
-        """
-
-        def refused(did: str) -> DescribeError:
-            return DescribeError("tune", "cannot teach price=", because=f"its refit {did}")
-
-        with blamed_on_another(refused):
-            self.learn(times)
 
 
 def _loaded(name: str) -> object:

@@ -196,8 +196,6 @@ def _line(by: str, model: str, rows: Rows, parts: Sequence[tuple[Values, Predict
         seconds[new], spread[new] = predicted, own
         fell += share * new.sum() / len(rows)
     groups = [group for group in rows.groups if len(group) > 1]
-    ordered = [metrics.pairs(rows.seconds[g], seconds[g], rows.spread[g], APART) for g in groups]
-    count = sum(one for _, one in ordered)
     each = [
         (
             metrics.kendall_tau(rows.seconds[g], seconds[g]),
@@ -210,8 +208,7 @@ def _line(by: str, model: str, rows: Rows, parts: Sequence[tuple[Values, Predict
         (_mean(column) for column in zip(*each, strict=True)) if each else (nan,) * 3
     )
     covered = None if np.isnan(spread).all() else metrics.coverage(rows.seconds, seconds, spread)
-    right = sum(one for one, _ in ordered)
-    pairwise = right / count if count else nan
+    pairwise = metrics.pairwise_accuracy(rows.seconds, seconds, rows.spread, APART, groups)
     off = float(np.median(np.abs(np.log(seconds / rows.seconds))))
     return HeldOut(by, model, len(rows), pairwise, tau, recall, regret, covered, fell, "", off)
 

@@ -7,7 +7,6 @@ were handed over, a schedule without nests, one that is no longer legal.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter, defaultdict
@@ -35,8 +34,8 @@ from offcut.errors import OffcutError
 from offcut.partition import Users
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source, Trial
-from offcut.search.record import read_file
+from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source
+from offcut.search.record import digest_of, read_file
 from offcut.tuning.learning.corrected import LOOPS, Cases, CountedCases, has_nests
 from offcut.tuning.learning.heldout import APART, PROGRAM, HeldOut, held_out, useless_of
 from offcut.tuning.problem import Problem
@@ -134,7 +133,8 @@ def training_set(
             left[f"{refused.op}: {refused.refused}"] += 1
             continue
         feature_names = names
-        entries += _entries(found, closed, last, _machine(places[place]))
+        machine = json.dumps(places[place].machine, sort_keys=True)
+        entries += _entries(found, closed, last, digest_of(machine))
     return Training(Rows.of(feature_names, entries), dict(left))
 
 
@@ -181,12 +181,6 @@ def sizes_text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(sizes.items()))
 
 
-def _machine(place: Place) -> str:
-    """A digest of a machine's description."""
-    said = json.dumps(place.machine, sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
-
-
 def _entries(
     features: Any, closed: Any, last: Mapping[str, Record], machine: str
 ) -> Iterator[dict[str, Any]]:
@@ -199,7 +193,7 @@ def _entries(
                 "place": record.machine,
                 "machine": machine,
                 "sizes": key,
-                "schedule": Trial(record.schedule, record.version, ()).digest,
+                "schedule": digest_of(record.schedule),
                 "seconds": record.seconds,
                 "spread": record.spread or 0.0,
                 "closed": float(seconds),

@@ -33,7 +33,7 @@ from offcut.search import Outcome, Points, Records
 from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.problem import Limits, Measured, Problem, make_problem
 from offcut.tuning.recorded_trials import TrialLog
-from offcut.tuning.schedule_prices import price_of
+from offcut.tuning.schedule_prices import ClosedForm
 
 SIZES = 2
 """Sizes of a call at which each schedule is measured."""
@@ -291,7 +291,7 @@ def _accepted(
 
 def _schedules(problem: Problem, space: Points, rng: Random, count: int) -> Sequence[Schedule]:
     """Return schedules of a space that have a price, the target's own first."""
-    price = price_of(problem, space.computation, None)
+    price = ClosedForm(problem, space.computation)
     schedules: dict[Schedule, None] = {}
     for number in range(DRAWS * count):
         if len(schedules) >= count:
@@ -317,7 +317,7 @@ def _measure(
     if not schedules:
         return
     problem = log.problem
-    price = price_of(problem, space.computation, None)
+    price = ClosedForm(problem, space.computation)
 
     def keep(one: Measured) -> None:
         outcomes[one.outcome] += 1

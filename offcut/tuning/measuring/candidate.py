@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from offcut.backends.decide import proved_plan
@@ -40,22 +40,6 @@ _OUTCOMES = {
 Progress = Callable[[Measured], None]
 
 
-def measured(
-    problem: Problem,
-    schedules: Sequence[Schedule],
-    limits: Limits = DEFAULT,
-    progress: Progress | None = None,
-) -> tuple[Measured, ...]:
-    """What becomes of each schedule, in their order.
-
-    progress  told of each as soon as it is known: of those that fail first
-
-    Raises BusyError where the machine is too loaded to rank, TargetError where the program cannot be checked.
-    """
-    with Bench(problem, limits) as bench:
-        return bench.measured(schedules, progress)
-
-
 class Bench:
     """Measures batches of candidates of one problem; a context manager that leaves no process behind.
 
@@ -71,12 +55,7 @@ class Bench:
     def __enter__(self) -> Bench:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -94,7 +73,12 @@ class Bench:
     def measured(
         self, schedules: Sequence[Schedule], progress: Progress | None = None
     ) -> tuple[Measured, ...]:
-        """What becomes of each schedule, as `measured` says."""
+        """What becomes of each schedule, in their order.
+
+        progress  told of each as soon as it is known: of those that fail first
+
+        Raises BusyError where the machine is too loaded to rank, TargetError where the program cannot be checked.
+        """
         tell = progress or (lambda measured: None)
         found: dict[Schedule, Measured] = {}
         right: dict[str, Schedule] = {}
@@ -190,38 +174,32 @@ Measure: TypeAlias = Callable[[Sequence[Schedule], Callable[[Measured], None]], 
 """What becomes of schedules, in their order; the second argument is told of each as soon as it is known."""
 
 
-class Simulated:
-    """Measures schedules of one problem by the target's simulator."""
+def simulate(
+    problem: Problem, schedules: Sequence[Schedule], progress: Progress
+) -> tuple[Measured, ...]:
+    """Return what becomes of each schedule by the target's simulator, in their order.
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    progress  told of each as soon as it is known
+    """
+    results = []
+    for schedule in schedules:
+        results.append(_simulated(problem, schedule))
+        progress(results[-1])
+    return tuple(results)
 
-    def measured(
-        self, schedules: Sequence[Schedule], progress: Callable[[Measured], None]
-    ) -> tuple[Measured, ...]:
-        """What becomes of each schedule, in their order.
 
-        progress  told of each as soon as it is known
-        """
-        results = []
-        for schedule in schedules:
-            results.append(self._one(schedule))
-            progress(results[-1])
-        return tuple(results)
-
-    def _one(self, schedule: Schedule) -> Measured:
-        problem = self.problem
-        request, target, options = problem.request, problem.target, problem.scheduled(schedule)
-        times: list[Time] = []
-        try:
-            planned = proved_plan(target, request, options)
-            for sizes, _ in problem.sizes:
-                seconds = target.simulated_seconds(planned, request, options, sizes)
-                times.append(Time(dict(sizes), seconds, 0.0))
-        except OffcutError as refused:
-            at = dict(problem.sizes[len(times)][0])
-            return Measured(schedule, Outcome.REFUSED, (), str(refused), at)
-        return Measured(schedule, Outcome.OK, tuple(times))
+def _simulated(problem: Problem, schedule: Schedule) -> Measured:
+    request, target, options = problem.request, problem.target, problem.scheduled(schedule)
+    times: list[Time] = []
+    try:
+        planned = proved_plan(target, request, options)
+        for sizes, _ in problem.sizes:
+            seconds = target.simulated_seconds(planned, request, options, sizes)
+            times.append(Time(dict(sizes), seconds, 0.0))
+    except OffcutError as refused:
+        at = dict(problem.sizes[len(times)][0])
+        return Measured(schedule, Outcome.REFUSED, (), str(refused), at)
+    return Measured(schedule, Outcome.OK, tuple(times))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +220,7 @@ def measuring(problem: Problem, limits: Limits, stack: ExitStack) -> Measuring:
     stack   ends these
     """
     if problem.target.is_simulator:
-        simulated = Simulated(problem)
-        return Measuring(simulated.measured, simulated.measured)
+        simulated = partial(simulate, problem)
+        return Measuring(simulated, simulated)
     bench = stack.enter_context(Bench(problem, limits))
     return Measuring(bench.each, bench.measured)

@@ -277,7 +277,7 @@ def compiled(text: str) -> ctypes.CDLL:
     source, made = folder / "kernel.cpp", folder / "kernel.so"
     source.write_text("\n".join([FIBERS, HEAD, *own, kernels, *wrappers]))
     assert COMPILER is not None
-    command = [*COMPILER, "-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-fwrapv"]
+    command = [*COMPILER, "-std=c++17", "-O0", "-shared", "-fPIC", "-w", "-fwrapv"]
     subprocess.run([*command, "-o", str(made), str(source)], check=True, timeout=900)
     library = ctypes.CDLL(str(made))
     library.fault_found.restype = ctypes.c_char_p

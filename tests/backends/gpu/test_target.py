@@ -128,8 +128,8 @@ def test_a_strategy_along_columns_is_right_at_sizes_around_its_tiles(strategy: s
 @pytest.mark.parametrize(
     "strategy",
     [
-        *("guard", "shift", "balance"),
-        *map(slow, ("mask", "pad", "cut", "ladder", "even", "version", "residue", "peel")),
+        *("guard", "balance"),
+        *map(slow, ("shift", "mask", "pad", "cut", "ladder", "even", "version", "residue", "peel")),
     ],
 )
 @pytest.mark.usefixtures("own")
@@ -191,13 +191,6 @@ def test_stages_that_read_each_others_rows_meet_between_launches() -> None:
 def small() -> oc.Kernel:
     a, w, s = product(96, 16, most=200)
     return oc.compile(s, inputs=[a, w], target=there("a100"))
-
-
-def test_a_plan_and_a_cost_say_the_same_seconds() -> None:
-    for n in (1, 64, 130):
-        cost = small().cost(n=n)
-        assert small().plan(n=n).seconds == nearly(cost.seconds, rel=1e-9)
-        assert {piece.microkernel for piece in cost.pieces} >= {"mma_m16n8k16_shared_bfloat16"}
 
 
 def test_a_text_without_one_of_its_waits_is_refused_and_the_whole_is_taken() -> None:

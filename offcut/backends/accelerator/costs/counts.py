@@ -32,8 +32,8 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.core.scan import Range, ScanContext
 from offcut.costmodel.closed.counts import Exactness, least_exact
-from offcut.costmodel.closed.summation import decided, folded
 from offcut.costmodel.closed.sums import Amount, Sums, count_methods, first_success
+from offcut.costmodel.shortened import decided, folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ def _instance(
     if one is None:
         return Issued(), Exactness.EXACT
     counts = [ix.maximum(ix.ceildiv(work.asked[at], lanes), 0) for at, lanes in work.counts]
-    whole = _product(counts)
-    calls = ix.mul(one.instructions, _product([counts[axis] for axis in one.apart]))
+    whole = ix.product(counts)
+    calls = ix.mul(one.instructions, ix.product([counts[axis] for axis in one.apart]))
     if not isinstance(work.does, Copy | Result):
         visits = (ix.mul(often, whole) for often in (one.steps, one.pairs, one.resets))
         return Issued(ONE, calls, *visits), Exactness.EXACT
@@ -119,9 +119,9 @@ def _instance(
         _there(count, [work.asked[at] for at in low], [work.asked[at] for at in high])
         for count, (low, high) in zip(counts, work.bounds, strict=True)
     ]
-    words, rows = _product(there), _product([there[axis] for axis in one.across])
+    words, rows = ix.product(there), ix.product([there[axis] for axis in one.across])
     zeros = ix.sub(whole, words)
-    row = _product([count for axis, count in enumerate(there) if axis not in one.across])
+    row = ix.product([count for axis, count in enumerate(there) if axis not in one.across])
     place = work.does.place if isinstance(work.does, Copy) else MemorySpace.OUTPUTS
     size = _bytes(spec, place, rows, words, ix.literal_value(row))
     issued = Issued(runs=ONE, instructions=calls, words=words, bytes=size.value, zeros=zeros)
@@ -162,13 +162,6 @@ def _there(count: Expr, low: Sequence[Expr], high: Sequence[Expr]) -> Expr:
     for end in high:
         last = ix.minimum(last, end)
     return ix.maximum(ix.sub(last, first), 0)
-
-
-def _product(parts: Sequence[Expr]) -> Expr:
-    made: Expr = ONE
-    for part in parts:
-        made = ix.mul(made, part)
-    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from offcut.backends.host import cache as objects
 from offcut.backends.host.cache import CACHE_FACTS, DATA_CACHES, cache_text
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.unpickle import unpickle
-from offcut.costmodel import Machine, features_of, load, processor, shipped
+from offcut.costmodel import Machine, load, processor, processors
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
 
@@ -133,7 +133,7 @@ def _not_stated(named: str, architecture: str) -> frozenset[str]:
     """
     machine = processor(load(named))
     if machine.architecture != architecture:
-        others = (name for name in shipped() if (features_of(name) or ("",))[0] == architecture)
+        others = (one.name for one in processors(architecture))
         raise TargetError(
             "OFFCUT_MACHINE",
             f"cannot describe this host as {named}",
@@ -146,8 +146,7 @@ def _not_stated(named: str, architecture: str) -> frozenset[str]:
 
 def _stated_features(architecture: str) -> frozenset[str]:
     """What any shipped processor of an architecture has, in LLVM's names."""
-    there = filter(None, map(features_of, shipped()))
-    return frozenset(in_llvm(name) for own, names in there if own == architecture for name in names)
+    return frozenset(in_llvm(name) for one in processors(architecture) for name in one.features)
 
 
 def host_for_machine(machine: Machine) -> Host:
@@ -190,12 +189,8 @@ def _kept_nearest(architecture: str, features: frozenset[str]) -> Machine:
 
 def nearest_machine(architecture: str, features: frozenset[str]) -> Machine:
     """The shipped description whose features, in LLVM's names, differ least from these."""
-    there = [(name, features_of(name)) for name in shipped()]
-    lists = {
-        name: frozenset(map(in_llvm, architecture_and_features[1]))
-        for name, architecture_and_features in there
-        if architecture_and_features is not None and architecture_and_features[0] == architecture
-    }
+    machines = {one.name: one for one in processors(architecture)}
+    lists = {name: frozenset(map(in_llvm, one.features)) for name, one in machines.items()}
     known_features = features & frozenset().union(*lists.values())
     best = min(lists, key=lambda name: len(lists[name] ^ known_features), default="cascade-lake")
     return processor(load(best))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -273,10 +274,6 @@ def _in_larger(
     return g.binary("add", moved, g.binary("multiply", places, factor))
 
 
-def _average_pool(g: Context, call: Call) -> Results:
-    return g.of_some(_averages(g, call), g.shape(call[0])[2:])
-
-
 def _averages(g: Context, call: Call) -> Operand:
     x = call[0]
     placed, kept = _pool(g, call, x)
@@ -284,7 +281,8 @@ def _averages(g: Context, call: Call) -> Operand:
     plain = all(one == 1 for one in placed.dilations)
     if plain and not (call.get("ceil_mode", 0) and inside):
         (mean,) = pooled(g, x, placed, "avg_pool2d", count_include_pad=inside)
-        return keep_first(g, mean, kept)
+        averages: Operand = keep_first(g, mean, kept)
+        return averages
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
     sums = summed(g, x, placed)
     counts = _counts(g, x, placed, counted)
@@ -342,12 +340,9 @@ def _rooted(g: Context, x: Operand, p: int) -> Operand:
     return g.op("sqrt", x) if p == 2 else scalar(g, "power", x, 1 / p)
 
 
-def _whole_image(name: str) -> Operator:
-    def rule(g: Context, call: Call) -> Results:
-        x = call[0]
-        return g.of_some(reduced(g, name, x, list(range(2, g.rank(x))), True), g.shape(x)[2:])
-
-    return rule
+def _whole_image(g: Context, call: Call, *, name: str) -> Results:
+    x = call[0]
+    return g.of_some(reduced(g, name, x, list(range(2, g.rank(x))), True), g.shape(x)[2:])
 
 
 def _global_power(g: Context, call: Call) -> Results:
@@ -388,13 +383,13 @@ def _laid_over(g: Context, call: Call) -> Results:
 
 
 WINDOWS: Mapping[str, Operator] = {
-    "AveragePool": _average_pool,
+    "AveragePool": lambda g, call: g.of_some(_averages(g, call), g.shape(call[0])[2:]),
     "Col2Im": _laid_over,
     "Conv": _conv,
     "ConvTranspose": _conv_transposed,
-    "GlobalAveragePool": _whole_image("mean"),
+    "GlobalAveragePool": partial(_whole_image, name="mean"),
     "GlobalLpPool": _global_power,
-    "GlobalMaxPool": _whole_image("max"),
+    "GlobalMaxPool": partial(_whole_image, name="max"),
     "LRN": _local_response,
     "LpPool": _power_pool,
     "MaxPool": _max_pool,

@@ -20,8 +20,6 @@ def _attention(g: Context, call: Call) -> Results:
     call.overlook("softmax_precision")
     if call.outputs > 3:
         raise Refused("the products of queries and keys as an output", "three outputs")
-    if call.input(6) is not None:
-        raise Refused("nonpad_kv_seqlen", "a mask")
     flat = g.rank(q) == 3
     if flat:
         q = _heads(g, q, call.get("q_num_heads"))
@@ -37,6 +35,11 @@ def _attention(g: Context, call: Call) -> Results:
         options["past"] = past
     if call.get("scale"):
         options["scale"] = call.get("scale")
+    if call.input(6) is not None:
+        if causal:
+            raise Refused("is_causal=1 with nonpad_kv_seqlen", "a mask")
+        lengths = g.binary("minimum", call[6], known(g.shape(k)[2]))
+        options["lengths"] = g.cast(g.binary("maximum", lengths, known(0)), "int32")
     if mask is not None:
         if not g.same(g.shape(mask)[-1], g.shape(k)[2]):
             raise Refused("a mask of other keys than there are")

@@ -22,21 +22,12 @@ Operator: TypeAlias = Callable[[Context, Call], Results]
 
 def unary(name: str) -> Operator:
     """An operator of one operand that is called so in `offcut.ops`."""
-
-    def rule(g: Context, call: Call) -> Results:
-        made: Operand = g.op(name, call[0])
-        return made
-
-    return rule
+    return lambda g, call: g.op(name, call[0])
 
 
 def binary(name: str) -> Operator:
     """An operator of two operands, or of more in turn, that is called so in `offcut.ops`."""
-
-    def rule(g: Context, call: Call) -> Results:
-        return reduce(lambda a, b: g.binary(name, a, b), call.present)
-
-    return rule
+    return lambda g, call: reduce(lambda a, b: g.binary(name, a, b), call.present)
 
 
 def scalar(g: Context, name: str, x: Operand, value: float) -> Operand:
@@ -129,15 +120,7 @@ def _mean(g: Context, call: Call) -> Results:
 
 def _extreme(name: str) -> Operator:
     """The greatest or the least of several."""
-
-    def rule(g: Context, call: Call) -> Results:
-        return binary(name)(g, call) if len(call.inputs) > 1 else call[0]
-
-    return rule
-
-
-def _where(g: Context, call: Call) -> Results:
-    return g.op("where", call[0], call[1], call[2])
+    return lambda g, call: binary(name)(g, call) if len(call.inputs) > 1 else call[0]
 
 
 def _clip(g: Context, call: Call) -> Results:
@@ -167,10 +150,6 @@ def _bit_cast(g: Context, call: Call) -> Results:
 def _cast_like(g: Context, call: Call) -> Results:
     call.overlook("saturate", "round_mode")  # likewise
     return g.cast(call[0], g.dtype(g.ref(call[1])))
-
-
-def _identity(g: Context, call: Call) -> Results:
-    return call[0]
 
 
 def _dropout(g: Context, call: Call) -> Results:
@@ -215,10 +194,6 @@ def _swish(g: Context, call: Call) -> Results:
     if alpha == 1:
         return g.op("silu", x)
     return g.binary("multiply", x, g.op("sigmoid", scalar(g, "multiply", x, alpha)))
-
-
-def _is_nan(g: Context, call: Call) -> Results:
-    return g.op("not_equal", call[0], call[0])
 
 
 def _is_infinite(g: Context, call: Call) -> Results:
@@ -271,9 +246,9 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Greater": binary("greater"),
     "GreaterOrEqual": binary("greater_equal"),
     "HardSwish": unary("hardswish"),
-    "Identity": _identity,
+    "Identity": lambda _, call: call[0],
     "IsInf": _is_infinite,
-    "IsNaN": _is_nan,
+    "IsNaN": lambda g, call: g.op("not_equal", call[0], call[0]),
     "LeakyRelu": _attributed("leaky_relu", slope=("alpha", 0.01)),
     "Less": binary("less"),
     "LessOrEqual": binary("less_equal"),
@@ -297,7 +272,7 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Sub": binary("subtract"),
     "Sum": _extreme("add"),
     "Swish": _swish,
-    "Where": _where,
+    "Where": lambda g, call: g.op("where", call[0], call[1], call[2]),
     "Xor": binary("logical_xor"),
 }
 

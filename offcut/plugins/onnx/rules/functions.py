@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from offcut.core.dtypes import FLOATS
-from offcut.graph import Ref, special
+from offcut.graph import Ref
 from offcut.graph.composed import Make
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator
+from offcut.plugins.operators import functions as special
 
 
 def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:
@@ -23,10 +24,6 @@ def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:
         return g.cast(formula(g.op, g.ref(g.cast(call[0], "float64"))), dtype)
 
     return rule
-
-
-def _arctangent(g: Context, call: Call) -> Results:
-    return special.arctangent(g.op, g.ref(call[0]))
 
 
 def _half(op: str, make: Make, x: Ref) -> Ref:
@@ -48,7 +45,7 @@ FUNCTIONS: Mapping[str, Operator] = {
     "Acosh": _in_double(special.area_cosine),
     "Asin": _in_double(special.arcsine),
     "Asinh": _in_double(special.area_sine),
-    "Atan": _arctangent,
+    "Atan": lambda g, call: special.arctangent(g.op, g.ref(call[0])),
     "Atanh": _in_double(special.area_tangent),
     "Cosh": _in_double(partial(_half, "add")),
     "Sinh": _in_double(_hyperbolic_sine),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from offcut.core.dtypes import HALVES
 from offcut.plugins.onnx.making.context import Context
@@ -25,26 +26,22 @@ def _batch(g: Context, call: Call) -> Results:
     return g.op("batchnorm", x, mean, variance, gain=gain, bias=bias, epsilon=epsilon)
 
 
-def _layer(name: str) -> Operator:
+def _layer(g: Context, call: Call, *, name: str) -> Results:
     """Over the last axis, or over several as one."""
-
-    def rule(g: Context, call: Call) -> Results:
-        if call.outputs > 1:
-            raise Refused("mean and deviation as outputs", "one output")
-        if call.get("stash_type", 1) != 1:
-            raise Refused(f"stash_type={call.get('stash_type')}", "stash_type=1")
-        x = call[0]
-        whole = g.shape(x)[g.axis(x, call.get("axis", -1)) :]
-        labels = ("gain", "bias") if name == "layernorm" else ("gain",)
-        given = {label: call.input(place) for place, label in enumerate(labels, 1)}
-        for label, one in given.items():
-            if one is not None and g.shape(one) != whole:
-                raise Refused(f"a {label} of another shape than what is normalized")
-        epsilon = call.get("epsilon", 1e-5)
-        made: Operand = norm_of_last_axes(g, name, x, len(whole), given, epsilon)
-        return made
-
-    return rule
+    if call.outputs > 1:
+        raise Refused("mean and deviation as outputs", "one output")
+    if call.get("stash_type", 1) != 1:
+        raise Refused(f"stash_type={call.get('stash_type')}", "stash_type=1")
+    x = call[0]
+    whole = g.shape(x)[g.axis(x, call.get("axis", -1)) :]
+    labels = ("gain", "bias") if name == "layernorm" else ("gain",)
+    given = {label: call.input(place) for place, label in enumerate(labels, 1)}
+    for label, one in given.items():
+        if one is not None and g.shape(one) != whole:
+            raise Refused(f"a {label} of another shape than what is normalized")
+    epsilon = call.get("epsilon", 1e-5)
+    made: Operand = norm_of_last_axes(g, name, x, len(whole), given, epsilon)
+    return made
 
 
 def _instance(g: Context, call: Call) -> Results:
@@ -90,8 +87,8 @@ NORMALIZATION: Mapping[str, Operator] = {
     "BatchNormalization": _batch,
     "GroupNormalization": _group,
     "InstanceNormalization": _instance,
-    "LayerNormalization": _layer("layernorm"),
+    "LayerNormalization": partial(_layer, name="layernorm"),
     "LpNormalization": _to_length,
     "MeanVarianceNormalization": _mean_variance,
-    "RMSNormalization": _layer("rmsnorm"),
+    "RMSNormalization": partial(_layer, name="rmsnorm"),
 }

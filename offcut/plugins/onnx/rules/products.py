@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
-from offcut.graph.composed import MOST_ROWS
 from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Element, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
 from offcut.plugins.onnx.rules.shapes import unsqueezed
-from offcut.plugins.operators.elements import determinants
+from offcut.plugins.operators.elements import MOST_ROWS, determinants
 
 BYTES = ("int8", "uint8")
 
@@ -36,10 +35,6 @@ def multiplied(g: Context, a: Operand, b: Operand) -> Operand:
     if column:
         del shape[-1]
     return g.reshape(made, shape)
-
-
-def _matmul(g: Context, call: Call) -> Results:
-    return multiplied(g, call[0], call[1])
 
 
 def _gemm(g: Context, call: Call) -> Results:
@@ -161,10 +156,6 @@ def integer_matmul(
     return multiplied(g, without_zero(g, a, a_zero, -2), without_zero(g, b, b_zero, -1))
 
 
-def _matmul_integer(g: Context, call: Call) -> Results:
-    return integer_matmul(g, call[0], call.input(2), call[1], call.input(3))
-
-
 def _determinant(g: Context, call: Call) -> Results:
     order = g.whole(g.shape(call[0])[-1], "the rows of a matrix")
     found: Operand | None = determinants(g, call[0])
@@ -177,6 +168,8 @@ PRODUCTS: Mapping[str, Operator] = {
     "Det": _determinant,
     "Einsum": _einsum,
     "Gemm": _gemm,
-    "MatMul": _matmul,
-    "MatMulInteger": _matmul_integer,
+    "MatMul": lambda g, call: multiplied(g, call[0], call[1]),
+    "MatMulInteger": lambda g, call: integer_matmul(
+        g, call[0], call.input(2), call[1], call.input(3)
+    ),
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from offcut.core.expr import Expr
-from offcut.graph.composed import accumulated, first_in_order
 from offcut.graph.sizes.numbers import arithmetic, extent, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
@@ -13,6 +13,7 @@ from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results,
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.rules.shapes import axes_of, given
 from offcut.plugins.operators.elements import log_sum_exp
+from offcut.plugins.operators.order import accumulate, first_in_order
 
 MOST = 64
 """Elements of a product: each is a node."""
@@ -91,33 +92,25 @@ def _product(g: Context, call: Call) -> Results:
     return g.reshape(x, [one for axis, one in enumerate(shape) if axis not in axes])
 
 
-def _place(name: str) -> Operator:
+def _place(g: Context, call: Call, *, name: str) -> Results:
     """Where the greatest or the least is."""
-
-    def rule(g: Context, call: Call) -> Results:
-        x = call[0]
-        axis = g.axis(x, call.get("axis", 0))
-        kept, whole = bool(call.get("keepdims", 1)), g.shape(x)[axis]
-        if not call.get("select_last_index", 0):
-            return g.of_some(g.op(name, x, axis=axis, keepdims=kept), [whole])
-        found = g.of_some(g.op(name, g.op("flip", x, (axis,)), axis=axis, keepdims=kept), [whole])
-        return g.binary("subtract", known(extent(whole, -1)), found)
-
-    return rule
+    x = call[0]
+    axis = g.axis(x, call.get("axis", 0))
+    kept, whole = bool(call.get("keepdims", 1)), g.shape(x)[axis]
+    if not call.get("select_last_index", 0):
+        return g.of_some(g.op(name, x, axis=axis, keepdims=kept), [whole])
+    found = g.of_some(g.op(name, g.op("flip", x, (axis,)), axis=axis, keepdims=kept), [whole])
+    return g.binary("subtract", known(extent(whole, -1)), found)
 
 
-def _softmax(name: str) -> Operator:
+def _softmax(g: Context, call: Call, *, name: str) -> Results:
     """Along an axis; before the operator set 13, over all axes from it on."""
-
-    def rule(g: Context, call: Call) -> Results:
-        x = call[0]
-        if call.version >= 13:
-            return g.op(name, x, axis=g.axis(x, call.get("axis", -1)))
-        shape, axis = g.shape(x), g.axis(x, call.get("axis", 1))
-        flat = g.reshape(x, (product(shape[:axis]), product(shape[axis:])))
-        return g.reshape(g.op(name, flat), shape)
-
-    return rule
+    x = call[0]
+    if call.version >= 13:
+        return g.op(name, x, axis=g.axis(x, call.get("axis", -1)))
+    shape, axis = g.shape(x), g.axis(x, call.get("axis", 1))
+    flat = g.reshape(x, (product(shape[:axis]), product(shape[axis:])))
+    return g.reshape(g.op(name, flat), shape)
 
 
 def _hardmax(g: Context, call: Call) -> Results:
@@ -131,26 +124,22 @@ def _hardmax(g: Context, call: Call) -> Results:
     return g.cast(g.binary("equal", places, first), g.dtype(x))
 
 
-def _running(reduction: str, nothing: int) -> Operator:
+def _running(g: Context, call: Call, *, reduction: str, nothing: int) -> Results:
     """What is accumulated up to each element, or from each on; without itself where that is asked.
 
     nothing  what stands before the first
     """
-
-    def made(g: Context, call: Call) -> Results:
-        x = call[0]
-        axis = g.axis(x, int(g.number(call[1], "axis")))
-        back = call.get("reverse", 0)
-        x = g.op("flip", x, (axis,)) if back else x
-        found: Operand = accumulated(g.op, x, g.shape(x), axis, reduction)
-        if call.get("exclusive", 0):
-            shape = g.shape(x)
-            ends = [1 if n == axis else one for n, one in enumerate(shape)]
-            first = g.full(ends, nothing, g.dtype(found))
-            found = g.slice(g.op("concat", (first, found), axis=axis), axis, 0, shape[axis])
-        return g.op("flip", found, (axis,)) if back else found
-
-    return made
+    x = call[0]
+    axis = g.axis(x, int(g.number(call[1], "axis")))
+    back = call.get("reverse", 0)
+    x = g.op("flip", x, (axis,)) if back else x
+    found: Operand = accumulate(g, x, axis, reduction)
+    if call.get("exclusive", 0):
+        shape = g.shape(x)
+        ends = [1 if n == axis else one for n, one in enumerate(shape)]
+        first = g.full(ends, nothing, g.dtype(found))
+        found = g.slice(g.op("concat", (first, found), axis=axis), axis, 0, shape[axis])
+    return g.op("flip", found, (axis,)) if back else found
 
 
 def _top(g: Context, call: Call) -> Results:
@@ -161,22 +150,22 @@ def _top(g: Context, call: Call) -> Results:
     whole = g.shape(x)[axis]
     if isinstance(k, Expr):
         refuse_negative(g, arithmetic("-", whole, k), f"beyond the first {said(k)} there is")
-        return first_in_order(g.several, g.slice, x, whole, k, axis, largest)
+        return first_in_order(g, x, k, axis, largest)
     if not isinstance(whole, Expr) and k > whole:
         raise Refused(f"the first {k} of {said(whole)}")
     rest = extent(whole, -int(k))
     raise_sizes(g, rest)
     refuse_negative(g, rest, f"beyond the first {k} there is")
-    return first_in_order(g.several, g.slice, x, whole, int(k), axis, largest)
+    return first_in_order(g, x, int(k), axis, largest)
 
 
 REDUCTIONS: Mapping[str, Operator] = {
-    "ArgMax": _place("argmax"),
-    "ArgMin": _place("argmin"),
-    "CumProd": _running("mul", 1),
-    "CumSum": _running("add", 0),
+    "ArgMax": partial(_place, name="argmax"),
+    "ArgMin": partial(_place, name="argmin"),
+    "CumProd": partial(_running, reduction="mul", nothing=1),
+    "CumSum": partial(_running, reduction="add", nothing=0),
     "Hardmax": _hardmax,
-    "LogSoftmax": _softmax("log_softmax"),
+    "LogSoftmax": partial(_softmax, name="log_softmax"),
     "ReduceL1": _reduction("sum", lambda g, x: g.op("absolute", x)),
     "ReduceL2": _reduction(
         "sum",
@@ -191,6 +180,6 @@ REDUCTIONS: Mapping[str, Operator] = {
     "ReduceProd": _product,
     "ReduceSum": _reduction("sum"),
     "ReduceSumSquare": _reduction("sum", lambda g, x: g.binary("multiply", x, x)),
-    "Softmax": _softmax("softmax"),
+    "Softmax": partial(_softmax, name="softmax"),
     "TopK": _top,
 }

@@ -19,17 +19,9 @@ from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.rules.shapes import unsqueezed
 
 
-def _constructed(g: Context, call: Call) -> Results:
-    return Several(tuple(call.present))
-
-
 def _empty(g: Context, call: Call) -> Results:
     call.overlook("dtype")
     return Several(())
-
-
-def _length(g: Context, call: Call) -> Results:
-    return known(len(_held(call, 0)))
 
 
 def _at(g: Context, call: Call) -> Results:
@@ -90,10 +82,6 @@ def _optional(g: Context, call: Call) -> Results:
     return call[0]
 
 
-def _has_element(g: Context, call: Call) -> Results:
-    return known(bool(call.present), "bool")
-
-
 def _held(call: Call, place: int) -> tuple[Operand, ...]:
     """What a sequence holds."""
     found = call[place]
@@ -115,12 +103,12 @@ SEQUENCES: Mapping[str, Operator] = {
     "ConcatFromSequence": _joined,
     "Optional": _optional,
     "OptionalGetElement": _optional,
-    "OptionalHasElement": _has_element,
+    "OptionalHasElement": lambda _, call: known(bool(call.present), "bool"),
     "SequenceAt": _at,
-    "SequenceConstruct": _constructed,
+    "SequenceConstruct": lambda _, call: Several(tuple(call.present)),
     "SequenceEmpty": _empty,
     "SequenceErase": _erased,
     "SequenceInsert": _inserted,
-    "SequenceLength": _length,
+    "SequenceLength": lambda _, call: known(len(_held(call, 0))),
     "SplitToSequence": _split,
 }

@@ -10,7 +10,6 @@ import numpy as np
 
 from offcut.core.expr import Expr
 from offcut.core.integers import MOST_PARTS, binary_fraction
-from offcut.graph.composed import tiled
 from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
@@ -28,7 +27,7 @@ from offcut.plugins.onnx.making.operands import (
     said,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number
-from offcut.plugins.operators.padding import pad, wrap
+from offcut.plugins.operators.padding import pad, tile, wrap
 
 
 def given(g: Context, call: Call, place: int, name: str) -> list[int] | None:
@@ -49,10 +48,6 @@ def _shape(g: Context, call: Call) -> Results:
     shape = g.shape(call[0])
     start, end = call.get("start", 0), call.get("end", len(shape))
     return known(list(shape[slice(start, end)]))
-
-
-def _size(g: Context, call: Call) -> Results:
-    return known(product(g.shape(call[0])))
 
 
 def _reshape(g: Context, call: Call) -> Results:
@@ -114,10 +109,6 @@ def unsqueezed(g: Context, x: Operand, axes: Sequence[int]) -> Operand:
     if len(new) < len(axes):
         raise Refused(f"axes {said(*axes)} of {rank}", "each axis once")
     return g.reshape(x, [1 if n in new else next(own) for n in range(rank)])
-
-
-def _unsqueeze(g: Context, call: Call) -> Results:
-    return unsqueezed(g, call[0], given(g, call, 1, "axes") or [])
 
 
 def _transpose(g: Context, call: Call) -> Results:
@@ -225,7 +216,7 @@ def _tile(g: Context, call: Call) -> Results:
     counts = g.elements(call[1], "repeats")
     check_count(counts, g.rank(call[0]), "repeats")
     if any(isinstance(one, Expr) for one in counts):
-        return tiled(g.op, g.ref(call[0]), g.shape(call[0]), counts)
+        return cast("Operand", tile(g, call[0], counts))
     return g.op("repeat", call[0], tuple(counts))
 
 
@@ -373,7 +364,7 @@ SHAPES: Mapping[str, Operator] = {
     "Range": _range,
     "Reshape": _reshape,
     "Shape": _shape,
-    "Size": _size,
+    "Size": lambda g, call: known(product(g.shape(call[0]))),
     "Slice": _slice,
     "SpaceToDepth": _pixels,
     "Split": _split,
@@ -382,5 +373,5 @@ SHAPES: Mapping[str, Operator] = {
     "Transpose": _transpose,
     "Trilu": _trilu,
     "Unique": _known_only("how many elements it gives"),
-    "Unsqueeze": _unsqueeze,
+    "Unsqueeze": lambda g, call: unsqueezed(g, call[0], given(g, call, 1, "axes") or []),
 }

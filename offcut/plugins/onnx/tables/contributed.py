@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -179,11 +180,7 @@ def _unpacked(array: Any, bits: int) -> Any:
 
 def _gelu(name: str) -> Operator:
     """Of an operand, to which the second is added."""
-
-    def rule(g: Context, call: Call) -> Results:
-        return g.op(name, _added(g, call[0], call.input(1)))
-
-    return rule
+    return lambda g, call: g.op(name, _added(g, call[0], call.input(1)))
 
 
 def _quick_gelu(g: Context, call: Call) -> Results:
@@ -192,22 +189,18 @@ def _quick_gelu(g: Context, call: Call) -> Results:
     return g.binary("multiply", x, gate)
 
 
-def _skipped(name: str, epsilon: float) -> Operator:
+def _skipped(g: Context, call: Call, *, name: str, epsilon: float) -> Results:
     """The norm of a sum over its last axis; the fourth output is the sum."""
-
-    def rule(g: Context, call: Call) -> Results:
-        options: dict[str, Any] = {"gain": call[2], "epsilon": call.get("epsilon", epsilon)}
-        place = 3
-        if name == "layernorm":
-            place = 4
-            if call.input(3) is not None:
-                options["bias"] = call[3]
-        total = _added(g, g.binary("add", call[0], call[1]), call.input(place))
-        if any(call.proto.output[1:3]):
-            raise Refused("mean and deviation as outputs", "the first output and the fourth")
-        return g.op(name, total, **options), None, None, total
-
-    return rule
+    options: dict[str, Any] = {"gain": call[2], "epsilon": call.get("epsilon", epsilon)}
+    place = 3
+    if name == "layernorm":
+        place = 4
+        if call.input(3) is not None:
+            options["bias"] = call[3]
+    total = _added(g, g.binary("add", call[0], call[1]), call.input(place))
+    if any(call.proto.output[1:3]):
+        raise Refused("mean and deviation as outputs", "the first output and the fourth")
+    return g.op(name, total, **options), None, None, total
 
 
 def _quantized_input(g: Context, x: Operand) -> Operand:
@@ -275,6 +268,6 @@ CONTRIBUTED: Mapping[str, Operator] = {
     "QLinearWhere": _between(ELEMENTWISE["Where"], 2, plain=1),
     "QuantizeLinear": QUANTIZATION["QuantizeLinear"],
     "QuickGelu": _quick_gelu,
-    "SkipLayerNormalization": _skipped("layernorm", 1e-12),
-    "SkipSimplifiedLayerNormalization": _skipped("rmsnorm", 1e-6),
+    "SkipLayerNormalization": partial(_skipped, name="layernorm", epsilon=1e-12),
+    "SkipSimplifiedLayerNormalization": partial(_skipped, name="rmsnorm", epsilon=1e-6),
 }

@@ -123,10 +123,6 @@ def _dequantize(g: Context, call: Call) -> Results:
     return g.cast(made, dtype_of(code)) if code else made
 
 
-def _dynamically(g: Context, call: Call) -> Results:
-    return quantize_dynamically(g, call[0])
-
-
 def quantize_dynamically(g: Context, x: Operand) -> tuple[Operand, Operand, Operand]:
     """Return floats as uint8 by their least and their greatest element, the scale and the zero point."""
     low = g.binary("minimum", g.op("min", x), number(g, x, 0.0))
@@ -177,7 +173,7 @@ def scale_of_sums(g: Context, one: Operand, other: Operand) -> Operand:
 QUANTIZATION: Mapping[str, Operator] = {
     "ConvInteger": _conv_integer,
     "DequantizeLinear": _dequantize,
-    "DynamicQuantizeLinear": _dynamically,
+    "DynamicQuantizeLinear": lambda g, call: quantize_dynamically(g, call[0]),
     "QLinearConv": _conv,
     "QLinearMatMul": _matmul,
     "QuantizeLinear": _quantize,

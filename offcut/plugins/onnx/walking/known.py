@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -257,14 +257,11 @@ def _remainder_by(context: Context, a: Element, b: Element) -> Element | None:
     return around if high < 0 <= context.bounds(around)[0] else None
 
 
-def _extreme(op: str) -> Callable[[Context, Element, Element], Element]:
-    def rule(context: Context, a: Element, b: Element) -> Element:
-        low, high = context.bounds(extent(a, arithmetic("*", -1, b)))
-        if low >= 0 or high <= 0:
-            return a if (low >= 0) == (op == "max") else b
-        return arithmetic(op, a, b)
-
-    return rule
+def _extreme(context: Context, a: Element, b: Element, *, op: str) -> Element:
+    low, high = context.bounds(extent(a, arithmetic("*", -1, b)))
+    if low >= 0 or high <= 0:
+        return a if (low >= 0) == (op == "max") else b
+    return arithmetic(op, a, b)
 
 
 def _compare(
@@ -356,8 +353,8 @@ SYMBOLIC: dict[str, Callable[[Context, Call], Known | tuple[Known, ...] | None]]
     "Identity": _whole,
     "Less": _element_wise(_compare(_below)),
     "LessOrEqual": _element_wise(_compare(_at_most)),
-    "Max": _element_wise(_extreme("max")),
-    "Min": _element_wise(_extreme("min")),
+    "Max": _element_wise(partial(_extreme, op="max")),
+    "Min": _element_wise(partial(_extreme, op="min")),
     "Mod": _modulo,
     "Mul": _element_wise(lambda context, a, b: arithmetic("*", a, b)),
     "Neg": _negated,

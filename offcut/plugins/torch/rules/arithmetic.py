@@ -12,8 +12,8 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.composed import required
 from offcut.graph.sizes.numbers import plain
-from offcut.graph.special import is_negative
 from offcut.plugins.operators.elements import quotient_towards_zero
+from offcut.plugins.operators.functions import is_negative
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.halves import is_rounded
 from offcut.plugins.torch.left import Left
@@ -69,74 +69,49 @@ def promoted(t: Translation, x: Operand, y: Operand) -> str:
     return NAMES[torch.result_type(*samples)]
 
 
-def _arithmetic(op: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Operand, y: Operand) -> Any:
-        return binary(t, op, x, y)
-
-    return rule
+def arithmetic(t: Translation, x: Operand, y: Operand, *, op: str) -> Any:
+    return binary(t, op, x, y)
 
 
-def _comparison(op: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Operand, y: Operand) -> Any:
-        dtype = promoted(t, x, y)
-        if dtype == "bool":  # compared as numbers
-            dtype = "int32"
-        return binary(t, op, x, y, dtype)
-
-    return rule
+def comparison(t: Translation, x: Operand, y: Operand, *, op: str) -> Any:
+    dtype = promoted(t, x, y)
+    return binary(t, op, x, y, "int32" if dtype == "bool" else dtype)  # compared as numbers
 
 
-for _name, _op in (
-    ("mul", "multiply"),
-    ("maximum", "maximum"),
-    ("minimum", "minimum"),
-):
-    takes(_name, *(f"{_name}.{end}" for end in ("Tensor", "Scalar", "Scalar_Tensor")))(
-        _arithmetic(_op)
-    )
+for _name, _op in (("mul", "multiply"), ("maximum", "maximum"), ("minimum", "minimum")):
+    _ends = ("Tensor", "Scalar", "Scalar_Tensor")
+    takes(_name, *(f"{_name}.{end}" for end in _ends), op=_op)(arithmetic)
 
 for _name, _op in (
     *(("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal")),
     *(("gt", "greater"), ("ge", "greater_equal")),
 ):
-    takes(f"{_name}.Tensor", f"{_name}.Scalar")(_comparison(_op))
+    takes(f"{_name}.Tensor", f"{_name}.Scalar", op=_op)(comparison)
+
+takes("div.Tensor", "div.Scalar", "true_divide.Tensor", op="divide")(arithmetic)
 
 
-def _but_for_nan(op: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, y: Ref) -> Any:
-        """One of two, the other where the one is NaN."""
-        x, y = t.as_result(x), t.as_result(y)
-        if "float" not in t.result:
-            return binary(t, op, x, y)
-        one = t.node("where", t.node("equal", x, x), x, y)
-        return t.node(op, one, t.node("where", t.node("equal", y, y), y, one))
-
-    return rule
-
-
-takes("fmax")(_but_for_nan("maximum"))
-takes("fmin")(_but_for_nan("minimum"))
+@takes("fmax", op="maximum")
+@takes("fmin", op="minimum")
+def extreme_but_for_nan(t: Translation, x: Ref, y: Ref, *, op: str) -> Any:
+    """One of two, the other where the one is NaN."""
+    x, y = t.as_result(x), t.as_result(y)
+    if "float" not in t.result:
+        return binary(t, op, x, y)
+    one = t.node("where", t.node("equal", x, x), x, y)
+    return t.node(op, one, t.node("where", t.node("equal", y, y), y, one))
 
 
-@takes("add.Tensor", "add.Scalar")
-def add(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
-    return _plus(t, "add", x, y, alpha)
-
-
-@takes("sub.Tensor", "sub.Scalar", "subtract.Tensor")
-def sub(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
-    return _plus(t, "subtract", x, y, alpha)
-
-
-@takes("div.Tensor", "div.Scalar", "true_divide.Tensor")
-def div(t: Translation, x: Operand, y: Operand) -> Any:
-    return binary(t, "divide", x, y)
+@takes("add.Tensor", "add.Scalar", op="add")
+@takes("sub.Tensor", "sub.Scalar", "subtract.Tensor", op="subtract")
+def plus(t: Translation, x: Operand, y: Operand, alpha: Any = 1, *, op: str) -> Any:
+    return binary(t, op, x, times(t, y, alpha))
 
 
 @takes("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
-        return div(t, x, y)
+        return binary(t, "divide", x, y)
     if rounding_mode == "floor":
         return floor_divide(t, x, y)
     if t.result in INTEGERS:
@@ -233,8 +208,8 @@ def copysign(t: Translation, x: Ref, y: Operand) -> Any:
 
 for _name, _op in (("left", "shift_left"), ("right", "shift_right")):
     _ends = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
-    takes(*(f"bitwise_{_name}_shift.{end}" for end in _ends))(_arithmetic(_op))
-    takes(*(f"__{_name[0]}shift__.{end}" for end in ("Tensor", "Scalar")))(_arithmetic(_op))
+    takes(*(f"bitwise_{_name}_shift.{end}" for end in _ends), op=_op)(arithmetic)
+    takes(*(f"__{_name[0]}shift__.{end}" for end in ("Tensor", "Scalar")), op=_op)(arithmetic)
 
 
 @takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
@@ -249,14 +224,10 @@ def power(t: Translation, x: Operand, y: Operand) -> Any:
     return binary(t, "power", x, y)
 
 
-@takes("addcmul")
-def addcmul(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
-    return binary(t, "add", x, binary(t, "multiply", times(t, y, value), z))
-
-
-@takes("addcdiv")
-def addcdiv(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
-    return binary(t, "add", x, binary(t, "divide", times(t, y, value), z))
+@takes("addcmul", op="multiply")
+@takes("addcdiv", op="divide")
+def plus_combined(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1, op: str) -> Any:
+    return binary(t, "add", x, binary(t, op, times(t, y, value), z))
 
 
 @takes("lerp.Scalar", "lerp.Tensor")
@@ -272,24 +243,23 @@ def lerp(t: Translation, x: Ref, y: Ref, weight: Operand) -> Any:
 
 @takes("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def where(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
-    return _chosen(t, condition, x, y)
+    operands = [operand(t, one, t.result) for one in (x, y)]
+    if not any(isinstance(one, Ref) for one in operands):
+        operands[0] = t.scalar(operands[0], t.result)
+    return t.node("where", truth(t, condition), *operands)
 
 
-def _logical(op: str, of_bits: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Operand, y: Operand) -> Any:
-        if t.result != "bool":
-            return binary(t, of_bits, x, y)
-        held = (truth(t, one if isinstance(one, Ref) else t.scalar(one, "bool")) for one in (x, y))
-        return t.node(op, *held)
-
-    return rule
+def logical(t: Translation, x: Operand, y: Operand, *, word: str) -> Any:
+    if t.result != "bool":
+        return binary(t, f"bitwise_{word}", x, y)
+    held = (truth(t, one if isinstance(one, Ref) else t.scalar(one, "bool")) for one in (x, y))
+    return t.node(f"logical_{word}", *held)
 
 
 for _word in ("and", "or", "xor"):
     _ends = ("Tensor", "Scalar", "Scalar_Tensor")
-    takes(f"logical_{_word}", *(f"bitwise_{_word}.{end}" for end in _ends))(
-        _logical(f"logical_{_word}", f"bitwise_{_word}")
-    )
+    _names = f"logical_{_word}", *(f"bitwise_{_word}.{end}" for end in _ends)
+    takes(*_names, word=_word)(logical)
 
 
 def _multiplied(t: Translation, x: Any, times: int) -> Any:
@@ -298,17 +268,6 @@ def _multiplied(t: Translation, x: Any, times: int) -> Any:
         return x
     half = t.node("square", _multiplied(t, x, times // 2))
     return t.node("multiply", half, x) if times % 2 else half
-
-
-def _chosen(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
-    operands = [operand(t, one, t.result) for one in (x, y)]
-    if not any(isinstance(one, Ref) for one in operands):
-        operands[0] = t.scalar(operands[0], t.result)
-    return t.node("where", truth(t, condition), *operands)
-
-
-def _plus(t: Translation, op: str, x: Operand, y: Operand, alpha: Any) -> Any:
-    return binary(t, op, x, times(t, y, alpha))
 
 
 def times(t: Translation, x: Operand, factor: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -85,60 +85,55 @@ def without_batch(t: Translation, found: Ref) -> Ref:
     return t.reshape(found, t.shape(found)[1:])
 
 
-def _max_pool(op: str, axes: int) -> Callable[..., Any]:
-    def rule(
-        t: Translation,
-        x: Ref,
-        window: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil: bool = False,
-    ) -> Any:
-        found = _pooled(t, op, x, axes, (window, stride, padding, dilation), ceil)
-        return found if len(found) > 1 else found[0]
-
-    return rule
-
-
-takes("max_pool2d")(_max_pool("max_pool2d", 2))
-takes("max_pool2d_with_indices")(_max_pool("max_pool2d_with_places", 2))
-takes("max_pool3d")(_max_pool("max_pool2d", 3))
+@takes("max_pool2d", op="max_pool2d", axes=2)
+@takes("max_pool2d_with_indices", op="max_pool2d_with_places", axes=2)
+@takes("max_pool3d", op="max_pool2d", axes=3)
+def max_pool(
+    t: Translation,
+    x: Ref,
+    window: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil: bool = False,
+    *,
+    op: str,
+    axes: int,
+) -> Any:
+    found = _pooled(t, op, x, axes, (window, stride, padding, dilation), ceil)
+    return found if len(found) > 1 else found[0]
 
 
 @takes("max_pool3d_with_indices")
 def max_pool_of_volumes(t: Translation, *given: Any) -> Any:
-    return _max_pool("max_pool2d", 3)(t, *given), None
+    return max_pool(t, *given, op="max_pool2d", axes=3), None
 
 
-def _average_pool(axes: int) -> Callable[..., Any]:
-    def rule(
-        t: Translation,
-        x: Ref,
-        window: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        ceil: bool = False,
-        count_include_pad: bool = True,
-        divisor: int | None = None,
-    ) -> Any:
-        if divisor is not None and ceil:
-            raise Left("it has a divisor")
-        if divisor is not None:  # of all elements of a window, those of the padding are 0
-            mean = rule(t, x, window, stride, padding)
-            return t.node("multiply", mean, math.prod(spread(window, axes)) / divisor)
-        if ceil and any(spread(padding, axes)) and count_include_pad:
-            raise Left("windows beyond the padding count less")
-        inside = count_include_pad and not ceil
-        windows = window, stride, padding, 1
-        (found,) = _pooled(t, "avg_pool2d", x, axes, windows, ceil, count_include_pad=inside)
-        return found
-
-    return rule
-
-
-takes("avg_pool2d")(_average_pool(2))
-takes("avg_pool3d")(_average_pool(3))
+@takes("avg_pool2d", axes=2)
+@takes("avg_pool3d", axes=3)
+def average_pool(
+    t: Translation,
+    x: Ref,
+    window: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+    *,
+    axes: int,
+) -> Any:
+    if divisor is not None and ceil:
+        raise Left("it has a divisor")
+    if divisor is not None:  # of all elements of a window, those of the padding are 0
+        mean = average_pool(t, x, window, stride, padding, axes=axes)
+        return t.node("multiply", mean, math.prod(spread(window, axes)) / divisor)
+    if ceil and any(spread(padding, axes)) and count_include_pad:
+        raise Left("windows beyond the padding count less")
+    inside = count_include_pad and not ceil
+    windows = window, stride, padding, 1
+    (found,) = _pooled(t, "avg_pool2d", x, axes, windows, ceil, count_include_pad=inside)
+    return found
 
 
 def _pooled(
@@ -176,56 +171,48 @@ def _pooled(
     return found if batch is x else tuple(without_batch(t, one) for one in found)
 
 
-def _adaptive(reduction: str) -> Callable[..., Any]:
-    """Return the rule for so many windows along each of two axes, or of three; "mean" or "max"."""
-    op = {"mean": "adaptive_avg_pool2d", "max": "adaptive_max_pool2d"}[reduction]
-
-    def pooled(t: Translation, x: Ref, size: Sequence[Any]) -> Ref:
-        if len(size) == 2:
-            images: Ref = t.node(op, x, tuple(size))
-            return images
-        n, c, depth, *image = t.shape(x)
-        within = t.node(op, t.reshape(x, (n, product((c, depth)), *image)), tuple(size[1:]))
-        pixels = product(size[1:])
-        lines = t.node(op, t.reshape(within, (n, c, depth, pixels)), (size[0], pixels))
-        return t.reshape(lines, (n, c, *size))
-
-    def rule(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
-        if all(one == 1 for one in size):
-            found = t.node(reduction, x, axis=tuple(range(-len(size), 0)), keepdims=True)
-        elif t.rank(x) == len(size) + 2:
-            found = pooled(t, x, size)
-        else:
-            found = without_batch(t, pooled(t, t.reshape(x, (1, *t.shape(x))), size))
-        return found if reduction == "mean" else (found, None)
-
-    return rule
+@takes(
+    *("adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool3d"),
+    op="adaptive_avg_pool2d",
+    reduction="mean",
+)
+def adaptive_pool(t: Translation, x: Ref, size: Sequence[Any], *, op: str, reduction: str) -> Any:
+    """So many windows along each of two axes, or of three."""
+    if all(one == 1 for one in size):
+        return t.node(reduction, x, axis=tuple(range(-len(size), 0)), keepdims=True)
+    if t.rank(x) == len(size) + 1:
+        batch = t.reshape(x, (1, *t.shape(x)))
+        found = adaptive_pool(t, batch, size, op=op, reduction=reduction)
+        return without_batch(t, found)
+    if len(size) == 2:
+        return t.node(op, x, tuple(size))
+    n, c, depth, *image = t.shape(x)
+    within = t.node(op, t.reshape(x, (n, product((c, depth)), *image)), tuple(size[1:]))
+    pixels = product(size[1:])
+    lines = t.node(op, t.reshape(within, (n, c, depth, pixels)), (size[0], pixels))
+    return t.reshape(lines, (n, c, *size))
 
 
-for _axes in (2, 3):
-    takes(f"adaptive_avg_pool{_axes}d", f"_adaptive_avg_pool{_axes}d")(_adaptive("mean"))
-    takes(f"adaptive_max_pool{_axes}d")(_adaptive("max"))
+@takes("adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_max_pool(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
+    return adaptive_pool(t, x, size, op="adaptive_max_pool2d", reduction="max"), None
 
 
-def _resize(mode: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, size: Any, *options: Any) -> Any:
-        """Resize: options are whether ends are aligned, but for nearest neighbors, then scales, in a list or one by one."""
-        align = mode != "nearest" and options[0]
-        scales = options[mode != "nearest" :]
-        if len(scales) == 1:
-            return _interpolated(t, x, mode, align, size, scales[0])
-        return _interpolated(
-            t, x, mode, align, size, None if None in scales or not scales else scales
-        )
-
-    return rule
+def resize(t: Translation, x: Ref, size: Any, *options: Any, mode: str) -> Any:
+    """Resize: options are whether ends are aligned, but for nearest neighbors, then scales, in a list or one by one."""
+    align = mode != "nearest" and options[0]
+    scales = options[mode != "nearest" :]
+    if len(scales) == 1:
+        return _interpolated(t, x, mode, align, size, scales[0])
+    return _interpolated(t, x, mode, align, size, None if None in scales or not scales else scales)
 
 
 for _name, _mode in (
     *(("nearest2d", "nearest"), ("nearest1d.vec", "nearest"), ("bilinear2d", "linear")),
     *(("linear1d.vec", "linear"), ("bicubic2d", "cubic")),
 ):
-    takes(*{f"upsample_{_name}", f"upsample_{_name.partition('.')[0]}.vec"})(_resize(_mode))
+    _upsampling = {f"upsample_{_name}", f"upsample_{_name.partition('.')[0]}.vec"}
+    takes(*_upsampling, mode=_mode)(resize)
 
 
 @takes("grid_sampler", "grid_sampler_2d")
@@ -243,31 +230,26 @@ def grid_sampler(t: Translation, x: Ref, grid: Ref, mode: int, padding: int, cor
     return t.node("grid_sample", t.as_result(x), t.as_result(grid), **options)
 
 
-def _smoothed(name: str) -> Callable[..., Any]:
-    operator = getattr(torch.ops.aten, name)
-
-    def rule(t: Translation, x: Ref, size: Sequence[Any], align: bool, *scales: Any) -> Any:
-        """Along axes of known extents it is linear: what torch makes of each element alone is a column of a matrix."""
-        wholes = [plain(one) for one in t.shape(x)[-2:]]
-        if not all(isinstance(one, int) for one in (*wholes, *size)):
-            raise Left("it is smoothed, and an extent is not known")
-        dtype, rows = t.dtype(x), t.shape(x)[:-2]
-        factors = scales or (None, None)
-        made = []
-        for whole, wanted, factor in zip(wholes, size, factors, strict=True):
-            basis = torch.eye(whole, dtype=torch.float64)[None, None]
-            matrix = operator(basis, (wanted, whole), align, factor, None)[0, 0].numpy()
-            name = t.builder.fresh("matrix")
-            made.append(t.builder.constant(name, matrix.astype(numpy_dtype(dtype))))
-        images = t.reshape(x, (product(rows), *wholes))
-        found = t.node("matmul", t.node("matmul", made[0], images), made[1], transpose_b=True)
-        return t.reshape(found, (*rows, *size))
-
-    return rule
-
-
-for _name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
-    takes(_name, rounds_each=True)(_smoothed(_name))
+@takes("_upsample_bilinear2d_aa", rounds_each=True, name="_upsample_bilinear2d_aa")
+@takes("_upsample_bicubic2d_aa", rounds_each=True, name="_upsample_bicubic2d_aa")
+def smoothed(
+    t: Translation, x: Ref, size: Sequence[Any], align: bool, *scales: Any, name: str
+) -> Any:
+    """Along axes of known extents it is linear: what torch makes of each element alone is a column of a matrix."""
+    wholes = [plain(one) for one in t.shape(x)[-2:]]
+    if not all(isinstance(one, int) for one in (*wholes, *size)):
+        raise Left("it is smoothed, and an extent is not known")
+    dtype, rows = t.dtype(x), t.shape(x)[:-2]
+    factors = scales or (None, None)
+    made = []
+    for whole, wanted, factor in zip(wholes, size, factors, strict=True):
+        basis = torch.eye(whole, dtype=torch.float64)[None, None]
+        columns = getattr(torch.ops.aten, name)(basis, (wanted, whole), align, factor, None)
+        matrix = columns[0, 0].numpy().astype(numpy_dtype(dtype))
+        made.append(t.builder.constant(t.builder.fresh("matrix"), matrix))
+    images = t.reshape(x, (product(rows), *wholes))
+    found = t.node("matmul", t.node("matmul", made[0], images), made[1], transpose_b=True)
+    return t.reshape(found, (*rows, *size))
 
 
 def _interpolated(t: Translation, x: Ref, mode: str, align: bool, size: Any, scales: Any) -> Any:

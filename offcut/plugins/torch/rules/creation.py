@@ -22,16 +22,12 @@ def full(t: Translation, *given: Any, **_: Any) -> Any:
     return filled(t, given[-1])
 
 
-@takes("zeros", "zeros_like", "new_zeros")
-@takes("empty.memory_format", "empty_permuted", "new_empty")
-def zeros(t: Translation, *_: Any, **__: Any) -> Any:
+@takes("ones", "ones_like", "new_ones", value=1)
+@takes("zeros", "zeros_like", "new_zeros", value=0)
+@takes("empty.memory_format", "empty_permuted", "new_empty", value=0)
+def numbers(t: Translation, *_: Any, value: int, **__: Any) -> Any:
     """What is said to be empty may hold anything, so that it may be 0."""
-    return filled(t, 0)
-
-
-@takes("ones", "ones_like", "new_ones")
-def ones(t: Translation, *_: Any, **__: Any) -> Any:
-    return filled(t, 1)
+    return filled(t, value)
 
 
 @takes("arange", "arange.start", "arange.start_step")
@@ -55,19 +51,22 @@ def _counted(t: Translation, value: Any) -> Any:
     return int(value)
 
 
-def _triangle_places(found: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(t: Translation, rows: Any, columns: Any, offset: int = 0, **_: Any) -> Any:
-        """The rows and the columns of the elements of a triangle."""
-        if not (isinstance(rows, int) and isinstance(columns, int)):
-            raise Left("how many places it has is not an expression in sizes")
-        places = np.stack(found(rows, offset, columns)).astype(t.result)
-        return t.builder.constant(t.builder.fresh("places"), places)
-
-    return rule
-
-
-takes("tril_indices")(_triangle_places(np.tril_indices))
-takes("triu_indices")(_triangle_places(np.triu_indices))
+@takes("tril_indices", places=np.tril_indices)
+@takes("triu_indices", places=np.triu_indices)
+def triangle_places(
+    t: Translation,
+    rows: Any,
+    columns: Any,
+    offset: int = 0,
+    *,
+    places: Callable[..., Any],
+    **_: Any,
+) -> Any:
+    """The rows and the columns of the elements of a triangle."""
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        raise Left("how many places it has is not an expression in sizes")
+    found = np.stack(places(rows, offset, columns)).astype(t.result)
+    return t.builder.constant(t.builder.fresh("places"), found)
 
 
 def filled(t: Translation, value: Any) -> Any:

@@ -10,7 +10,8 @@ from offcut.core.dtypes import HALVES, INTEGERS, ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.core.function import Function
 from offcut.core.function_table import FUNCTIONS
-from offcut.graph import Ref, special
+from offcut.graph import Ref
+from offcut.plugins.operators import functions as special
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
@@ -26,8 +27,8 @@ for _name in (
     "hardswish",
     "hardsigmoid",
 ):
-    takes(_name)(same(_name))
-takes("neg")(same("negative"))
+    takes(_name, op=_name)(same)
+takes("neg", op="negative")(same)
 
 
 @takes("gelu")
@@ -57,16 +58,11 @@ def expm1(t: Translation, x: Ref) -> Any:
     return t.node("where", t.node("less", t.node("absolute", given), 1.0), small, large)
 
 
-def _by_powers(sign: str) -> Any:
-    def rule(t: Translation, x: Ref) -> Any:
-        given = t.as_result(x)
-        ends = t.node("exp", given), t.node("exp", t.node("negative", given))
-        return t.node("multiply", t.node(sign, *ends), 0.5)
-
-    return rule
-
-
-takes("cosh")(_by_powers("add"))
+@takes("cosh")
+def cosh(t: Translation, x: Ref) -> Any:
+    given = t.as_result(x)
+    ends = t.node("exp", given), t.node("exp", t.node("negative", given))
+    return t.node("multiply", t.node("add", *ends), 0.5)
 
 
 @takes("sinh")
@@ -88,16 +84,11 @@ def tan(t: Translation, x: Ref) -> Any:
     return t.node("divide", t.node("sin", given), t.node("cos", given))
 
 
-def _in_double(formula: Callable[..., Ref]) -> Any:
-    """Return a function that cancels near 0, calculated in float64 for narrower floats."""
-
-    def rule(t: Translation, *given: Any) -> Any:
-        if t.result == "float64":
-            raise Left("it is not exact in float64")
-        wide = [t.cast(one, "float64") for one in given]
-        return t.as_result(formula(t.node, *wide))
-
-    return rule
+def in_double(t: Translation, *given: Any, formula: Callable[..., Ref]) -> Any:
+    """Translate a function that cancels near 0, calculated in float64 for narrower floats."""
+    if t.result == "float64":
+        raise Left("it is not exact in float64")
+    return t.as_result(formula(t.node, *(t.cast(one, "float64") for one in given)))
 
 
 for _theirs, _formula in (
@@ -107,7 +98,7 @@ for _theirs, _formula in (
     *(("erfc", special.complementary_error), ("special_erfcx", special.scaled_complementary_error)),
     *(("lgamma", special.log_gamma), ("digamma", special.digamma)),
 ):
-    takes(_theirs)(_in_double(_formula))
+    takes(_theirs, formula=_formula)(in_double)
 
 
 @takes("atan")
@@ -218,15 +209,10 @@ def clamp(t: Translation, x: Ref, low: Any = None, high: Any = None) -> Any:
     return found
 
 
-def _logarithm(base: float) -> Any:
-    def rule(t: Translation, x: Ref) -> Any:
-        return t.node("multiply", t.node("log", t.as_result(x)), 1 / math.log(base))
-
-    return rule
-
-
-takes("log2")(_logarithm(2))
-takes("log10")(_logarithm(10))
+@takes("log2", base=2)
+@takes("log10", base=10)
+def logarithm(t: Translation, x: Ref, *, base: int) -> Any:
+    return t.node("multiply", t.node("log", t.as_result(x)), 1 / math.log(base))
 
 
 @takes("logical_not", "bitwise_not")
@@ -239,11 +225,6 @@ def logical_not(t: Translation, x: Ref) -> Any:
 @takes("isnan")
 def isnan(t: Translation, x: Ref) -> Any:
     return t.node("not_equal", x, x)
-
-
-@takes("isinf")
-def isinf(t: Translation, x: Ref) -> Any:
-    return infinite(t, x)
 
 
 @takes("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "clone", "contiguous", "type_as")
@@ -279,10 +260,7 @@ def seen_as(t: Translation, x: Ref, kind: Any) -> Any:
     return t.cast(x, new)
 
 
-@takes_prim("convert_element_type", "copy_strided")
-def converted_by_prim(t: Translation, x: Ref, kind: Any) -> Any:
-    """Return the same elements, whatever type or order in memory is asked for: the traced result has both."""
-    return converted(t, x)
+takes_prim("convert_element_type", "copy_strided")(converted)
 
 
 @takes(
@@ -299,6 +277,7 @@ def dropout(t: Translation, x: Ref, rate: float, train: bool | None) -> Any:
     return (x, None) if isinstance(t.fake, tuple | list) else x
 
 
+@takes("isinf")
 def infinite(t: Translation, x: Ref) -> Ref:
     """Return whether each element is infinite."""
     found: Ref = t.node("equal", t.node("absolute", x), math.inf)
@@ -318,17 +297,13 @@ def truth(t: Translation, x: Ref) -> Ref:
     return found
 
 
-def _of_row(row: Function) -> Any:
-    """Return the rule for the operator of a row: of integers it gives floats, or, as those that round, the integers."""
-
-    def rule(t: Translation, *operands: Any) -> Any:
-        if not row.integers and "float" not in t.result:
-            return operands[0]
-        return t.node(row.public, *(operand(t, one, t.result) for one in operands))
-
-    return rule
+def of_row(t: Translation, *operands: Any, row: Function) -> Any:
+    """Translate the operator of a row: of integers it gives floats, or, as those that round, the integers."""
+    if not row.integers and "float" not in t.result:
+        return operands[0]
+    return t.node(row.public, *(operand(t, one, t.result) for one in operands))
 
 
 for _row in FUNCTIONS.values():
     if _row.aten and _row.public:
-        takes(_row.aten)(_of_row(_row))  # in place of a rule above that composes it
+        takes(_row.aten, row=_row)(of_row)  # in place of a rule above that composes it

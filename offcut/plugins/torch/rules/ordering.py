@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, variables
 from offcut.graph import Ref
-from offcut.graph.composed import accumulated, first_in_order, in_order
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain
+from offcut.plugins.operators import order
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -30,7 +29,7 @@ def sort(
     dtype = t.dtype(x)
     given = t.cast(x, "uint8") if dtype == "bool" else x
     axis = t.axis(x, dim)
-    values, places = in_order(t.node, given, t.shape(x)[axis], axis, descending)
+    values, places = order.sort(t, given, axis, descending)
     return t.cast(values, dtype), places
 
 
@@ -45,8 +44,7 @@ def topk(
 ) -> Any:
     if not t.rank(x):
         raise Left("it is of a number")
-    place = t.axis(x, axis)
-    return first_in_order(t.node, t.slice, x, t.shape(x)[place], k, place, largest)
+    return order.first_in_order(t, x, k, t.axis(x, axis), largest)
 
 
 @takes("kthvalue")
@@ -57,17 +55,14 @@ def kth(t: Translation, x: Ref, k: Expr | int, axis: int = -1, keepdims: bool = 
     return _chosen(t, _line(t, x, axis), plain(place), axis, keepdims)
 
 
-def _middle(which: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False) -> Any:
-        if axis is None:
-            return t.reshape(_chosen(t, t.reshape(x, (-1,)), which, 0, keepdims)[0], ())
-        return _chosen(t, _line(t, x, axis), which, axis, keepdims)
-
-    return rule
-
-
-takes("median", "median.dim")(_middle("median"))
-takes("nanmedian", "nanmedian.dim")(_middle("nanmedian"))
+@takes("median", "median.dim", which="median")
+@takes("nanmedian", "nanmedian.dim", which="nanmedian")
+def middle(
+    t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, which: str
+) -> Any:
+    if axis is None:
+        return t.reshape(_chosen(t, t.reshape(x, (-1,)), which, 0, keepdims)[0], ())
+    return _chosen(t, _line(t, x, axis), which, axis, keepdims)
 
 
 @takes("mode")
@@ -84,7 +79,7 @@ def mode(t: Translation, x: Ref, axis: int = -1, keepdims: bool = False) -> Any:
     before = t.node("maximum", t.node("subtract", own, 1), 0)
     begins = t.node("not_equal", every[0], t.node("take", every[0], before, axis=place))
     number = t.node("broadcast_to", t.reshape(own, along), shape)
-    begin = accumulated(t.node, t.node("where", begins, number, 0), shape, place, "max")
+    begin = order.accumulate(t, t.node("where", begins, number, 0), place, "max")
     at = t.node("argmax", t.node("subtract", number, begin), axis=place, keepdims=True)
     found = [t.node("take_along_axis", one, at, axis=place, from_end=False) for one in every]
     return tuple(one if keepdims else t.reshape(one, t.extents) for one in found)
@@ -107,5 +102,5 @@ def _ascending(t: Translation, x: Ref, axis: int) -> tuple[int, tuple[Ref, Ref]]
     if not t.rank(x):
         raise Left("it is of a number")
     place = t.axis(x, axis)
-    values, places = in_order(t.node, x, t.shape(x)[place], place, descending=False)
+    values, places = order.sort(t, x, place, descending=False)
     return place, (values, places)

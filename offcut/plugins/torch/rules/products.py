@@ -6,19 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.graph import Ref
-from offcut.graph.composed import MOST_ROWS
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.operators.elements import determinants
+from offcut.plugins.operators.elements import MOST_ROWS, determinants
 from offcut.plugins.torch.halves import wide
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
 from offcut.plugins.torch.table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation
-
-
-@takes("mm", "_int_mm")
-def mm(t: Translation, x: Ref, w: Ref) -> Any:
-    return layer(t, x, w, None)
 
 
 @takes("addmm")
@@ -32,11 +26,6 @@ def addmm(t: Translation, bias: Ref, x: Ref, w: Ref, *, beta: Any = 1, alpha: An
 @takes("linear")
 def linear(t: Translation, x: Ref, w: Ref, bias: Ref | None = None) -> Any:
     return t.node("dense", x, w, bias=bias, transpose_w=True)
-
-
-@takes("bmm")
-def bmm(t: Translation, x: Ref, y: Ref) -> Any:
-    return multiplied(t, x, y)
 
 
 @takes("baddbmm")
@@ -58,18 +47,14 @@ def matmul(t: Translation, x: Ref, y: Ref) -> Any:
         row = t.reshape(x, (1, *t.shape(x)))
         return t.reshape(multiplied(t, row, y), t.extents)
     if t.rank(y) == 1:
-        return mv(t, x, y)
+        return of_vector(t, x, y)
     if t.rank(y) == 2:
-        return layer(t, x, y, None)
+        return layer(t, x, y)
     return multiplied(t, x, y)
 
 
 @takes("mv")
-def mv(t: Translation, x: Ref, y: Ref) -> Any:
-    return _of_vector(t, x, y)
-
-
-def _of_vector(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
+def of_vector(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     row = t.reshape(y, (1, *t.shape(y)))
     found = t.node("dense", x, row, transpose_w=True, dtype=dtype)
     return t.reshape(found, t.shape(x)[:-1])
@@ -77,7 +62,7 @@ def _of_vector(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
 
 @takes("addmv")
 def addmv(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(t, _of_vector(t, x, y, wide(t.result)), bias, beta, alpha)
+    return _added(t, of_vector(t, x, y, wide(t.result)), bias, beta, alpha)
 
 
 def _added(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> Any:
@@ -176,7 +161,8 @@ def attention(
     return t.node("attention", q, k, v, mask=mask, scale=scale, causal=causal or None)
 
 
-def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None, dtype: str | None = None) -> Any:
+@takes("mm", "_int_mm")
+def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None = None, dtype: str | None = None) -> Any:
     """``x @ w + bias`` of a matrix; one that is transposed is read as it lies."""
     turned = t.turned(w)
     if turned is not None:
@@ -184,6 +170,7 @@ def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None, dtype: str | None = 
     return t.node("dense", x, w, bias=bias, dtype=dtype)
 
 
+@takes("bmm")
 def multiplied(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     """``x @ y`` of matrices in batches; one that is transposed is read as it lies."""
     left, right = t.turned(x), t.turned(y)

@@ -13,7 +13,6 @@ from offcut.plugins.torch.translation import Translation
 
 
 def stacked(
-    kind: str,
     t: Translation,
     x: Ref,
     hx: Sequence[Ref],
@@ -24,6 +23,8 @@ def stacked(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    *,
+    kind: str,
     **options: Any,
 ) -> tuple[Any, ...]:
     """The results of a stack: the states of the last layer, and the last states of all layers.
@@ -70,25 +71,16 @@ def state_of(t: Translation, x: Ref, number: int) -> Ref | None:
     return t.reshape(t.slice(x, 0, number, number + 1), t.shape(x)[1:])
 
 
-@takes_of_others("offcut::lstm")
-@takes("lstm.input", rounds_each=True)
-def lstm(t: Translation, x: Ref, hx: Sequence[Ref], params: Sequence[Ref], *how: Any) -> Any:
-    return stacked("lstm", t, x, hx, params, *how)
+def recurrent(
+    t: Translation, x: Ref, hx: Any, params: Sequence[Ref], *how: Any, kind: str, **options: Any
+) -> Any:
+    states = hx if isinstance(hx, list) else [hx]
+    return stacked(t, x, states, params, *how, kind=kind, **options)
 
 
-@takes_of_others("offcut::gru")
-@takes("gru.input", rounds_each=True)
-def gru(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
-    return stacked("gru", t, x, [hx], params, *how)
-
-
-@takes_of_others("offcut::rnn_tanh")
-@takes("rnn_tanh.input", rounds_each=True)
-def rnn_tanh(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
-    return stacked("rnn", t, x, [hx], params, *how)
-
-
-@takes_of_others("offcut::rnn_relu")
-@takes("rnn_relu.input", rounds_each=True)
-def rnn_relu(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
-    return stacked("rnn", t, x, [hx], params, *how, activation="relu")
+for _name, _options in (
+    *(("lstm", {"kind": "lstm"}), ("gru", {"kind": "gru"}), ("rnn_tanh", {"kind": "rnn"})),
+    ("rnn_relu", {"kind": "rnn", "activation": "relu"}),
+):
+    takes_of_others(f"offcut::{_name}", rounds_each=True, **_options)(recurrent)
+    takes(f"{_name}.input", rounds_each=True, **_options)(recurrent)

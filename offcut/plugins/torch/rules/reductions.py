@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary
 from offcut.graph import Ref
-from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain, product
+from offcut.plugins.operators.order import accumulate
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
 from offcut.plugins.torch.table import takes
@@ -20,24 +20,18 @@ from offcut.plugins.torch.translation import Translation
 Axes = int | Sequence[int] | None
 
 
-def _sum(op: str) -> Callable[..., Any]:
-    def rule(
-        t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, dtype: Any = None
-    ) -> Any:
-        return _over(t, op, t.as_result(x), axes, keepdims)
-
-    return rule
-
-
-takes("sum", "sum.dim_IntList")(_sum("sum"))
-takes("mean", "mean.dim")(_sum("mean"))
+@takes("sum", "sum.dim_IntList", op="sum")
+@takes("mean", "mean.dim", op="mean")
+def total(
+    t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, dtype: Any = None, op: str
+) -> Any:
+    return _over(t, op, t.as_result(x), axes, keepdims)
 
 
-def _extreme(op: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) -> Any:
-        return _over(t, op, _of_something(t, x, axes), axes, keepdims)
-
-    return rule
+@takes("amax", "max", op="max")
+@takes("amin", "min", op="min")
+def extreme(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, op: str) -> Any:
+    return _over(t, op, _of_something(t, x, axes), axes, keepdims)
 
 
 def _of_something(t: Translation, x: Ref, axes: Axes) -> Ref:
@@ -47,36 +41,25 @@ def _of_something(t: Translation, x: Ref, axes: Axes) -> Ref:
     return x
 
 
-takes("amax", "max")(_extreme("max"))
-takes("amin", "min")(_extreme("min"))
+@takes("max.dim", op="max")
+@takes("min.dim", op="min")
+def extreme_and_place(
+    t: Translation, x: Ref, axis: int, keepdims: bool = False, *, op: str
+) -> tuple[Any, Any]:
+    x = _of_something(t, x, axis)
+    found = _over(t, op, x, axis, keepdims)
+    return found, t.node(f"arg{op}", x, axis=t.axis(x, axis), keepdims=keepdims)
 
 
-def _extreme_and_place(op: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, axis: int, keepdims: bool = False) -> Any:
-        x = _of_something(t, x, axis)
-        found = _over(t, op, x, axis, keepdims)
-        return found, t.node(f"arg{op}", x, axis=t.axis(x, axis), keepdims=keepdims)
-
-    return rule
-
-
-takes("max.dim")(_extreme_and_place("max"))
-takes("min.dim")(_extreme_and_place("min"))
-
-
-def _place(op: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False) -> Any:
-        x = _of_something(t, x, axis)
-        if axis is None:
-            flat = t.reshape(x, (-1,))
-            return t.reshape(t.node(op, flat, axis=0), t.extents)
-        return t.node(op, x, axis=t.axis(x, axis), keepdims=keepdims)
-
-    return rule
-
-
-takes("argmax")(_place("argmax"))
-takes("argmin")(_place("argmin"))
+@takes("argmax", op="argmax")
+@takes("argmin", op="argmin")
+def extreme_place(
+    t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, op: str
+) -> Any:
+    x = _of_something(t, x, axis)
+    if axis is None:
+        return t.reshape(t.node(op, t.reshape(x, (-1,)), axis=0), t.extents)
+    return t.node(op, x, axis=t.axis(x, axis), keepdims=keepdims)
 
 
 @takes("any", "any.dim", "any.dims")
@@ -172,33 +155,24 @@ def total_product(
     return t.reshape(t.slice(running, place, count, end), t.extents)
 
 
-def _running(reduction: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
-        return _accumulated(t, t.as_result(x), t.axis(x, axis), reduction)
-
-    return rule
-
-
-for _name, _reduction in (("cumsum", "add"), ("cumprod", "mul"), ("logcumsumexp", "logaddexp")):
-    takes(_name)(_running(_reduction))
+@takes("cumsum", reduction="add")
+@takes("cumprod", reduction="mul")
+@takes("logcumsumexp", reduction="logaddexp")
+def running(t: Translation, x: Ref, axis: int, *, dtype: Any = None, reduction: str) -> Any:
+    return _accumulated(t, t.as_result(x), t.axis(x, axis), reduction)
 
 
 def _accumulated(t: Translation, x: Ref, axis: int, reduction: str) -> Any:
-    return accumulated(t.node, x, t.shape(x), axis, reduction) if t.rank(x) else x
+    return accumulate(t, x, axis, reduction) if t.rank(x) else x
 
 
-def _running_extreme(reduction: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, axis: int) -> Any:
-        """The extremes, and the place of each: of equal elements the last, of NaN, too."""
-        if not t.rank(x):
-            raise Left("it is of a number")
-        return accumulated(t.node, x, t.shape(x), t.axis(x, axis), reduction, places=True)
-
-    return rule
-
-
-takes("cummax")(_running_extreme("max"))
-takes("cummin")(_running_extreme("min"))
+@takes("cummax", reduction="max")
+@takes("cummin", reduction="min")
+def running_extreme(t: Translation, x: Ref, axis: int, *, reduction: str) -> Any:
+    """The extremes, and the place of each: of equal elements the last, of NaN, too."""
+    if not t.rank(x):
+        raise Left("it is of a number")
+    return accumulate(t, x, t.axis(x, axis), reduction, places=True)
 
 
 @takes("histc")

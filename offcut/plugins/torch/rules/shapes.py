@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -12,11 +12,10 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.errors import DescribeError
 from offcut.graph import Ref
-from offcut.graph.composed import tiled
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators import padding as operators
-from offcut.plugins.operators.padding import wrap
+from offcut.plugins.operators.padding import tile, wrap
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -56,9 +55,7 @@ def expand(t: Translation, x: Ref, *_: Any, implicit: bool = False) -> Any:
     return x if wanted == t.shape(x) else t.node("broadcast_to", x, wanted)
 
 
-@takes("permute", "permute_copy")
-def permute(t: Translation, x: Ref, axes: Sequence[int]) -> Any:
-    return t.transpose(x, axes)
+takes("permute", "permute_copy")(Translation.transpose)
 
 
 @takes("slice.Tensor", "slice_copy.Tensor")
@@ -170,7 +167,7 @@ def repeat(t: Translation, x: Ref, counts: Sequence[Any]) -> Any:
         return own
     if all(isinstance(count, int) for count in counts):
         return t.node("repeat", own, tuple(counts))
-    return tiled(t.node, own, [plain(extent) for extent in t.shape(own)], counts)
+    return tile(t, own, counts)
 
 
 @takes("copy")
@@ -252,15 +249,10 @@ def _wrapped(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
     return wrap(t, x, *_by_axis(t, x, amounts))
 
 
-def _pad(mode: str) -> Callable[..., Any]:
-    def rule(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
-        return _padded(t, x, amounts, mode, 0)
-
-    return rule
-
-
-for _name, _mode in (("reflection", "reflect"), ("replication", "edge")):
-    takes(*(f"{_name}_pad{axes}d" for axes in (1, 2, 3)))(_pad(_mode))
+@takes(*(f"reflection_pad{axes}d" for axes in (1, 2, 3)), mode="reflect")
+@takes(*(f"replication_pad{axes}d" for axes in (1, 2, 3)), mode="edge")
+def pad_around(t: Translation, x: Ref, amounts: Sequence[Any], *, mode: str) -> Any:
+    return _padded(t, x, amounts, mode, 0)
 
 
 def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: Any) -> Any:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.dtypes import reduction_start
 from offcut.core.expr import Expr
 from offcut.graph import Ref
-from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import quotient
 from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.operators import windows as operators
+from offcut.plugins.operators.order import accumulate
 from offcut.plugins.operators.windows import Windows
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import times
@@ -23,6 +22,7 @@ from offcut.plugins.torch.translation import Translation
 _OF_SCATTER = {None: None, "add": "add", "multiply": "mul"}
 
 
+@takes("scatter_add", reduce="add")
 @takes("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
 def scatter(
     t: Translation, x: Ref, axis: int, ids: Ref, source: Any, *, reduce: str | None = None
@@ -30,9 +30,6 @@ def scatter(
     if not isinstance(source, Ref):
         source = t.node("broadcast_to", t.scalar(source, t.dtype(x)), t.shape(ids))
     return _scattered(t, x, axis, ids, source, _OF_SCATTER[reduce])
-
-
-takes("scatter_add")(partial(scatter, reduce="add"))
 
 
 def _scattered(
@@ -207,7 +204,7 @@ def masked_scatter(t: Translation, x: Ref, mask: Ref, source: Ref) -> Any:
     """Elements of `source`, one after the other, where a mask says so."""
     shape = t.extents
     every = t.reshape(_broadcast(t, mask, shape), (-1,))
-    counted = accumulated(t.node, t.cast(every, "int32"), t.shape(every), 0, "add")
+    counted = accumulate(t, t.cast(every, "int32"), 0, "add")
     places = t.node("subtract", counted, 1)
     named = t.node("where", every, places, 0)
     taken = t.node("take", t.reshape(source, (-1,)), named, axis=0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from offcut.graph import special
+from offcut.plugins.operators import functions as special
 from tests.agree import agree
 from tests.facade import Builder, Ref, compiled, interpreted
 

@@ -1,1 +1,0 @@
-"""Formulas of a cost, for people: as a page, and as a picture."""
