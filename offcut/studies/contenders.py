@@ -30,9 +30,7 @@ from offcut.studies.errors import (
 )
 from offcut.studies.models import FRONTENDS
 from offcut.studies.named import Named, check_callable, digest_of_file, named
-from offcut.studies.peers import PEERS, Peers, Way, load_peers, missing_packages
-from offcut.studies.peers.loops import PEERS as LOOPS
-from offcut.studies.peers.loops import compiled_elsewhere, loops_call
+from offcut.studies.peers import LOOP_COMPILERS, PEERS, Peers, Way, load_peers, missing_packages
 from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task
@@ -135,7 +133,7 @@ class Ours:
 
 @dataclass
 class Library:
-    """A library, by the fastest of its ways, or by one of them."""
+    """A library, by the fastest of its ways, or by one of them; or another compiler of the loops that are described."""
 
     name: str
     identity: Mapping[str, Any]
@@ -169,11 +167,12 @@ class Library:
 
         Raises DescribeError where it has none.
         """
+        given = task.loops if self.peer in LOOP_COMPILERS else task.for_peers
         ways: tuple[Way, ...] = ()
-        if task.for_peers is not None:
+        if given is not None:
             (contender,) = self.loaded.found
             with self.loaded.session():
-                ways = contender.ways(task.for_peers)
+                ways = contender.ways(given)
         if not ways:
             because = f"{self.peer} has no way to compute {operator.name}"
             help = 'peer = "module:function"'
@@ -220,31 +219,6 @@ class Own:
         return Ready(self.function(arrays, dict(task.sizes)), results_of, self.name)
 
 
-@dataclass
-class Elsewhere:
-    """Another compiler on the loops that are described: gcc, clang, Polly or numba."""
-
-    name: str
-    identity: Mapping[str, Any]
-    peer: str
-    is_peer: bool = True
-    _compiled: dict[str, Any] = field(default_factory=dict)
-
-    def ready(self, operator: Operator, task: Task) -> Ready:
-        """Return a call of the loops, compiled once for each operator."""
-        if not isinstance(operator.workload, Described):
-            because = "it is not described in loops"
-            raise refusal(operator.name, because, what=f"cannot compile by {self.peer}")
-        if self.peer == "numba":
-            check_peer("numba")
-        program = operator.workload.program
-        if operator.name not in self._compiled:
-            self._compiled[operator.name] = compiled_elsewhere(self.peer, program)
-        arrays, bound = {**task.operands, **task.constants}, self._compiled[operator.name]
-        run, results = loops_call(bound, program, arrays, task.sizes)
-        return Ready(run, lambda _: results, self.peer)
-
-
 def read_contenders(
     tables: Sequence[Mapping[str, Any]], threads: int, file: Path
 ) -> tuple[Contender, ...]:
@@ -269,7 +243,7 @@ def read_contenders(
 
 def _contender(
     table: Mapping[str, Any], threads: int, at: str, folder: Path
-) -> Ours | Library | Own | Elsewhere:
+) -> Ours | Library | Own:
     if "peer" in table:
         check_keys(table, ("peer", "name", "threads"), at)
         return _peer(table, threads, at, folder)
@@ -419,21 +393,19 @@ def _name(table: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _peer(
-    table: Mapping[str, Any], threads: int, at: str, folder: Path
-) -> Library | Own | Elsewhere:
+def _peer(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Library | Own:
     text = text_of(table, "peer", at)
     name, count = text_of(table, "name", at) or text, threads_of(table, threads, at)
     package = text.partition(".")[0]
-    if text in LOOPS:
-        return Elsewhere(name, {"peer": text}, text)
+    if text in LOOP_COMPILERS:
+        return Library(name, {"peer": text}, text, count)
     if text in PEERS or text in PEERS.get(package, ()):
         return Library(name, {"peer": text, "threads": count}, text, count)
     if ":" not in text and package in PEERS:
         raise refusal(
             f"{at}.peer", f"there is no peer {text!r}", ", ".join((package, *PEERS[package]))
         )
-    known = (*PEERS, *(way for ways in PEERS.values() for way in ways), *LOOPS)
+    known = (*PEERS, *(way for ways in PEERS.values() for way in ways), *LOOP_COMPILERS)
     return _own("peer", table, threads, at, folder, known)
 
 

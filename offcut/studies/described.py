@@ -21,6 +21,7 @@ from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.partition import axis_named, labelled
 from offcut.polyhedral.isl_budget import try_isl
+from offcut.studies.peers import LoopTask
 from offcut.studies.peers.operators import (
     Attention,
     Convolution,
@@ -119,6 +120,7 @@ class Described:
             moved,
             lambda: self._exact(arrays, known, known_operator),
             known_operator,
+            LoopTask(program, arrays, sizes),
         )
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledKernel:

@@ -16,6 +16,7 @@ from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.experiment.reference import Reference
 from offcut.studies.errors import refusal
+from offcut.studies.peers import LoopTask
 from offcut.studies.sizes import Point, Values
 
 HOW = ("normal", "positive", "small", "dominant", "definite")
@@ -97,7 +98,8 @@ class Task:
     kind       element type of the first operand
     flop, moved  operations, and bytes of operands, constants and results; 0 where unknown
     exact      what the results must be, computed when it is first asked for
-    for_peers  the same as a task that offcut's peers know; None where they know none
+    for_peers  the same as a task that libraries know; None where they know none
+    loops      the same as the loops that are described; None of a model
     """
 
     sizes: Mapping[str, int]
@@ -108,6 +110,7 @@ class Task:
     moved: int
     exact: Callable[[], Exact]
     for_peers: Any = None
+    loops: LoopTask | None = None
 
 
 class Workload(Protocol):

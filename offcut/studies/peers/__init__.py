@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcut.errors import DescribeError
+from offcut.studies.peers.loops import COMPILERS
+from offcut.studies.peers.loops import LOOP_COMPILERS as LOOP_COMPILERS
+from offcut.studies.peers.loops import LoopCompiler as LoopCompiler
+from offcut.studies.peers.loops import LoopTask as LoopTask
 from offcut.studies.peers.matmul import Contender as Contender
 from offcut.studies.peers.matmul import Matmul as Matmul
 from offcut.studies.peers.matmul import Way as Way
@@ -44,8 +48,12 @@ PEERS: Mapping[str, tuple[str, ...]] = {
 }
 """The peers, each with the ways to call it; a peer is measured by the fastest of its ways."""
 
-NEEDS = {"onnxruntime": ("onnxruntime", "onnx"), "openvino": ("openvino", "onnx")}
-"""The packages that a peer is called with, where they are more than its own."""
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "onnxruntime": ("onnxruntime", "onnx"),
+    "openvino": ("openvino", "onnx"),
+    **dict.fromkeys(COMPILERS, ()),
+}
+"""The packages that a peer is called with, where they are others than its own alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class Peers:
 
 
 def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
-    """The peers of these names, such as ``torch`` (its fastest way) or ``torch.mm`` (that way).
+    """The peers of these names, such as ``torch`` (its fastest way), ``torch.mm`` (that way), or a compiler of loops.
 
     threads   of every peer; numpy's are set by the environment before it is loaded
 
@@ -77,7 +85,7 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
     session: Callable[[], AbstractContextManager[object]] = nullcontext
     for name in dict.fromkeys(names):
         package = name.partition(".")[0]
-        if name not in PEERS and name not in PEERS.get(package, ()):
+        if name not in (*PEERS, *LOOP_COMPILERS) and name not in PEERS.get(package, ()):
             raise DescribeError(
                 "sweep",
                 f"there is no peer {name!r}",
@@ -87,6 +95,9 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
             )
         if missing_packages(name):
             missing.append(name)
+            continue
+        if name in LOOP_COMPILERS:
+            contenders.append(LoopCompiler(name))
             continue
         library = importlib.import_module(package)
         versions.append(f"{package} {_version(library)}")

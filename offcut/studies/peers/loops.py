@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from offcut.core.text.c_keywords import LIBRARY, is_word
 from offcut.core.text.printer import format_head
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
+from offcut.studies.peers.matmul import Way
 
 COMPILERS: Mapping[str, tuple[str, ...]] = {
     "gcc": ("gcc", "-O3", "-march=native", "-ffast-math"),
@@ -35,7 +37,7 @@ COMPILERS: Mapping[str, tuple[str, ...]] = {
 }
 """The commands by the names of peers; numba is a fourth, ``njit(fastmath=True)``."""
 
-PEERS = (*COMPILERS, "numba")
+LOOP_COMPILERS = (*COMPILERS, "numba")
 _TYPES = {"float64": "double", "float32": "float", "index": "int64_t", "bool": "_Bool"}
 _TYPES |= {
     f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -279,3 +281,33 @@ def loops_call(
         call()
 
     return run, results
+
+
+@dataclass(frozen=True)
+class LoopTask:
+    """Loops as they are described, at some sizes, on an array for each input, constants too."""
+
+    program: Program
+    arrays: Mapping[str, Array]
+    sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCompiler:
+    """A compiler of loops as they are described: one of `LOOP_COMPILERS`."""
+
+    name: str
+    _compiled: dict[str, Any] = field(default_factory=dict)
+
+    def ways(self, task: Any, /) -> tuple[Way, ...]:
+        """The loops, compiled once for all sizes.
+
+        Raises DescribeError where the compiler is not there, or refuses the text.
+        """
+        if not isinstance(task, LoopTask):
+            return ()
+        key = task.program.digest
+        if key not in self._compiled:
+            self._compiled[key] = compiled_elsewhere(self.name, task.program)
+        run, results = loops_call(self._compiled[key], task.program, task.arrays, task.sizes)
+        return (Way(self.name, run, lambda _: results),)
