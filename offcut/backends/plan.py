@@ -29,8 +29,8 @@ class PlannedPiece:
     ranges     owned coordinates by axis, half open
     tile       extent of its tiles by axis
     instances  statement instances that it owns
-    seconds    predicted: its share of its nest's, by what the pieces would take alone; by instances where the cost model
-               does not tell these pieces apart
+    seconds    its share of its nest's predicted seconds, in proportion to what the pieces take alone, or to their instances
+               if the cost model does not separate these pieces
     """
 
     stage: str
@@ -167,15 +167,15 @@ class Plan:
         return f"<p>{html.escape(title)}</p>{html_table(self.rows())}{below}"
 
 
-CallPrediction: TypeAlias = Callable[[Mapping[str, int], Mapping[int, int]], CallCycles]
-"""The sizes of a call by the user's names, and options of its choices by number -> its predicted seconds."""
+CallPredictor: TypeAlias = Callable[[Mapping[str, int], Mapping[int, int]], CallCycles]
+"""A function from the sizes of a call, by the user's names, and the options of its choices, by number, to the predicted cycles of the call."""
 
 
 def evaluate_plan(
     applied: Applied | None,
     signature: Signature,
     sizes: Mapping[str, int],
-    pricing: CallPrediction | None = None,
+    pricing: CallPredictor | None = None,
 ) -> Plan:
     """Return the plan of a schedule at `sizes`, by the users' names; without one, there are no pieces.
 
@@ -232,10 +232,10 @@ def _predicted_seconds(
     chosen_ways: Sequence[int],
     pricing: Callable[[Mapping[int, int]], CallCycles],
 ) -> tuple[CallCycles, list[list[float]]]:
-    """Return the predicted seconds of the call, and of every variant of each nest, as if it were chosen.
+    """Return the predicted call, and the seconds of each variant of each nest, as if chosen.
 
-    competing  seconds by which they compete, by nest
-    taken      the way that is
+    competing    seconds by which variants compete, by nest
+    chosen_ways  the number of the variant that is chosen, by nest
     """
     numbers = [nest for nest, choices in enumerate(applied.choices) if len(choices) > 1]
     options = {number: chosen_ways[nest] for number, nest in enumerate(numbers)}
@@ -301,7 +301,7 @@ def check_sizes(
 
 
 _TileKey: TypeAlias = tuple[str, frozenset[tuple[str, str]], str]
-"""By what a piece is known to the cost model: the array that it stores, the extents of its tile by axis, and its microkernel, or ""."""
+"""The key of a piece in the cost model: the array that it stores, the extents of its tile by axis, and its microkernel or ""."""
 
 
 def _pieces_at(choice: Choice, values: Mapping[str, int]) -> list[tuple[PlannedPiece, _TileKey]]:

@@ -10,7 +10,7 @@ from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.correction import corrected_plan
 from offcut.backends.options import Options, TargetPlan
-from offcut.backends.plan import CallPrediction, Plan, check_sizes, evaluate_plan
+from offcut.backends.plan import CallPredictor, Plan, check_sizes, evaluate_plan
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import (
@@ -56,7 +56,7 @@ def hardware_of(
 
 def pricing(
     resources: Resources, planned: TargetPlan, request: CompileRequest, options: Options
-) -> CallPrediction | None:
+) -> CallPredictor | None:
     """Return the function that predicts calls of a plan; None if the machine's description has no loops."""
     if not isinstance(resources.machine, Machine):
         return None

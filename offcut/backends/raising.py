@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.core import index as ix
-from offcut.core.conditions import conditional_term, conjunction, conjuncts, known_element
+from offcut.core.conditions import conditional_term, conjunction, conjuncts, read_only_element
 from offcut.core.dtypes import identity, reduction_start
 from offcut.core.expr import (
     COMBINED,
@@ -115,7 +115,7 @@ class _Raising:
 
     def __init__(self, program: Program, scopes: Mapping[str, Path], narrows: bool) -> None:
         self.program, self.scopes, self.narrows = program, scopes, narrows
-        self.given = {b.name for b in program.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)}
+        self.read_only_arrays = program.read_only_arrays
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.names = Names([*self.buffers, *(size.name for size in program.sizes)])
         self.current: dict[str, str] = {}
@@ -281,7 +281,7 @@ class _Raising:
         """Add a stage that gives `buffer` a new array."""
         dtype = self.buffers[buffer].dtype
         name = self.array(buffer, dtype, tuple(axis.extent for axis in axes))
-        narrowed = self.narrows and _ends_with_condition(body, rest, self.given)
+        narrowed = self.narrows and _ends_with_condition(body, rest, self.read_only_arrays)
         self.stages.append(Stage(name, buffer, axes, rest, body, narrowed=narrowed))
         self.current[buffer] = name
 
@@ -443,12 +443,15 @@ def _ends_with_condition(body: Expr, axes: Sequence[StageAxis], given: Collectio
 
 
 def _is_known_outside(condition: Expr, term: Expr, name: str, given: Collection[str]) -> bool:
-    """Return whether what a condition reads of memory is one element for all terms along `name`, and all rows and columns of a tile:
-    of an array in `given`, along axes that all operands of the term have.
+    """Return whether the elements that a condition reads are the same for all terms along `name` and for the whole tile.
+
+    They are of arrays in `given`, at places along axes that all operands of the term have.
     """
     reads = [frozenset(variables(load)) for load in all_loads(term)]
     shared = frozenset.intersection(*reads) - {name} if reads else frozenset[str]()
-    elements = [one for part in walk(condition) if (one := known_element(part, given)) is not None]
+    elements = [
+        one for part in walk(condition) if (one := read_only_element(part, given)) is not None
+    ]
     return {*elements} == {*all_loads(condition)} and all(
         variables(one) <= shared for one in elements
     )

@@ -35,7 +35,7 @@ _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 def conjuncts(condition: Expr, holds: bool = True) -> tuple[Expr, ...]:
     """Conditions that hold together exactly where `condition` does; where it fails, if not `holds`.
 
-    A limit that is the least, or the greatest, of what is known and of what is read from memory is two, of which sets know one.
+    A bound ``min(a, b)``, or a lower bound ``max(a, b)``, that reads memory gives two conditions, so that isl sees the one without memory.
     """
     match condition:
         case Logic("not", (inner,)):
@@ -43,11 +43,11 @@ def conjuncts(condition: Expr, holds: bool = True) -> tuple[Expr, ...]:
         case Logic(op, args) if op == ("and" if holds else "or"):
             return tuple(part for arg in args for part in conjuncts(arg, holds))
         case Compare("<" | "<=", _, Binary("min", b, c)) if holds and reads_memory(condition):
-            own = [replace(condition, b=bound) for bound in (b, c)]
-            return tuple(part for one in own for part in conjuncts(one))
+            limits = [replace(condition, b=limit) for limit in (b, c)]
+            return tuple(part for one in limits for part in conjuncts(one))
         case Compare("<" | "<=", Binary("max", b, c)) if holds and reads_memory(condition):
-            own = [replace(condition, a=bound) for bound in (b, c)]
-            return tuple(part for one in own for part in conjuncts(one))
+            limits = [replace(condition, a=limit) for limit in (b, c)]
+            return tuple(part for one in limits for part in conjuncts(one))
     return (condition if holds else negate(condition),)
 
 
@@ -68,8 +68,8 @@ def conditional_term(value: Expr, reducer: str | None) -> tuple[Expr, Expr] | No
     return None
 
 
-def known_element(expr: Expr, arrays: Collection[str]) -> Load | None:
-    """Return the element that an index is, ``index(A[…])``, of one of `arrays`, which nobody writes; None for any other expression.
+def read_only_element(expr: Expr, arrays: Collection[str]) -> Load | None:
+    """Return the load of ``index(A[…])`` if A is in `arrays`, which are never written; None for any other expression.
 
     Its integers have at most 32 bits, so that what is calculated with it is in the range of an index.
     """

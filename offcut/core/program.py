@@ -366,6 +366,12 @@ class Program(CachedHash):
         return next(buffer for buffer in self.buffers if buffer.name == name)
 
     @property
+    def read_only_arrays(self) -> frozenset[str]:
+        """Return the names of the arrays that a call gives and the program never writes: inputs and constants."""
+        given = (Kind.INPUT, Kind.CONSTANT)
+        return frozenset(buffer.name for buffer in self.buffers if buffer.kind in given)
+
+    @property
     def results(self) -> tuple[Buffer, ...]:
         """What a call gives back, in order: outputs, and what it updated."""
         return tuple(b for b in self.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT))

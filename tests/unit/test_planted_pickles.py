@@ -171,7 +171,7 @@ TRUSTED = {
     "search/child.py loads": "a pipe to a child of this process",
     "search/child.py recv": "a pipe from the process that started this one",
     "search/children.py recv": "a pipe from a child of this process",
-    "studies/loops_elsewhere.py exec": "loops of a program, printed",
+    "studies/peers/loops.py exec": "loops of a program, printed",
     "tuning/pooled_bench.py loads": "a member of the pool, who showed its certificate",
 }
 

@@ -423,6 +423,28 @@ schedule: cannot cover matmul_A_B by fma_float32_avx512
     assert oc.compile(product(), schedule=edited()).plan(n=40).notes == ()
 
 
+@pytest.mark.isa("avx512f")
+def test_a_cover_is_refused_with_the_reason_of_its_own_nest() -> None:
+    n = oc.dim("n", max=512)
+    a, b = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 40), name="B")
+    c = oc.ops.matmul(
+        oc.ops.matmul(a, b, name="first"), oc.placeholder((40, 24), name="D"), name="C"
+    )
+    text = str(oc.compile(c, strategy="cut").schedule)
+    turned = [
+        line.replace("i=i_in, j=j_in", "i=j_in, j=i_in") if "cover C " in line else line
+        for line in re.sub(
+            r"ladder .* as j_group j_tile j_in", "cut 8 as j_tile j_in", text
+        ).splitlines()
+    ]
+    schedule = "\n".join(turned).replace("j_group ", "")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(c, schedule=oc.Schedule.parse(schedule))
+    assert "because  tile i, j: fma_float32_avx512 does not run it: first[i, k]" in str(
+        refused.value
+    )
+
+
 @pytest.mark.parametrize("width", ["3", "999999999"])
 def test_a_constant_lies_in_the_panels_of_a_microkernel(width: str) -> None:
     B = np.ones((24, 40), "float32")

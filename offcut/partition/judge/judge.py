@@ -18,7 +18,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.panels import as_panels
-from offcut.core.program import Choose, Cover, For, Form, Kind, Program, Stmt, Store, Tile
+from offcut.core.program import Choose, Cover, For, Form, Program, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.tile_limits import begun, limits, unlimited
@@ -264,8 +264,7 @@ class _Judge:
 
     def reads_results(self, bound: Expr) -> bool:
         """Return whether a bound reads an array that the program writes."""
-        given = (Kind.INPUT, Kind.CONSTANT)
-        return any(self.program.buffer(one.buffer).kind not in given for one in all_loads(bound))
+        return any(one.buffer not in self.program.read_only_arrays for one in all_loads(bound))
 
     def of_type(self, store: Store) -> Refusal | None:
         """Why the result is of another type."""

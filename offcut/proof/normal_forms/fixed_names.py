@@ -20,7 +20,7 @@ from math import gcd
 from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjunction, conjuncts, known_element, negate
+from offcut.core.conditions import conjunction, conjuncts, negate, read_only_element
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -42,7 +42,6 @@ from offcut.core.program import (
     Alloc,
     Buffer,
     For,
-    Kind,
     Let,
     Program,
     Size,
@@ -87,7 +86,7 @@ class FixedNames:
         self.others: dict[Expr, Var] = {}
         self.atoms: dict[str, Expr] = {}
         self.known = sizes
-        self.given = {b.name for b in program.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)}
+        self.read_only_arrays = program.read_only_arrays
         facts: list[Expr] = list(program.assumptions)
         for entry in path:
             for name in () if isinstance(entry, Expr) else bound_names(entry):
@@ -146,7 +145,7 @@ class FixedNames:
 
     def element(self, expr: Expr) -> Expr | None:
         """Return a size for an element of an array that nobody writes, at a place of fixed names; None for anything else."""
-        element = known_element(expr, self.given)
+        element = read_only_element(expr, self.read_only_arrays)
         if element is None or not variables(element) <= self.known.keys():
             return None
         if expr not in self.others:

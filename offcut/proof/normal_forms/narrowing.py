@@ -38,7 +38,7 @@ from offcut.core.conditions import (
     conditional_term,
     conjunction,
     conjuncts,
-    known_element,
+    read_only_element,
 )
 from offcut.core.expr import (
     Binary,
@@ -403,7 +403,7 @@ def conditions_of_arrays(program: Program) -> Mapping[str, tuple[Expr, ...]]:
     needed: dict[str, tuple[Expr, ...]] = {}
     known = _Known(
         frozenset(size.name for size in program.sizes),
-        frozenset(b.name for b in program.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)),
+        program.read_only_arrays,
     )
     for name in reversed(order):
         if name not in own or name in anywhere:
@@ -476,7 +476,7 @@ def _over_axes(expr: Expr, index: Sequence[Expr], known: _Known) -> Expr | None:
                     return None
                 total = ix.add(total, ix.mul(step, Binary(op, parts[0], parts[1])))
             case _:
-                element = known_element(atom, known.arrays)
+                element = read_only_element(atom, known.arrays)
                 place = (
                     [_over_axes(part, index, known) for part in element.index] if element else []
                 )

@@ -12,6 +12,7 @@ from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
 from offcut.core import index as ix
+from offcut.core.accesses import stored_arrays
 from offcut.core.analysis import analysis
 from offcut.core.plain_loops import tile_to_loops
 from offcut.core.program import Option, Program, Stmt, Store, Tile, walk
@@ -126,6 +127,21 @@ def vector_tile_notes(
             if covered is not None and not sums & set(covered):
                 continue
             axes = ", ".join(axis.iter for axis in stmt.axes)
+            yield f"tile {axes} as vectors: {covers.plain[position]}"
+
+
+def reasons_without_cover(program: Program, covers: CoverReport, buffer: str) -> Iterator[str]:
+    """Yield why tiles that store `buffer` run without a microkernel, a line each; first of those that name one."""
+    tiles = [
+        (position, stmt, ", ".join(axis.iter for axis in stmt.axes))
+        for position, stmt in enumerate(analysis(program).statements)
+        if isinstance(stmt, Tile) and buffer in stored_arrays(stmt.body)
+    ]
+    for position, tile, axes in tiles:
+        if position in covers.refused:
+            yield f"tile {axes}: {tile.microkernel} does not run it: {covers.refused[position]}"
+    for position, _, axes in tiles:
+        if position in covers.plain:
             yield f"tile {axes} as vectors: {covers.plain[position]}"
 
 

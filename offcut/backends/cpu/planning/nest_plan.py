@@ -11,7 +11,12 @@ from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.cover_report import report_covers, vector_tile_notes
+from offcut.backends.cpu.planning.cover_report import (
+    CoverReport,
+    reasons_without_cover,
+    report_covers,
+    vector_tile_notes,
+)
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.operand_layout import OperandChoice
 from offcut.backends.cpu.planning.padded_terms import PaddedTerms
@@ -116,7 +121,7 @@ def plan_nests(
     applied = applied.settled(covers.refused)
     vector_notes = (*vector_tile_notes(cut.loops, covers, _covered_stages(parts_of(schedule))),)
     if options.schedule is not None:
-        _check_lines_of_covers(schedule, applied, (*applied.partition.notes, *vector_notes))
+        _check_lines_of_covers(schedule, applied, cut.loops, covers)
     loops = applied.partition.loops
     debug.passed("cut", loops)
     whole = padded = loops
@@ -162,10 +167,12 @@ def plan_nests(
     )
 
 
-def _check_lines_of_covers(schedule: Schedule, applied: Applied, reasons: Sequence[str]) -> None:
+def _check_lines_of_covers(
+    schedule: Schedule, applied: Applied, program: Program, covers: CoverReport
+) -> None:
     """Check that a microkernel that a line of `schedule` names runs a piece at least.
 
-    reasons  why tiles run without one, in the order of the program
+    program  cut, with the covers that are reported on
 
     Raises PartitionError with the line of the first that runs none.
     """
@@ -181,7 +188,7 @@ def _check_lines_of_covers(schedule: Schedule, applied: Applied, reasons: Sequen
                 raise PartitionError(
                     "schedule",
                     f"cannot cover {nest.last} by {way.cover.microkernel}",
-                    because=next(iter(reasons), "it runs no piece"),
+                    because=next(reasons_without_cover(program, covers, nest.stage)),
                     help=(f"cover {nest.last} vectors",),
                 )
 
