@@ -37,7 +37,7 @@ from offcut.onnxruntime.capi.onnxruntime_pybind11_state import (
 )
 from offcut.onnxruntime.options import RunOptions, SessionOptions
 from offcut.onnxruntime.profiling import Profile
-from offcut.onnxruntime.values import IOBinding, OrtValue, type_text, type_text_of_number
+from offcut.onnxruntime.values import IOBinding, OrtValue, type_text, type_text_of_onnx
 from offcut.plugins.onnx.file_errors import (
     InvalidModelError,
     UnknownSizeError,
@@ -125,7 +125,7 @@ class InferenceSession:
             for arguments in (self.model.inputs, self.model.outputs)
         )
         self._overridable = {
-            name: NodeArg(name, type_text_of_number(number), self._shape(name, ()))
+            name: NodeArg(name, type_text_of_onnx(number), self._shape(name, ()))
             for name, number in self._file.initialized.items()
             if self._source is not None
         }

@@ -34,6 +34,15 @@ _NUMBERS = {
     "uint64": 13,
     "bfloat16": 16,
 }
+_WITHOUT_ARRAYS = {
+    8: "string",
+    17: "float8e4m3fn",
+    18: "float8e4m3fnuz",
+    19: "float8e5m2",
+    20: "float8e5m2fnuz",
+}
+_WITHOUT_ARRAYS |= {21: "uint4", 22: "int4", 23: "float4e2m1"}
+"""Element types of ONNX that no array of ours has."""
 """Of element types, in ONNX."""
 
 
@@ -258,9 +267,10 @@ def type_text(dtype: str) -> str:
     return f"tensor({TYPES.get(dtype, dtype)})"
 
 
-def type_text_of_number(number: int) -> str:
-    """Return such as ``tensor(float)`` for the number of an element type in ONNX; of one that numpy has not, ``tensor(string)``."""
-    return type_text(next((name for name, at in _NUMBERS.items() if at == number), "string"))
+def type_text_of_onnx(number: int) -> str:
+    """Return the type text, such as ``tensor(float)``, of an ONNX element-type number; ``tensor(undefined)`` of one that is none."""
+    names = {at: name for name, at in _NUMBERS.items()} | _WITHOUT_ARRAYS
+    return type_text(names.get(number, "undefined"))
 
 
 def _check_device(kind: str) -> None:
@@ -286,4 +296,4 @@ def _array_at(address: Any, element_type: Any, shape: Any) -> Any:
     return np.frombuffer((ctypes.c_char * count).from_address(address), dtype).reshape(tuple(shape))
 
 
-__all__ = ["IOBinding", "OrtValue", "type_text", "type_text_of_number"]
+__all__ = ["IOBinding", "OrtValue", "type_text", "type_text_of_onnx"]

@@ -57,8 +57,8 @@ FAULTS = (
     Fault(
         "bounds that differ between instances are taken for those of the first",
         "judge",
-        "if variables(bound) & self.axes.keys() or reads_memory(bound):",
-        "if reads_memory(bound):",
+        "if variables(bound) & self.axes.keys() or self.reads_results(bound):",
+        "if self.reads_results(bound):",
     ),
     Fault(
         "columns of the result that lie apart are taken for neighbours",
@@ -821,7 +821,7 @@ FAULTS = (
     Fault(
         "every number is taken for a multiple",
         "places",
-        "return all(step % of == 0 for step in (form.const, *(factor for _, factor in form.terms)))",
+        "return form.const % of == 0 and all(divides(*term) for term in form.terms)",
         "return True",
     ),
     Fault(
