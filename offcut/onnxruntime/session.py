@@ -218,7 +218,13 @@ class InferenceSession:
             _check_run_options(run_options)
         feed = input_feed
         if not self._overridable.keys().isdisjoint(feed):
-            return self._session_of(feed).run(output_names, feed, run_options)
+            feed = {
+                name: array
+                for name, array in feed.items()
+                if array is not None or name not in self._overridable
+            }
+            if not self._overridable.keys().isdisjoint(feed):
+                return self._session_of(feed).run(output_names, feed, run_options)
         for one in feed.values():
             if type(one) is not np.ndarray:
                 feed = {name: self._array(name, value) for name, value in input_feed.items()}

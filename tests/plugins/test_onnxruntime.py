@@ -507,6 +507,8 @@ def test_a_call_may_override_initializers_that_are_inputs() -> None:
             feed = {"x": x, "scale": np.array(scale, np.float32)}
             (result,) = session.run(["y"], feed)
             np.testing.assert_array_equal(result, (x * scale + 0.5).sum(1, keepdims=True))
+        (plain,) = session.run(None, {"x": x, "scale": None})
+        np.testing.assert_array_equal(plain, (x * [2, 3] + 0.5).sum(1, keepdims=True))
     mine = sessions[0]
     with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument) as refused:
         mine.run(None, {"x": x, "scale": np.ones(3, np.float32)})
@@ -514,3 +516,14 @@ def test_a_call_may_override_initializers_that_are_inputs() -> None:
     with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument) as unknown:
         mine.run(None, {"x": x, "shift": np.ones((), np.float32)})
     assert "Invalid input name: shift" in str(unknown.value)
+
+
+def test_initializers_of_an_old_format_are_constants() -> None:
+    model = onnx.parser.parse_model(SCALED)
+    model.ir_version = 3
+    session = ours.InferenceSession(model.SerializeToString())
+    assert session.get_overridable_initializers() == []
+    x = np.ones((1, 2), np.float32)
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument) as refused:
+        session.run(None, {"x": x, "scale": x[0]})
+    assert "Invalid input name: scale" in str(refused.value)

@@ -496,6 +496,19 @@ def test_groups_as_many_as_a_size_are_those_of_torch() -> None:
     held(model, Modulated(), [inputs, (torch.rand(1, 2, 5, 7), torch.rand(1, 5, 2, 3, 3))])
 
 
+class Rounded(nn.Module):
+    """Means of windows, a last one of fewer elements, divided by a number."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.avg_pool2d(x, 2, ceil_mode=True, divisor_override=3)
+
+
+def test_means_by_a_divisor_of_windows_that_are_rounded_up_are_those_of_torch() -> None:
+    model = oc.from_torch(Rounded(), (torch.rand(2, 3, 5, 7),))
+    assert "it has a divisor, and rounds the number of its windows up" in model.report
+    held(model, Rounded(), [(torch.rand(2, 3, 5, 7),), (torch.rand(1, 3, 4, 3),)])
+
+
 class Windowed(nn.Module):
     """A window of three on what is padded, and on what stands side by side."""
 

@@ -32,7 +32,8 @@ class FileFacts:
     def of(proto: Any) -> FileFacts:
         """Return the facts of an ``onnx.ModelProto``."""
         graph = proto.graph
-        values = {one.name for one in graph.initializer}
+        # before version 4 of the format every initializer is listed among the inputs, and is a constant
+        values = {one.name for one in graph.initializer if proto.ir_version >= 4}
         return FileFacts(
             graph.name,
             graph.doc_string,

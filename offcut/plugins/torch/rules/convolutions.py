@@ -124,7 +124,7 @@ def average_pool(
     axes: int,
 ) -> Any:
     if divisor is not None and ceil:
-        raise Left("it has a divisor")
+        raise Left("it has a divisor, and rounds the number of its windows up")
     if divisor is not None:  # of all elements of a window, those of the padding are 0
         mean = average_pool(t, x, window, stride, padding, axes=axes)
         return t.node("multiply", mean, math.prod(spread(window, axes)) / divisor)
