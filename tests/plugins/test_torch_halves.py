@@ -118,6 +118,6 @@ def test_what_a_rule_made_before_it_was_widened_is_taken_back(
 def test_what_is_said_of_rounding_is_said_of_what_there_is() -> None:
     assert set(ops.__all__) | VIEWS.keys() >= UNROUNDED
     assert set(TABLE.values()) >= ROUND_EACH
-    assert {rule.__module__ for rule in ROUND_EACH} <= {
+    assert {getattr(rule, "func", rule).__module__ for rule in ROUND_EACH} <= {
         f"{rules.__name__}.{one}" for one in rules.__all__
     }

@@ -85,10 +85,16 @@ def takes_of_others(*names: str, rounds_each: bool = False, **options: Any) -> C
 
 
 def _with_options(rule: Rule, rounds_each: bool, options: Mapping[str, Any]) -> Rule:
-    own = partial(rule, **options) if options else rule
+    rule_of_operator = _partial(rule, tuple(options.items())) if options else rule
     if rounds_each:
-        ROUND_EACH.add(own)
-    return own
+        ROUND_EACH.add(rule_of_operator)
+    return rule_of_operator
+
+
+@cache
+def _partial(rule: Rule, options: tuple[tuple[str, Any], ...]) -> Rule:
+    """Return a rule with arguments by name, one object for all operators that it stands for."""
+    return partial(rule, **dict(options))
 
 
 def _enter(namespace: Any, names: tuple[str, ...], rule: Rule) -> None:
