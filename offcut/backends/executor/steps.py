@@ -342,9 +342,7 @@ class Reader:
             return None
         array = self.given.get(part.buffer)
         if array is None:
-            because = (
-                f"which units run what is decided by what {part.buffer} holds, which they write"
-            )
+            because = f"which units run what depends on {part.buffer}, which the program writes"
             raise self.fault("unit", stmt, scope, because)
         place = tuple(self.value(index, stmt, scope) for index in part.index)
         if not all(0 <= at < extent for at, extent in zip(place, array.shape, strict=True)):

@@ -313,3 +313,49 @@ def test_it_finds_what_an_executor_finds_that_shares_nothing_with_it(change: str
             else:
                 assert other is None, (line, n)
     assert found >= 3
+
+
+DECIDED = """program decided
+size n in 0:65
+input L: int32[2]
+{declared}output C: int32[n]
+{before}for b in 0:n  @block
+  if b < index({array}[{place}])
+    for w in 0:1  @warp
+      tile i in b +: 1
+        C[i] = 1
+  else
+    for w in 0:1  @warp
+      tile i in b +: 1
+        C[i] = 0
+"""
+
+
+def decided(array: str = "L", place: str = "1", declared: str = "", before: str = "") -> oc.Program:
+    text = DECIDED.format(array=array, place=place, declared=declared, before=before)
+    return oc.parse(text)
+
+
+def test_an_input_may_decide_which_units_run_what() -> None:
+    made = execute(decided(), {"L": np.array([0, 3], np.int32)}, {"n": 5})
+    np.testing.assert_array_equal(made["C"], [1, 1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("program", "finder", "because"),
+    [
+        (decided(place="b"), "bounds", "it reads L[2] of 2 elements"),
+        (
+            decided("M", declared="local M: int32[2]\n", before="for m in 0:2\n  M[m] = 3\n"),
+            "unit",
+            "which units run what depends on M, which the program writes",
+        ),
+    ],
+    ids=["beyond the array", "written by the program"],
+)
+def test_what_decides_which_units_run_is_read_inside_of_what_nobody_writes(
+    program: oc.Program, finder: str, because: str
+) -> None:
+    with pytest.raises(ExecutionFault, match=finder) as fault:
+        execute(program, {"L": np.array([0, 3], np.int32)}, {"n": 5})
+    assert f"because  {because}" in str(fault.value)
