@@ -300,3 +300,17 @@ for i in 0:n
     for rows in (0, 1, 5):
         x = drawn(rows, "float32", rows, 192)
         np.testing.assert_array_equal(kernel(x), x.reshape(rows, 3, 64).transpose(1, 0, 2))
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize("channels", [4, 1])
+def test_bits_of_narrow_groups_are_those_of_every_strategy(channels: int) -> None:
+    n, h = oc.dim("n", 0, 16), oc.dim("h", 1, 40)
+    x, w = oc.placeholder((n, h, h, 16), name="x"), oc.placeholder((3, 3, channels, 16), name="w")
+    y = oc.ops.conv2d(x, w, padding=1, groups=16 // channels, layout="NHWC")
+    random = np.random.default_rng(0)
+    given = [random.standard_normal(s, np.float32) for s in ((2, 9, 9, 16), (3, 3, channels, 16))]
+    wanted = oc.compile(y, inputs=[x, w])(*given)
+    for strategy in ("mask", "ladder"):
+        result = oc.compile(y, inputs=[x, w], strategy=strategy)(*given)
+        np.testing.assert_array_equal(result, wanted)
