@@ -342,6 +342,13 @@ REJECTED = {
         "  because  there is no key 'trails'\n"
         "  help     trials = …",
     ),
+    "tune, a number": (
+        "tune = 3\n",
+        "study: cannot read the study\n"
+        "  at       study.toml, contenders[0].tune\n"
+        "  because  3 is not a table\n"
+        '  help     tune = {explorer = "anneal", trials = 64}',
+    ),
     "tune, budget": (
         "tune = {budget = 0}\n",
         "study: cannot read the study\n"
