@@ -253,12 +253,12 @@ def cost(
     named   the sizes, by the user's names
     sizes   the same, by the program's
     """
-    made = predicted(program, hardware, sizes)
-    pieces = _pieces(made, program, hardware)
+    prediction = predicted(program, hardware, sizes)
+    pieces = _pieces(prediction, program, hardware)
     operations = count_operations(described, sizes, hardware)
     machine = hardware.machine
     memories = (*(memory.name for memory in machine.memory), machine.dram.name)
-    kept = {name: _count(size) for name, size in made.kept.items()}
+    kept = {name: _count(size) for name, size in prediction.kept.items()}
     share = {memory.name: kept[memory.name] / memory.bytes for memory in machine.memory}
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
     return Cost(
@@ -271,14 +271,14 @@ def cost(
         peak=_peak(pieces, program, hardware),
         memories=memories,
         exactness=replace(
-            made.exactness, flop=least_exact(made.exactness.flop, operations.exactness)
+            prediction.exactness, flop=least_exact(prediction.exactness.flop, operations.exactness)
         ),
         kept=kept,
         occupancy=share,
         code_bytes=code,
         compile_seconds=compile_seconds(code, machine),
-        call=made.call,
-        loss=made.loss,
+        call=prediction.call,
+        loss=prediction.loss,
     )
 
 
@@ -302,15 +302,17 @@ def call_cycles(
 
     options  by the number of a `choose`, the option that runs
     """
-    made = predicted(program, hardware, sizes, options)
-    pieces = _pieces(made, program, hardware)
-    return CallCycles(hertz=hardware.machine.hertz, pieces=pieces, call=made.call, loss=made.loss)
+    prediction = predicted(program, hardware, sizes, options)
+    pieces = _pieces(prediction, program, hardware)
+    return CallCycles(
+        hertz=hardware.machine.hertz, pieces=pieces, call=prediction.call, loss=prediction.loss
+    )
 
 
-def _pieces(made: Prediction, program: Program, hardware: Hardware) -> tuple[PieceCost, ...]:
+def _pieces(prediction: Prediction, program: Program, hardware: Hardware) -> tuple[PieceCost, ...]:
     """The pieces that run of a prediction whose sizes all are known."""
     in_loops = registers_in_loops(program)
-    return _ran([_at(one, hardware, in_loops) for one in made.pieces])
+    return _ran([_at(one, hardware, in_loops) for one in prediction.pieces])
 
 
 def _ran(pieces: Sequence[PieceCost]) -> tuple[PieceCost, ...]:

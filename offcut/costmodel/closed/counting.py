@@ -142,9 +142,9 @@ def _known_part(op: str, end: Expr) -> Expr:
     """Return what a bound is the greatest, or the least, of without operands that are read from memory; as it is if all of them are."""
     match end:
         case Binary(own, a, b) if own == op and reads_memory(end):
-            known = [_known_part(op, one) for one in (a, b)]
-            left = [one for one in known if not reads_memory(one)]
-            return left[0] if len(left) == 1 else Binary(op, *known)
+            operands = [_known_part(op, one) for one in (a, b)]
+            known_operands = [one for one in operands if not reads_memory(one)]
+            return known_operands[0] if len(known_operands) == 1 else Binary(op, *operands)
         case _:
             return end
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.graph.sizes.numbers import plain
+from offcut.graph.sizes.numbers import arithmetic, plain
 from offcut.plugins.operators.translator import Translator
 
 
@@ -27,19 +27,17 @@ def recurrence(
     is_batch_first  of the input alone
     options         of the operator of that kind; those that are None are left out
     """
-    bias = {}
+    dense_options: dict[str, Any] = {}
     if biases is not None and kind == "gru" and options.get("after") is None:
-        rows = plain(
-            t.shape(biases[0])[0]
-        )  # the state's bias of the last gate is added before that is reset
-        assert isinstance(rows, int)
-        gates = rows // 3 * 2
+        # the state's bias of the last gate is added before that is reset
+        rows = plain(t.shape(biases[0])[0])
+        gates = arithmetic("*", arithmetic("//", rows, 3), 2)
         both = t.node("add", *(t.slice(one, 0, 0, gates) for one in biases))
         last, options["bias"] = (t.slice(one, 0, gates, rows) for one in biases)
-        bias["bias"] = t.node("concat", (both, last), axis=0)
+        dense_options["bias"] = t.node("concat", (both, last), axis=0)
     elif biases is not None:
-        bias["bias"] = t.node("add", *biases)
-    steps = t.node("dense", x, w, transpose_w=True, **bias)
+        dense_options["bias"] = t.node("add", *biases)
+    steps = t.node("dense", x, w, transpose_w=True, **dense_options)
     steps = t.transpose(steps, (1, 0, 2)) if is_batch_first else steps
     given = {name: one for name, one in options.items() if one is not None}
     results: tuple[Any, ...] = t.node(kind, steps, r, **given)

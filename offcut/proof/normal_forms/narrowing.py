@@ -454,8 +454,8 @@ def _conditions_of_read(
     conditions = [atom for condition in path for atom in conjuncts(condition)]
     conditions += [substitute(one, index_of_axis) for one in needed]
     forms = (at_least_zero(atom) for atom in conditions)
-    left = (_over_axes(one.a, load.index, known) for one in forms if one is not None)
-    return frozenset(Compare(">=", one, ix.const(0)) for one in left if one is not None)
+    over_axes = (_over_axes(one.a, load.index, known) for one in forms if one is not None)
+    return frozenset(Compare(">=", one, ix.const(0)) for one in over_axes if one is not None)
 
 
 def _over_axes(expr: Expr, index: Sequence[Expr], known: _Known) -> Expr | None:
