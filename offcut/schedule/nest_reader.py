@@ -480,9 +480,14 @@ def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | 
 
 
 def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
-    """Return the decisions about loops as they stand that a schedule begins with: those before what a processor decides."""
+    """Return the decisions about loops as they stand that a schedule begins with: those before what a processor decides.
+
+    A processor decides which sums add up in lanes at its end, when loops stand: that is no primitive.
+    """
     view = nests_of(schedule)
     steps = schedule.steps if view is None else schedule.steps[: view.first]
+    while view is None and steps and isinstance(steps[-1], Bind) and steps[-1].tree:
+        steps = steps[:-1]
     primitives: list[Primitive] = []
     for step in steps:
         is_of_all = isinstance(step, Bind | Cover) and step.stage == ANY

@@ -202,7 +202,7 @@ def test_a_kernel_of_it_has_the_loops_and_bits_of_the_lowered_program(name: str)
 def test_what_the_target_decides_stands_behind_the_primitives() -> None:
     text = "schedule E\ninline B\ninline D\nbind * lane tree"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(text))
-    named = "schedule E\ninline B\ninline D\nseparate 1\nbind E.r lane tree"
+    named = "schedule E\ninline B\ninline D\nbind E.r lane tree"
     assert str(kernel.schedule) == named
     again = oc.compile(chain(), schedule=oc.Schedule.parse(named))
     assert (again.loops, again.schedule) == (kernel.loops, kernel.schedule)

@@ -242,13 +242,23 @@ class Lowering:
         return segments
 
 
+def _is_staged_in(nests: Nests, producer: Nest, nest: Nest) -> bool:
+    """Return whether a stage that is computed in a loop asks for tiles of any start and height of `nest`: one in its own loops does, and one
+    in a memory of the machine does of all nests.
+    """
+    assert producer.at is not None
+    in_memory = producer.placed is not None and producer.placed.memory is not None
+    scopes = any(nests.buffer(name).scope for name in producer.written)
+    return in_memory or scopes or producer.at[0] == nest.name
+
+
 class _Nest(Tiles):
     """One nest of a schedule by hand on its way to loops; each tile that it makes is noted in `made`."""
 
     def __init__(self, made: dict[int, EmittedTile], lowering: Lowering, nest: Nest) -> None:
         nests = lowering.nests
         staged = any(
-            (one.at is not None and not nests.is_at_points(one))
+            (one.at is not None and not nests.is_at_points(one) and _is_staged_in(nests, one, nest))
             or (one.covered is not None and one.covered.wanted is not None and not one.is_of_host)
             for one in nests.nests
         )

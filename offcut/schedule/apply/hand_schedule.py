@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial, reduce
 from itertools import groupby
 from typing import Any
 
@@ -22,7 +23,8 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
 from offcut.partition import EmittedTile, Users, tiles_alike
 from offcut.partition.cutting import PiecesCost
-from offcut.proof import UNDECIDED, Certificate
+from offcut.polyhedral import PASS
+from offcut.proof import UNDECIDED, Certificate, Theorem
 from offcut.schedule.apply import covering
 from offcut.schedule.apply.apply_decision import apply_decision, without_stages
 from offcut.schedule.apply.axes import find_stage, stage_names
@@ -38,11 +40,14 @@ from offcut.schedule.decisions import (
     Bind,
     Choose,
     Cover,
+    Inline,
     Primitive,
+    RFactor,
     Schedule,
     Split,
     Staging,
     each_decision,
+    stages_in,
 )
 from offcut.schedule.refusing import at_line
 
@@ -128,6 +133,10 @@ def replay(
         return first, by_hand.lower(reassociate)
     except PartitionError as refused:
         whole = refused
+    if whole.refused == UNDECIDED and whole.decision is not None:
+        assert isinstance(whole.decision, Primitive)
+        with at_line(schedule, whole.decision):
+            raise whole
     again = HandSchedule(start)
     again.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, ()), microkernels)
     for decision in by_hand._steps:  # the line is that after which it is refused first
@@ -135,6 +144,16 @@ def replay(
             again._do(decision)
             again.lower(reassociate)
     raise whole
+
+
+def _changes_stages(step: Primitive) -> bool:
+    """Return whether a decision makes or removes stages."""
+    return isinstance(step, Staging | Inline | RFactor)
+
+
+def _decided_loops(step: Primitive) -> object:
+    """Return whose loops a decision is about; of one where a stage is computed, the decision itself."""
+    return step if isinstance(step, At) else stages_in(step)
 
 
 def _programs(
@@ -348,26 +367,84 @@ class HandSchedule:
     def _proved(self, reassociate: bool) -> tuple[Nests, bool, Program, Certificate]:
         made = self._lowered
         if made is None or made[0] is not self._nests or made[1] != reassociate:
-            values = self._whole_values()
-            try:
-                program, certificate = self._prove_forms(reassociate, values)
-            except PartitionError as refused:
-                if refused.refused != UNDECIDED or not values:
-                    raise
-                program, certificate = self._prove_forms(reassociate)
+            program, certificate = self._prove(reassociate)
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
 
+    def _prove(self, reassociate: bool) -> tuple[Program, Certificate]:
+        """Return the program, proved: by all decisions at once but for staged arrays where isl answers that soon; else stage by stage, else
+        with all the work of a request, at last with values in whole arrays in all steps.
+
+        Raises PartitionError where a result would change; where isl answers no question, with the decision behind which it does not.
+        """
+        values = self._whole_values()
+        questions: list[Callable[[bool], tuple[Program, Certificate]]]
+        questions = [partial(self._prove_forms, self._forms)]
+        if self._decides_by_stage():
+            questions = [
+                partial(self._prove_forms, self._forms, most=PASS),
+                self._prove_by_stage,
+                *questions,
+            ]
+        if values:
+            questions.append(partial(self._prove_forms, partial(self._forms, always=values)))
+        undecided: PartitionError | None = None
+        for question in questions:
+            try:
+                return question(reassociate)
+            except PartitionError as refused:
+                if refused.refused != UNDECIDED:
+                    raise
+                if undecided is None or undecided.decision is None:
+                    undecided = refused
+        assert undecided is not None
+        raise undecided
+
     def _prove_forms(
-        self, reassociate: bool, always: Collection[str] = ()
+        self, forms: Callable[[], Sequence[Nests]], reassociate: bool, most: int | None = None
     ) -> tuple[Program, Certificate]:
-        """Return the program, proved by steps that all have the staged arrays `always`."""
+        """Return the program, proved by the steps that `forms` returns.
+
+        most  operations that isl may take for each; None: those of a request
+        """
         forget()
         with lowering_budget():
-            steps = self._forms(always=always)
+            steps = forms()
             programs, _ = _programs(steps)
-        certificate = prove(self._nests, steps[0].source, programs, reassociate)
+        certificate = prove(self._nests, steps[0].source, programs, reassociate, most)
         return programs[-1], certificate
+
+    def _decides_by_stage(self) -> bool:
+        """Return whether there are decisions about the loops of several stages, all of which can be made behind those that change stages."""
+        loops = [step for step in self._steps if not _changes_stages(step)]
+        try:
+            reduce(apply_decision, (*filter(_changes_stages, self._steps), *loops), self._undecided)
+        except PartitionError:
+            return False
+        return len({*map(_decided_loops, loops)}) > 1
+
+    def _prove_by_stage(self, reassociate: bool) -> tuple[Program, Certificate]:
+        """Return the program, proved by steps of which each decides about the loops of one stage more, or where one more is computed.
+
+        Decisions that change stages come first: each has an equation of its own.
+
+        Raises PartitionError, with the last decision of the step that is refused.
+        """
+        forget()
+        loops = [step for step in self._steps if not _changes_stages(step)]
+        nests = reduce(apply_decision, filter(_changes_stages, self._steps), self._undecided)
+        program, theorems = nests.source, list[Theorem]()
+        for _, steps in groupby(loops, _decided_loops):
+            for step in steps:
+                nests = apply_decision(nests, step)
+            with lowering_budget():
+                before, program = program, lower_with_tiles(nests)[0]
+            try:
+                theorems += prove(nests, before, (program,), reassociate).theorems
+            except PartitionError as refused:
+                refused.decision = step
+                raise
+        return program, Certificate(tuple(dict.fromkeys(theorems)))
 
     def _whole_values(self) -> tuple[str, ...]:
         """Return the arrays of staged values that lie in no window: they are stages, computed before their readers."""

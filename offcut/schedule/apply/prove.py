@@ -21,7 +21,11 @@ def lowering_budget() -> AbstractContextManager[None]:
 
 
 def prove(
-    nests: Nests, source: Program, programs: Sequence[Program], reassociate: bool = True
+    nests: Nests,
+    source: Program,
+    programs: Sequence[Program],
+    reassociate: bool = True,
+    most: int | None = None,
 ) -> Certificate:
     """Return the theorems by which the last of `programs` computes what was described, for all sizes.
 
@@ -33,6 +37,7 @@ def prove(
     source       the stages of the first program, in their own loops
     programs     of which each has one staged array more than the one before
     reassociate  whether the terms of a declared sum may be added in any order
+    most         operations that isl may take for a question; None: those of a request
 
     Raises PartitionError with the smallest witness.
     """
@@ -50,7 +55,7 @@ def prove(
             check_equal(*one.alike, reassociate=reassociate, users=users)
         theorems.append(Theorem("substitution", one.equation, one.primitive))
     for before, after in pairwise((source, *programs)):
-        theorems += check_equal(before, after, reassociate=reassociate, users=users)
+        theorems += check_equal(before, after, reassociate=reassociate, users=users, most=most)
     with lowering_budget():
         theorems += check_marks(programs[-1], users, reassociate)
     return Certificate(tuple(dict.fromkeys(theorems)))
