@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.graph.sizes.numbers import Extent, plain, product
+from offcut.ops.order.ranking import FEW
 from offcut.plugins.operators.translator import Translator
 
 SHORT = 64
@@ -30,10 +31,11 @@ def sort(t: Translator, x: Any, axis: int, descending: bool) -> Any:
 def first_in_order(t: Translator, x: Any, k: Extent, axis: int, largest: bool) -> tuple[Any, ...]:
     """Return the `k` greatest elements along an axis in descending order, or the least in ascending order, and their places.
 
-    k  no more than the extent of the axis
+    k  no more than the extent of the axis; up to `FEW` of the greatest are found one after the other, however long the axis is
     """
     few = isinstance(k, int) and k <= SHORT
-    if few and (_is_short(t, x, axis) or k == 0):
+    one_by_one = largest and isinstance(k, int) and k <= FEW
+    if few and (_is_short(t, x, axis) or one_by_one or k == 0):
         return tuple(t.node("topk", x, k, axis=axis, largest=largest))
     if few:
         last = t.node("kth", x, k, axis=axis, largest=largest)
