@@ -510,3 +510,30 @@ def test_angles_are_those_of_the_quadrant_and_the_signs_of_zeros() -> None:
     like(model(y, x), Angles()(y, x), each=True)
     (nan,) = model(x[:1] * math.nan, x[:1])[:1]
     assert nan.isnan().all()
+
+
+def test_the_few_greatest_of_a_long_axis_are_as_torch_says() -> None:
+    class Few(nn.Module):
+        def forward(self, x: torch.Tensor) -> Results:
+            return (
+                *x.topk(1),
+                *x.topk(4),
+                *x.transpose(0, 1).topk(8, 0),
+                *x.topk(4, largest=False),
+            )
+
+    inf, nan = math.inf, math.nan
+    line = [inf, nan, -inf, -0.0, 1, inf, 3, nan, -2, 0.0, -inf, 5]
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", min=8)
+    model = oc.from_torch(Few(), (floats(3, 70),), dynamic_shapes=({0: batch, 1: length},))
+    assert not model.program.left, model.report
+    for rows in ([line, line[::-1]], [[-inf] * 8], [[7.0] * 100], []):
+        x = torch.tensor(rows).reshape(len(rows), -1 if rows else 9)
+        results = model(x)
+        for values, exact in zip(results[::2], Few()(x)[::2], strict=True):
+            assert values.nan_to_num(9e9).equal(exact.nan_to_num(9e9))
+        for values, places, axis in zip(results[::2], results[1::2], (1, 1, 0, 1), strict=True):
+            own = x if axis else x.transpose(0, 1)
+            assert own.gather(axis, places).nan_to_num(9e9).equal(values.nan_to_num(9e9))
+            lines = places.sort(axis).values
+            assert (lines.diff(dim=axis) > 0).all()
