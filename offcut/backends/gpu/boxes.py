@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from offcut.backends.covers import complete_covers
 from offcut.core import index as ix
+from offcut.core.accesses import last_stored
 from offcut.core.analysis import analysis
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, all_loads, substitute, variables
 from offcut.core.layout import Layout
 from offcut.core.program import Alloc, For, Program, Size, Stmt, Store, Tile, blocks, walk
 from offcut.core.text.layouts import format_layout
-from offcut.core.text.printer import format_head
+from offcut.core.text.printer import format_expr, format_head
 from offcut.core.traversal import expressions
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -138,11 +139,19 @@ class _Checker:
             raise self.refused(tile, because, f"stage read … layout {format_layout(expected)}")
 
     def array(self, tile: Tile, name: str) -> None:
-        """Check that rows of an array that is copied in boxes begin at whole cells."""
+        """Check that rows of an array that is copied in boxes, and boxes in these, begin at whole cells."""
         buffer = self.program.buffer(name)
         if not has_whole_rows(buffer.shape, buffer.dtype, self.program.sizes):
             because = f"rows of {name} are not a multiple of {CELL} bytes"
             raise self.refused(tile, because, "a copy of rows: copy_rows, cp_async_rows")
+        starts = {axis.iter: axis.start for axis in tile.axes}
+        index = next(accesses(tile, name), None)
+        if not index:
+            return
+        first, cell = ix.simplify(substitute(index[-1], starts)), CELL // ITEM_BYTES[buffer.dtype]
+        if not is_multiple(first, cell, self.program.sizes):
+            because = f"it begins at element {format_expr(first)} of a row of {name}, which is not known to be a multiple of {cell}"
+            raise self.refused(tile, because, f"tiles of multiples of {cell} elements")
 
     def terms(
         self,
@@ -172,20 +181,27 @@ class _Checker:
             raise self.refused(tile, because, help)
 
     def refused(self, tile: Tile, because: str, *help: str) -> PartitionError:
-        return PartitionError(
+        refused = PartitionError(
             "compile",
             f"cannot run {tile.microkernel} in {self.program.name}",
             at=format_head(tile),
             because=because,
             help=help,
         )
+        refused.stage = last_stored(tile)
+        return refused
 
 
 def has_whole_rows(shape: Sequence[Expr], dtype: str, sizes: Sequence[Size]) -> bool:
     """Return whether rows of an array are multiples of `CELL` bytes, for all sizes."""
+    row = shape[-1] if shape else ix.const(0)
+    return row != ix.const(0) and is_multiple(row, CELL // ITEM_BYTES[dtype], sizes)
+
+
+def is_multiple(value: Expr, of: int, sizes: Sequence[Size]) -> bool:
+    """Return whether a value is known to be a multiple of a number, by what sizes are multiples of."""
     multiples = {one.name: ix.mul(one.multiple_of, Var(one.name)) for one in sizes}
-    row = ix.known_divisor(substitute(shape[-1], multiples)) if shape else 0
-    return row * ITEM_BYTES[dtype] % CELL == 0 and row > 0
+    return ix.known_divisor(substitute(value, multiples)) % of == 0
 
 
 __all__ = [
@@ -195,6 +211,7 @@ __all__ = [
     "has_whole_rows",
     "is_box_copy",
     "is_descriptor_product",
+    "is_multiple",
     "operand_axes",
     "window_layouts",
 ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offcut.backends.gpu.boxes import CELL, accesses, is_box_copy
+from offcut.backends.gpu.boxes import CELL, accesses, is_box_copy, is_multiple
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, last_stored
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, Var, substitute
+from offcut.core.expr import substitute
 from offcut.core.program import Alloc, Program, Stmt, Tile, blocks
 from offcut.core.text.printer import format_expr, format_head
 from offcut.describe.microkernel import Microkernel
@@ -21,17 +21,15 @@ def check_cells(program: Program, kernels: Sequence[Microkernel]) -> None:
 
     Raises PartitionError with the first that is not known to.
     """
-    multiples = {one.name: ix.mul(one.multiple_of, Var(one.name)) for one in program.sizes}
     copies = (one for one in kernels if one.issue == "async" and not is_box_copy(one))
     by_name = {kernel.name: kernel for kernel in copies}
-    _Cells(program, by_name, multiples).block(program.body, {})
+    _Cells(program, by_name).block(program.body, {})
 
 
 @dataclass(frozen=True)
 class _Cells:
     program: Program
     kernels: Mapping[str, Microkernel]
-    multiples: Mapping[str, Expr]
 
     def block(self, body: Sequence[Stmt], windows: Mapping[str, Alloc]) -> None:
         for stmt in body:
@@ -55,7 +53,7 @@ class _Cells:
             index = ix.simplify(ix.sub(index, start))
         item = ITEM_BYTES[self.program.buffer(name).dtype]
         for what, elements in (("begin at element", index), ("are as long as", pitch)):
-            if ix.known_divisor(substitute(elements, self.multiples)) * item % CELL:
+            if not is_multiple(elements, CELL // item, self.program.sizes):
                 refused = PartitionError(
                     "compile",
                     f"cannot copy cells of {CELL} bytes of {name}",

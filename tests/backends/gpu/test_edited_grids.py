@@ -100,6 +100,30 @@ PartitionError: compile: cannot launch C
 }
 
 
+def test_boxes_that_begin_inside_of_a_cell_are_refused_by_their_line() -> None:
+    n, k = oc.dim("n", max=100), oc.reduce_axis(48, name="k")
+    a, w = oc.placeholder((n, 48), "bfloat16", "A"), oc.placeholder((48, 24), "bfloat16", "W")
+    s = oc.compute(
+        (n, 24),
+        lambda i, j: oc.sum(a[i, k].astype("float32") * w[k, j].astype("float32"), axis=k),
+        name="S",
+    )
+    result = oc.compute((n, 24), lambda i, j: oc.maximum(s[i, j], 0.0), name="C")
+    target = oc.target("cuda", machine="h200", device="emulated")
+    text = str(oc.compile(result, inputs=[a, w], target=target).schedule)
+    old, new = "split C.j guard 256", "split C.j balance 16"
+    assert old in text
+    with rejection(
+        """\
+PartitionError: compile: cannot run tma_load_2d_bfloat16 in C
+  at       line 19: cover W_in at k tma_load_2d_bfloat16
+  because  it begins at element 12*j_block of a row of W, which is not known to be a multiple of 8
+  help     tiles of multiples of 8 elements"""
+    ):
+        schedule = oc.Schedule.parse(text.replace(old, new))
+        oc.compile(result, inputs=[a, w], target=target, schedule=schedule)
+
+
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_a_block_cannot_run_is_refused_by_its_line(what: str) -> None:
     old, new, expected = REFUSED[what]

@@ -214,7 +214,7 @@ REFUSED = {
         [("split S.k guard 64", "split S.k guard 40")],
         """\
 compile: cannot run wgmma_m64nNk16_kn_bfloat16 in C
-  at       tile i in 128*i_block + 64*i_warpgroup +: min(64, n - 128*i_block - 64*i_warpgroup), j in 256*j_block +: min(264 - 256*j_block, 256)  @async  @cover(wgmma_m64nNk16_kn_bfloat16; i=i, j=j, p=k; A=A_in, B=W_in, C=S)
+  at       line 20: cover S at i_row wgmma_m64nNk16_kn_bfloat16
   because  it takes 16 terms at once, and some that follow its own in A_in would be added
   help     tiles of a multiple of 16 terms, the last of which ends with A_in""",
     ),
@@ -231,7 +231,7 @@ compile: cannot keep the sums of C in registers
         [(f"W_in in shared{LAYOUT}", "W_in in shared")],
         """\
 compile: cannot run tma_load_2d_bfloat16 in C
-  at       tile k in 64*k_stage +: min(64, 200 - 64*k_stage), j in 256*j_block +: min(264 - 256*j_block, 256)  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=k, p=j; A=W, C=W_in)
+  at       line 19: cover W_in at k tma_load_2d_bfloat16
   because  W_in lies row by row, and tma_load_2d_bfloat16 has it in digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)
   help     stage read … layout digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)""",
     ),
@@ -258,7 +258,7 @@ def test_rows_that_begin_inside_of_cells_are_not_copied_in_boxes() -> None:
     c, *inputs = described("kn", 204, 264)
     with rejection("""\
 PartitionError: compile: cannot run tma_load_2d_bfloat16 in C
-  at       tile i in 128*i_block +: min(128, n - 128*i_block), k in 64*k_stage +: min(64, 204 - 64*k_stage)  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=i, p=k; A=A, C=A_in)
+  at       line 18: cover A_in at i tma_load_2d_bfloat16
   because  rows of A are not a multiple of 16 bytes
   help     a copy of rows: copy_rows, cp_async_rows"""):
         oc.compile(c, inputs=inputs, target=there(), schedule=edited())
