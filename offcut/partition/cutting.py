@@ -64,6 +64,12 @@ class AxisCut(CachedHash):
     by_height: ByHeight = ()
     group: int | None = None
 
+    @property
+    def guards(self) -> bool:
+        """Return whether a tile has conditions on its instances inside; tiles by the height of others are a ladder's, which have none."""
+        one = self.strategy.with_heights(self.heights)
+        return not self.by_height and one.guards(self.tile)
+
 
 @dataclass(frozen=True, slots=True)
 class EmittedTile:

@@ -266,13 +266,14 @@ class Applying:
         # Loops with conditions inside are no microkernel's; a cover says the order of their sum, and what is packed for it.
         guarded = False
         for cut in way.splits:
-            if cut.axis not in reduced and not cut.by_height:
+            if cut.axis not in reduced:
                 with self.line(cut):
-                    guarded = guarded or cut.strategy.with_heights(cut.heights).guards(cut.tile)
+                    guarded = guarded or cut.guards
         match: Match | None = None
         if way.cover is not None:
             with self.line(way.cover):
                 match = self.matched(lead, way.cover)
+                self.check_rows(lead, way, match)
             with self.line(next((cut for cut in way.splits if cut.axis == match.columns), way)):
                 check_widths(way.splits, match)
         cost: Expr = FREE
@@ -321,6 +322,15 @@ class Applying:
                     "a machine of queues has them, and this target is not one",
                     help=("without its depth",),
                 )
+
+    def check_rows(self, lead: Stage, way: Way, match: Match) -> None:
+        """Refuse tiles of rows that are as high as those of another axis say: such are columns."""
+        if any(cut.by_height for cut in way.splits if cut.axis == match.rows):
+            raise not_applied(
+                f"cannot cover {lead.label} by {match.microkernel.name}",
+                f"its rows are {match.rows}, whose tiles depend on the height of the tiles around",
+                help=(f"the other axis as rows, {match.rows} as columns",),
+            )
 
     def check_applies(self, way: ResolvedWay) -> None:
         """Refuse decisions about loops that do not apply to these."""

@@ -75,10 +75,21 @@ def nests_of(schedule: Schedule) -> NestView | None:
     line, members = 2, stages_of_points(steps)
     for first, step in enumerate(steps):
         if not isinstance(step, Bind) or step.unit in (LANE, THREAD, UNROLL):
+            if any(map(_is_pack, steps[:first])):
+                return None  # a copy in panels is made for a cover, which is of no nest without it
             with suppress(_OtherLoops):
                 return _Reader(line, steps[first:], members).view(first)
         line += _height(step)
     return None
+
+
+def _is_pack(step: Step) -> bool:
+    """Return whether a decision copies an operand into panels in main memory."""
+    match step:
+        case Staging("read", _, _, _, _, None, layout):
+            return layout is not None
+        case _:
+            return False
 
 
 class _OtherLoops(Exception):
@@ -293,6 +304,7 @@ class _Reader:
         repeated: list[AxisCut] = []
         groups: set[str] = set()
         roots: dict[str, str] = {}
+        heights: dict[str, str] = {}
         inside: list[str] = []
         order: tuple[str, ...] | None = None
         cover, cover_line = None, 0
@@ -300,6 +312,8 @@ class _Reader:
             match step:
                 case Split(_, axis, levels, names):
                     cut = _axis_cut(axis, levels, inside)
+                    if levels[-1].by is not None:
+                        heights[names[-2]] = levels[-1].by
                     if names[-2] in cuts:
                         repeated.append(cut)  # `Applying.check_cuts` refuses it by its line
                     else:
@@ -324,6 +338,10 @@ class _Reader:
         if len(grouped) > 1 or {*rest} & {*tiles, *groups} or {*head} & {*inside}:
             raise _OtherLoops
         place = head.index(grouped[0]) if grouped else len(head)
+        inner_loops = dict(zip(cuts, inside, strict=False))
+        around = dict(zip(tiles[1:], map(inner_loops.get, tiles), strict=False))
+        if any(around.get(name) != by for name, by in heights.items()):
+            raise _OtherLoops
         others = (cut for name, cut in cuts.items() if name not in tiles)
         splits = (*(cuts[name] for name in tiles), *others, *repeated)
         outer, inner = tuple(head[:place]), tuple(head[place + 1 :])
@@ -458,7 +476,9 @@ def _head(steps: list[tuple[Step, int]]) -> tuple[tuple[str, str, Level | None],
 
 
 def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | None:
-    """Return the decisions of a schedule about the stages of one nest, without binds; None if they do not cover each group."""
+    """Return the decisions of a schedule about the stages of one nest, without binds; None if they do not cover each group, or are of
+    loops that no nest has.
+    """
     stages = {stage.buffer for group in computation.groups for stage in group}
     steps: list[Step] = []
     of_units = unit_splits(schedule)
@@ -476,18 +496,22 @@ def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | 
     groups = ({stage.buffer for stage in group} for group in computation.groups)
     if not all(group & covered_stages for group in groups):
         return None
-    return Schedule(computation.name, tuple(steps))
+    about_nests = Schedule(computation.name, tuple(steps))
+    return about_nests if parts_of(about_nests) else None
 
 
 def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
     """Return the decisions about loops as they stand that a schedule begins with: those before what a processor decides.
 
-    A processor decides which sums add up in lanes at its end, when loops stand: that is no primitive.
+    A processor decides which sums add up in lanes at its end, when loops stand: that is no primitive, nor are binds behind it.
     """
     view = nests_of(schedule)
     steps = schedule.steps if view is None else schedule.steps[: view.first]
-    while view is None and steps and isinstance(steps[-1], Bind) and steps[-1].tree:
-        steps = steps[:-1]
+    if view is None:
+        last = next((k for k, step in enumerate(reversed(steps)) if not isinstance(step, Bind)), 0)
+        binds = steps[len(steps) - last :]
+        trees = (k for k, step in enumerate(binds) if isinstance(step, Bind) and step.tree)
+        steps = steps[: len(steps) - last + next(trees, last)]
     primitives: list[Primitive] = []
     for step in steps:
         is_of_all = isinstance(step, Bind | Cover) and step.stage == ANY

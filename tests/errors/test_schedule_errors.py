@@ -783,3 +783,60 @@ def test_an_order_of_a_loop_that_there_is_not_is_refused_before_what_stands_behi
         "  help     loops of C: it, ii, j, k"
     ):
         oc.compile(c, inputs=[a, w], schedule=oc.Schedule.parse(text))
+
+
+COVERED = """\
+schedule Y
+split Y.i balance 6 as i_tile i_in
+split Y.j ladder 32 then ladder by i_in 1..3: 16 8, 4..6: 8 as j_group j_tile j_in
+order Y j_group i_tile j_tile i_in j_in
+at S Y.j_in
+cover Y at i_in fma_float32(i=i_in, j=j_in, p=k)"""
+EDITED = {
+    "columns around rows": (
+        "j_group i_tile j_tile",
+        "j_group j_tile i_tile",
+        """\
+PartitionError: split: cannot split j by the height of i_in
+  at       line 4: order Y j_group j_tile i_tile i_in j_in
+  because  j_tile is not inside of the tiles of i_in, or not around j_in
+  help     an order with j_tile inside of the loop over these, around j_in""",
+    ),
+    "rows as columns": (
+        "i=i_in, j=j_in",
+        "i=j_in, j=i_in",
+        """\
+PartitionError: schedule: cannot cover S by fma_float32
+  at       line 6: cover Y at i_in fma_float32(i=j_in, j=i_in, p=k)
+  because  its rows are j, whose tiles depend on the height of the tiles around
+  help     the other axis as rows, j as columns""",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITED)
+def test_tiles_by_the_height_of_others_are_refused_where_these_are_not_around(edit: str) -> None:
+    old, new, text = EDITED[edit]
+    a, w = oc.placeholder((n, 9), name="A"), oc.placeholder((9, 40), name="W")
+    k = oc.reduce_axis(9, name="k")
+    s = oc.compute((n, 40), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="S")
+    y = oc.compute((n, 40), lambda i, j: oc.maximum(s[i, j], 0.0), name="Y")
+    target = oc.target("cpu", machine="avx2")
+    name = next(one.name for one in target.microkernels() if one.name.startswith("fma_float32"))
+    assert old in COVERED
+    schedule = oc.Schedule.parse(COVERED.replace(old, new).replace("fma_float32", name))
+    with rejection(text.replace("fma_float32", name)):
+        oc.compile(y, inputs=[a, w], target=target, schedule=schedule)
+
+
+def test_a_copy_in_panels_in_another_order_is_refused_by_a_line() -> None:
+    q, k, v = (
+        oc.placeholder((2, length, 8), name=name) for name, length in (("Q", n), ("K", m), ("V", m))
+    )
+    y = oc.ops.attention(q, k, v, name="Y")
+    target = oc.target("cpu", machine="avx2")
+    text = str(oc.compile(y, inputs=[q, k, v], target=target).schedule)
+    assert "order K_panels j_tile j_in" in text
+    edited = text.replace("order K_panels j_tile j_in", "order K_panels j_in j_tile")
+    with pytest.raises(oc.PartitionError, match="line "):
+        oc.compile(y, inputs=[q, k, v], target=target, schedule=oc.Schedule.parse(edited))

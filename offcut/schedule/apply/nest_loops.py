@@ -232,10 +232,11 @@ class NestLoops(Offsets):
         """Return the outer loop of a split for each height of the tile that the loop `by` lies inside."""
         origin = self.nest.origins(by)[0]
         if by not in at.extents or origin not in at.segments or not self.covers(split, parts):
+            (root, *_) = self.nest.origins(split.axis)
             raise PartitionError(
                 "split",
-                f"cannot split {split.axis} by the height of {by}",
-                at=f"axis {self.nest.name}.{split.axis}",
+                f"cannot split {root} by the height of {by}",
+                at=f"axis {self.nest.name}.{root}",
                 because=f"{split.outer} is not inside of the tiles of {by}, or not around {split.inner}",
                 help=(
                     f"an order with {split.outer} inside of the loop over these, around {split.inner}",

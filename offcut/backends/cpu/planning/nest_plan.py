@@ -184,7 +184,7 @@ def _check_lines_of_covers(
             pieces = choice.pieces
             if way.cover is None or not pieces or any(piece.microkernel for piece in pieces):
                 continue
-            if any(cut.strategy.with_heights(cut.heights).guards(cut.tile) for cut in way.splits):
+            if any(cut.guards for cut in way.splits):
                 continue
             with at_line(schedule, view.lines[id(way.cover)]):
                 raise PartitionError(
