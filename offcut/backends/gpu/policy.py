@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar
 
 from offcut.backends.covered_stages import Covered, cover_stage, definition_of
@@ -277,15 +278,25 @@ class GridPlans(Plans):
         return tiled and all(_is_of_rows(load, axes) for load in loads)
 
     def chain(self, stage: Stage) -> tuple[Stage, ...]:
-        """Return the stages that follow `stage` element by element, each the only reader of the one before."""
-        chain: list[Stage] = []
+        """Return the stages that follow `stage` element by element, each the only reader of the one before; without those that follow a
+        later product, whose loops they are in.
+        """
+        late = self.stages[self.stages.index(stage) + 1 :]
+        products = (one.stage for one in self.covered if one.stage in late and self.is_tiled(one))
+        followers = {reader.buffer for other in products for reader in self.followers(other)}
+        return tuple(
+            takewhile(lambda reader: reader.buffer not in followers, self.followers(stage))
+        )
+
+    def followers(self, stage: Stage) -> Iterator[Stage]:
+        """Yield the stages that follow `stage` element by element, each the only reader of the one before."""
         while True:
-            last = chain[-1] if chain else stage
-            readers = [one for one in self.stages if _reads(one, last.buffer)]
-            is_local = self.computation.buffer(last.buffer).kind in (Kind.LOCAL, Kind.PRIVATE)
-            if not is_local or len(readers) != 1 or not _is_elementwise(readers[0], last):
-                return tuple(chain)
-            chain.append(readers[0])
+            readers = [one for one in self.stages if _reads(one, stage.buffer)]
+            is_local = self.computation.buffer(stage.buffer).kind in (Kind.LOCAL, Kind.PRIVATE)
+            if not is_local or len(readers) != 1 or not _is_elementwise(readers[0], stage):
+                return
+            (stage,) = readers
+            yield stage
 
     def product_decisions(
         self, one: Covered, chain: tuple[Stage, ...], cuts: Mapping[tuple[str, str], Level]

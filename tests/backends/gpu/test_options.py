@@ -289,3 +289,24 @@ def test_tiles_that_have_no_room_do_not_compete() -> None:
         product, (256, 256)
     )  # 128 sums a lane of four warpgroups: more than 65,536 registers
     assert not replace(plans, shared_bytes=48 << 10).fits(product, (128, 256))
+
+
+def test_two_products_of_one_reader_run_under_every_strategy() -> None:
+    n = oc.dim("n", max=100)
+    a, b, c = (
+        oc.placeholder(shape, "float32", name)
+        for name, shape in (("A", (n, 24)), ("B", (24, 16)), ("C", (24, 16)))
+    )
+    k, r = oc.reduce_axis(24, name="k"), oc.reduce_axis(24, name="r")
+    s = oc.compute((n, 16), lambda i, j: oc.sum(a[i, k] * b[k, j], axis=k), name="S")
+    t = oc.compute((n, 16), lambda i, j: oc.sum(a[i, r] * c[r, j], axis=r), name="T")
+    y = oc.compute((n, 16), lambda i, j: s[i, j] * t[i, j], name="Y")
+    target = oc.target("cuda", machine="h200", device="emulated")
+    for strategy in ("mask", "balance"):
+        kernel = oc.compile(y, inputs=[a, b, c], target=target, strategy=strategy)
+        for size in (0, 1, 65):
+            x, u, v = (
+                np.random.default_rng(size).integers(-3, 4, shape).astype(np.float32)
+                for shape in ((size, 24), (24, 16), (24, 16))
+            )
+            np.testing.assert_array_equal(np.asarray(kernel(x, u, v)), (x @ u) * (x @ v))
