@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from conftest import EQUAL, proved
+from conftest import EQUAL, proved, rejection
 
 import offcut as oc
 from offcut import TiledAxis, TileRun
@@ -291,3 +291,17 @@ def test_a_kernel_that_asks_for_a_larger_tile_than_it_took_along_is_refused() ->
         "  because  it is known for tiles of 1…256 here"
     )
     assert segments(one, EXTENT, 256) == segments(one.for_tile(256), EXTENT, 256)
+
+
+def test_a_product_of_rows_that_are_looked_up_takes_no_tiles_of_a_microkernel() -> None:
+    n, v, k = oc.dim("n", max=128), oc.dim("v", min=1, max=50), oc.reduce_axis(20, name="k")
+    table, weights = oc.placeholder((v, 20), name="T"), oc.placeholder((20, 33), name="W")
+    rows = oc.placeholder((n,), "int32", "I")
+    result = oc.compute(
+        (n, 33), lambda i, j: oc.sum(table[oc.index(rows[i]), k] * weights[k, j], axis=k), name="S"
+    )
+    with rejection("""\
+PartitionError: compile: cannot cover S by a microkernel
+  because  whether it reads inside of its arrays is asked at run time, of each element, and no microkernel asks
+  help     strategy="auto", by which it runs in its own loops"""):
+        oc.compile(result, inputs=[table, rows, weights], strategy="mask")

@@ -70,6 +70,9 @@ from offcut.schedule import (
     parts_of,
 )
 
+ASKED = "whether it reads inside of its arrays is asked at run time, of each element, and no microkernel asks"
+"""The reason why a product of elements that are looked up runs by no microkernel."""
+
 
 def nest_schedule(computation: Computation, host: Host, options: Options) -> Schedule:
     """Return the schedule that the policy prefers for a computation.
@@ -148,9 +151,8 @@ def plan_nests(
         debug.passed("separate", loops, unseparated)
         unpadded = (*unpadded, unseparated) if unpadded else ()
     if undecided or notes:
-        why_undecided = "its accesses are asked at run time, and a tile that asks is none"
-        because = "its conditions leave its loops" if notes else why_undecided
-        _check_covered(loops, host, options, computation.name, because)
+        reason = "its conditions leave its loops" if notes else ASKED
+        _check_covered(loops, host, options, computation.name, reason)
     units = bind_units(loops, named, host, options.reassociate, is_whole=is_whole)
     loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
@@ -198,14 +200,15 @@ def _check_lines_of_covers(
 def _check_covered(loops: Program, host: Host, options: Options, name: str, because: str) -> None:
     """Check that the microkernels that tiles name run them.
 
-    Raises PartitionError with the first that does not, and with `because` before the reason.
+    Raises PartitionError with the reason of the first that does not, behind `because`; of loops that ask at run time, `because` is all.
     """
     for why in report_covers(loops, host, options.reassociate).refused.values():
+        help = "no schedule" if options.schedule is not None else 'strategy="auto"'
         raise PartitionError(
             "compile",
             f"cannot cover {name} by a microkernel",
-            because=f"{because}: {why}",
-            help=("its loops, as they stand",),
+            because=because if because == ASKED else f"{because}: {why}",
+            help=(f"{help}, by which it runs in its own loops",),
         )
 
 
