@@ -44,7 +44,8 @@ from offcut.backends.tilings_by_size import Draft, Price, competing
 from offcut.backends.verify import Unproved, unproved_step
 from offcut.core.analysis import analysis
 from offcut.core.expr import variables
-from offcut.core.program import Program, Tile
+from offcut.core.program import Choose as Choice
+from offcut.core.program import Program, Stmt, Tile, blocks
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -60,6 +61,7 @@ from offcut.partition import (
     axis_named,
     labelled,
 )
+from offcut.partition.legality import check_few
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule, restaged
 from offcut.schedule.decisions import At, Choose, Cover, Level, Order, Split
@@ -289,7 +291,7 @@ def _plans_of_strategy(
     if price is not None:
 
         def proved_plan(one: Schedule) -> TargetPlan:
-            plan = plans.plan(one)
+            plan = _plan_of_few_tiles(plans, one)
             if (unproved := unproved_of(plan)) is not None:
                 raise unproved.error
             return complete(plan)
@@ -301,7 +303,7 @@ def _plans_of_strategy(
     first_unproved: Unproved | None = None
     is_yielded = False
     for small in (False, True):
-        plan = plans.plan(schedule, small)
+        plan = _plan_of_few_tiles(plans, schedule, small)
         if (unproved := unproved_of(plan)) is None:
             is_yielded = True
             yield complete(plan)
@@ -310,6 +312,29 @@ def _plans_of_strategy(
         if first_unproved.is_undecided:
             complete(plan)  # what a target refuses it says better than a proof without an end
         raise first_unproved.error
+
+
+def _plan_of_few_tiles(plans: Plans, schedule: Schedule, small: bool = False) -> TargetPlan:
+    """Return the plan of a schedule, in few steps or in small ones.
+
+    Stages that are computed in the tiles of others have tiles in each of these, so that several heights of tiles multiply.
+
+    Raises PartitionError where an option has more tiles than are proved in bounded work.
+    """
+    plan = plans.plan(schedule, small)
+    axes = dict.fromkeys(f"{stage}.{axis}" for stage, axis in plans.largest)
+    check_few(tuple(axes), _count_tiles(plan.program.body), 'strategy="cut" or strategy="pad"')
+    return plan
+
+
+def _count_tiles(body: Sequence[Stmt]) -> int:
+    """Return the number of tiles in the text of statements; of a choice, those of the option that has most."""
+    total = 0
+    for stmt in body:
+        counts = [_count_tiles(block) for block in blocks(stmt)]
+        total += 1 if isinstance(stmt, Tile) else 0
+        total += max(counts, default=0) if isinstance(stmt, Choice) else sum(counts)
+    return total
 
 
 def _unproved_step(program: Program, plan: TargetPlan, reassociate: bool) -> Unproved | None:

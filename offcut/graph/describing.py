@@ -16,13 +16,16 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, variables, walk
 from offcut.core.program import MAX_SIZE, Program, Size
 from offcut.core.sizes import Dim, index_of, sympy_of
-from offcut.describe.tensor import Tensor, placeholder
+from offcut.describe.functions import where
+from offcut.describe.tensor import Tensor, compute, placeholder
+from offcut.describe.value import cast
 from offcut.errors import DescribeError
 from offcut.graph.graph import Argument, Node, Ref, Value, renamed
 from offcut.graph.operators import described
 from offcut.graph.programs import Applied, Call, applied, call_of
 from offcut.graph.sizes import extents
-from offcut.graph.views import VIEWS
+from offcut.graph.views import VIEWS, is_seen_within
+from offcut.ops.checks import axis_letters
 
 
 class Dims:
@@ -127,6 +130,9 @@ class Description:
 
         Raises DescribeError for what it does not take.
         """
+        if op == "slice" and (result := self._open_slice(node, names[0])) is not None:
+            self.tensors[names[0]] = result
+            return (result,)
         description = described(op)(
             *(self.argument(one) for one in node.arguments),
             **{name: self.argument(one) for name, one in node.options},
@@ -142,6 +148,29 @@ class Description:
             self.dims.learn(result.shape)
         self.tensors.update(zip(names, results, strict=False))
         return results
+
+    def _open_slice(self, node: Node, name: str) -> Tensor | None:
+        """Return a slice that only a call knows to be within its axis, so that the call asks before a kernel runs; None for others.
+
+        Its first element is a size of its own, 0 or more, and elements that no call asks for are 0: a kernel reads within the array at
+        all sizes, whatever its sizes are to each other.
+        """
+        x, *arguments = (self.argument(node.arguments[0]), *node.arguments[1:])
+        own = VIEWS["slice"].arguments(x, *arguments, **dict(node.options))
+        axis, step = own["axis"] % len(x.shape), own["step"]
+        start, stop = extents.normal(own["start"]), extents.normal(own["stop"])
+        extent, sizes = self.dims.extent(x.shape[axis]), tuple(self.dims.sizes.values())
+        if is_seen_within(start, stop, extent, sizes):
+            return None
+        first, count = self.dims.of(start), self.dims.of(node.results[0].shape[axis])
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+
+        def element(*at: Any) -> Any:
+            place = at[axis] * step + first
+            value = x[(*at[:axis], place, *at[axis + 1 :])]
+            return where(place < x.shape[axis], value, cast(0, x.dtype))
+
+        return compute(shape, element, name, axis_letters(len(shape)))
 
     def call(self, applied_program: Applied) -> Call:
         """A loop program on tensors as one on values.

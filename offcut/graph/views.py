@@ -15,6 +15,7 @@ import numpy as np
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
+from offcut.core.program import Size
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor, compute
@@ -135,6 +136,12 @@ def _ascending(ends: Sequence[int | None]) -> bool:
 def is_within(start: int, stop: int, extent: int) -> bool:
     """Whether ``start:stop`` are elements of an axis; where it is nothing, its place does not matter, as in numpy."""
     return 0 <= start <= stop and (stop <= extent or start == stop)
+
+
+def is_seen_within(start: Expr, stop: Expr, extent: Expr, sizes: Sequence[Size]) -> bool:
+    """Return whether ``start:stop`` are seen to be elements of an axis at all sizes of a graph; else each call is asked."""
+    ends = start, Binary("-", stop, start), Binary("-", extent, stop)
+    return all(extents.span(extents.normal(end), sizes)[0] >= 0 for end in ends)
 
 
 def _slice(x: Array, axis: int, start: int, stop: int, step: int = 1) -> Array:

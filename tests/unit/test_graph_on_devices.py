@@ -137,6 +137,31 @@ def test_kernels_read_row_by_row_where_the_target_takes_no_strides() -> None:
         agree(found["matmul"], computed(of_heads, x, w))
 
 
+@pytest.mark.parametrize(
+    ("count", "start", "n", "taken", "refused"),
+    [
+        ("m", "n - m", 3, (0, 2, 3), (4, "-1:3 of axis 1 is not within 0:3")),
+        ("1", "2*((m + 1)//4) - 2", 1, (3, 4, 6), (7, "2:3 of axis 1 is not within 0:1")),
+    ],
+)
+def test_a_slice_that_only_a_call_knows_to_be_within_its_axis_is_copied(
+    count: str, start: str, n: int, taken: tuple[int, ...], refused: tuple[int, str]
+) -> None:
+    """Its kernel has sizes of its own, which say nothing of each other; the second is how an extent is said to be 1."""
+    graph = oc.graph.parse_graph(
+        f"graph late\nsize n in 0:65\nsize m in 0:65\ninput x: float32[4, n]\ninput z: float32[m]\n"
+        f"s: float32[4, {count}] = slice(x, 1, {start}, {start} + {count})\n"
+        f"y: float32[4, {count}] = relu(s)\noutput y, z"
+    )
+    bound, model = Bound(graph, {}), compiled(Bound(graph, {}), target=EMULATED)
+    for m in taken:
+        given = {"x": floats(4, n), "z": floats(m)}
+        np.testing.assert_array_equal(model(given)["y"], interpreted(bound, given)["y"])
+    m, because = refused
+    with pytest.raises(CallError, match=because):
+        model({"x": floats(4, n), "z": floats(m)})
+
+
 def of_heads(x: Any, w: Any) -> Any:
     joined = x @ w
     return (joined[:, :4] * joined[:, 4:8]) @ joined[:, 8:].T

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 from offcut.backends.abi import DeviceEntry, Entry
 from offcut.backends.memory import Memory
-from offcut.core.expr import Binary, Expr
+from offcut.core.expr import Expr
 from offcut.core.memo import lazy_property
 from offcut.errors import InternalError
 from offcut.graph.graph import Bound, Graph
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extent_values import Numbers
-from offcut.graph.views import VIEWS, is_within
+from offcut.graph.views import VIEWS, is_seen_within, is_within
 from offcut.kernel import Kernel
 
 
@@ -149,8 +149,7 @@ def open_slices(graph: Graph) -> Iterator[OpenSlice]:
         own = VIEWS["slice"].arguments(value, *node.arguments[1:], **dict(node.options))
         axis = own["axis"] % len(value.shape)
         start, stop = extents.normal(own["start"]), extents.normal(own["stop"])
-        ends = start, Binary("-", stop, start), Binary("-", value.shape[axis], stop)
-        if any(extents.span(extents.normal(end), graph.sizes)[0] < 0 for end in ends):
+        if not is_seen_within(start, stop, value.shape[axis], graph.sizes):
             yield OpenSlice(node.results[0].name, axis, start, stop, value.shape[axis])
 
 

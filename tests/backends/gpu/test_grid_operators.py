@@ -167,15 +167,37 @@ def test_patches_of_a_convolution_are_copied_into_shared_memory(name: str) -> No
     assert np.asarray(made(A=given["A"][:1], B=given["B"])).tobytes() == whole[:1].tobytes()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["cut", "mask", "pad"])
-def test_attention_whose_past_is_a_size_takes_strategies(strategy: str) -> None:
+def attention_with_past() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    """Return causal attention of two heads whose past is a size of its own."""
     s, t, past = (oc.dim(name, max=256) for name in ("s", "t", "past"))
     q = oc.placeholder((2, s, 16), "bfloat16", name="q")
     k, v = (oc.placeholder((2, t, 16), "bfloat16", name=name) for name in "kv")
+    return oc.ops.attention(q, k, v, causal=True, past=past, name="y"), [q, k, v]
+
+
+def test_a_strategy_that_multiplies_the_tiles_of_stages_in_stages_is_refused_before_its_proof() -> (
+    None
+):
+    result, inputs = attention_with_past()
     target = oc.target("cuda", machine="h200", device="emulated")
-    result = oc.ops.attention(q, k, v, causal=True, past=past)
-    made = oc.compile(result, inputs=[q, k, v], target=target, strategy=strategy)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(result, inputs=inputs, target=target, strategy="balance")
+    assert (
+        str(refused.value)
+        == """\
+partition: cannot cut y_product.i, y_product.j, y_mix.i, y_mix.j so
+  because  there would be more than 256 tiles, each of them code of its own
+  help     strategy="cut" or strategy="pad"
+  help     one loop with residue or mix, or fewer levels"""
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["cut", "mask", "pad", "shift", "ladder", "version"])
+def test_attention_whose_past_is_a_size_takes_strategies(strategy: str) -> None:
+    result, inputs = attention_with_past()
+    target = oc.target("cuda", machine="h200", device="emulated")
+    made = oc.compile(result, inputs=inputs, target=target, strategy=strategy)
     draw = np.random.default_rng(1)
     for queries, keys, before in ((0, 3, 1), (1, 1, 0), (3, 40, 37), (70, 131, 61)):
         shapes = (2, queries, 16), (2, keys, 16), (2, keys, 16)
