@@ -20,7 +20,7 @@ from random import Random
 
 from offcut.errors import DescribeError, TargetError, blamed_on_another
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, OutOfTime, Points, Records, Source, Times
+from offcut.search import Expected, Outcome, OutOfTime, Records, ScheduleSpace, Source, Times
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.search.trials import BEST, DEFAULT, verdicts_of
 from offcut.tuning.alternatives import composed
@@ -84,7 +84,7 @@ class Campaign:
     """
 
     problem: Problem
-    space: Points
+    space: ScheduleSpace
     expected: Expected
     explorer: Explorer
     named: str

@@ -34,8 +34,8 @@ from tests.facade import (
     Measured,
     Pair,
     Problem,
+    ScheduleSpace,
     Seen,
-    Space,
     Time,
     explorer_named,
 )
@@ -248,7 +248,9 @@ def campaign(
     )
 
 
-def cheapest(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+def cheapest(
+    space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+) -> Sequence[Schedule]:
     """Of a few points at random those that are predicted to be the fastest."""
     known = {one.schedule for one in seen}
     drawn = dict.fromkeys(space.sample(rng) for _ in range(2 * count))

@@ -24,7 +24,6 @@ from offcut.tuning.exhaustive import space_table as oracle_table
 from offcut.tuning.exhaustive.regret import NAME, chosen_by, fill_table, picks_of, replay_campaign
 from offcut.tuning.exhaustive.report import facts
 from offcut.tuning.exhaustive.space_table import (
-    limit_variants,
     single_variant_schedules,
     subspace_of,
 )
@@ -32,7 +31,7 @@ from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import Expected, Measured, Problem, Space, Time, app
+from tests.facade import Expected, Measured, Problem, ScheduleSpace, Time, app
 
 SIZES = (({"n": 1}, 0.75), ({"n": 64}, 0.25))
 SPACE = spaces.space("elementwise", 1)
@@ -189,9 +188,10 @@ def test_of_too_many_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_space_is_narrowed_to_fewer_ways_than_the_default_has() -> None:
-    wide = replace(spaces.space("dense", 2), first=two_ways())
+    wide = spaces.open_decisions("dense", 2, first=two_ways()).space
     assert wide.size > 10**6
-    narrow = limit_variants(wide, 1)
+    assert wide.narrow is not None
+    narrow = wide.narrow(1)
     assert narrow.size < 10**4
     assert all(len(single_variant_schedules(point)) == 1 for point in narrow.enumerate(50))
 
@@ -268,7 +268,7 @@ def whole() -> Table:
 
 
 def test_regret_after_so_many_trials_is_that_of_the_best_of_them() -> None:
-    def in_order(space: Space, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
+    def in_order(space: ScheduleSpace, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
         return POINTS[len(seen) :][:count] if seen else POINTS[1:][:count]
 
     found = whole()
@@ -333,7 +333,7 @@ def test_what_is_predicted_is_asked_anew_only_of_a_price_that_learns(learns: boo
         def refit(self, times: Any) -> None:
             """It has nothing to learn."""
 
-    def by_price(space: Space, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
+    def by_price(space: ScheduleSpace, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
         tried = {one.schedule for one in seen}
         return sorted((one for one in POINTS if one not in tried), key=space.expected)[:count]
 
@@ -343,7 +343,7 @@ def test_what_is_predicted_is_asked_anew_only_of_a_price_that_learns(learns: boo
 
 
 def test_where_none_of_the_first_trials_can_be_timed_regret_is_infinite() -> None:
-    def in_order(space: Space, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
+    def in_order(space: ScheduleSpace, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
         return POINTS[len(seen) or 1 :][:count]
 
     failed = {one: timed(one, math.inf) for one in POINTS[:8]}

@@ -23,14 +23,13 @@ from offcut.core.program import Program
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Points, Price, Records, Refitted, Sizes
+from offcut.search import Expected, Outcome, Price, Records, Refitted, ScheduleSpace, Sizes
 from offcut.search.explorers import EXPLORERS, explorer_named
 from offcut.tuning.campaign import LAST_RUN, Campaign
 from offcut.tuning.exhaustive.space_table import (
     LIMIT,
     Subspace,
     Table,
-    limit_variants,
     single_variant_schedules,
     subspace_of,
 )
@@ -124,7 +123,7 @@ def chosen_by(table: Table, default: Schedule) -> Chosen | None:
 def explored_by(
     table: Table,
     problem: Problem,
-    space: Points,
+    space: ScheduleSpace,
     prices: Mapping[str, Maker],
     explorers: Sequence[str],
     trials: Sequence[int],
@@ -169,7 +168,7 @@ def _finite(seconds: Sequence[float]) -> bool:
 def replay_campaign(
     table: Table,
     problem: Problem,
-    space: Points,
+    space: ScheduleSpace,
     price: Price,
     explorer: str,
     trials: Sequence[int],
@@ -281,7 +280,7 @@ def measure_space(
     problem = make_problem("sweep", program, None, constants, sizes, chosen, options, seed)
     default = proved_plan(chosen, problem.request, options)
     whole = chosen.space(default, problem.request, options, ways)
-    space = limit_variants(whole, ways)
+    space = whole.narrow(ways) if whole.narrow else whole
     prices = makers_of(problem, space)
     price = next(iter(prices.values()))(problem)
     expected = Expected(price, problem.weights)
@@ -315,7 +314,7 @@ def measure_space(
     )
 
 
-def makers_of(problem: Problem, space: Points) -> dict[str, Maker]:
+def makers_of(problem: Problem, space: ScheduleSpace) -> dict[str, Maker]:
     """Whatever predicts seconds, by the names that tables have for it; the first is what narrows a space."""
     closed = ClosedForm(problem, space.computation)
 

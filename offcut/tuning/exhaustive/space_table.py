@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum, inf, isfinite
 from random import Random
 
@@ -11,9 +11,8 @@ import numpy as np
 
 from offcut.core.memo import lazy_property
 from offcut.errors import DescribeError
-from offcut.schedule import Schedule, nests_in, parts_of
-from offcut.search import Expected, Outcome, Points, Space
-from offcut.tuning.alternatives import with_ways
+from offcut.schedule import Schedule, nests_in, parts_of, with_ways
+from offcut.search import Expected, Outcome, ScheduleSpace
 from offcut.tuning.problem import Measured
 
 
@@ -103,18 +102,8 @@ class Subspace:
     said: str
 
 
-def limit_variants(space: Points, ways: int) -> Points:
-    """A space in which no nest has more than `ways`: it begins with the first ones of each."""
-    if not isinstance(space, Space):
-        return space
-    first = space.first
-    for nest in nests_in(parts_of(first)):
-        first = with_ways(first, nest.stage, lambda made: made[:ways])
-    return replace(space, first=first, most=ways)
-
-
 def subspace_of(
-    space: Points, expected: Expected, limit: int, most: int | None, seed: int
+    space: ScheduleSpace, expected: Expected, limit: int, most: int | None, seed: int
 ) -> Subspace:
     """The schedules to measure.
 

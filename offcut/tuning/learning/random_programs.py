@@ -29,7 +29,7 @@ from offcut.describe.functions import sum as summed
 from offcut.describe.tensor import Tensor, compute, placeholder
 from offcut.errors import OffcutError, TargetError
 from offcut.schedule import Schedule
-from offcut.search import Outcome, Points, Records
+from offcut.search import Outcome, Records, ScheduleSpace
 from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.problem import Limits, Measured, Problem, make_problem
 from offcut.tuning.recorded_trials import TrialLog
@@ -258,7 +258,7 @@ def sample(
 
 def _accepted(
     target: Target, options: Options, seed: int, number: int, refused: Counter[str]
-) -> tuple[Drawn, Problem, Points]:
+) -> tuple[Drawn, Problem, ScheduleSpace]:
     """Return the program of a number: of the kinds in an order of its own, the first that the target takes."""
     rng = Random(f"{seed}/{number}")
     because = ""
@@ -289,7 +289,9 @@ def _accepted(
     )
 
 
-def _schedules(problem: Problem, space: Points, rng: Random, count: int) -> Sequence[Schedule]:
+def _schedules(
+    problem: Problem, space: ScheduleSpace, rng: Random, count: int
+) -> Sequence[Schedule]:
     """Return schedules of a space that have a price, the target's own first."""
     price = ClosedForm(problem, space.computation)
     schedules: dict[Schedule, None] = {}
@@ -307,7 +309,7 @@ def _schedules(problem: Problem, space: Points, rng: Random, count: int) -> Sequ
 
 def _measure(
     log: TrialLog,
-    space: Points,
+    space: ScheduleSpace,
     schedules: Sequence[Schedule],
     limits: Limits,
     until: float,

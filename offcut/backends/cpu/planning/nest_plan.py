@@ -184,7 +184,10 @@ def _check_lines_of_covers(
             pieces = choice.pieces
             if way.cover is None or not pieces or any(piece.microkernel for piece in pieces):
                 continue
-            if any(cut.strategy.with_heights(cut.heights).guards(cut.tile) for cut in way.splits):
+            tiled = [
+                cut for cut in way.splits if not cut.by_height
+            ]  # by height, no tile has a guard
+            if any(cut.strategy.with_heights(cut.heights).guards(cut.tile) for cut in tiled):
                 continue
             with at_line(schedule, view.lines[id(way.cover)]):
                 raise PartitionError(
