@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from typing import IO, Any
 
 from offcut.core.fork_safety import ForkSafeLock
@@ -206,36 +206,31 @@ class Children:
             raise
 
     def _start(self) -> _Child:
-        theirs_in, jobs = os.pipe()
-        answers, theirs_out = os.pipe()
+        (theirs_in, jobs), (answers, theirs_out) = Pipe(duplex=False), Pipe(duplex=False)
         errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the child
+        ends = theirs_in.fileno(), theirs_out.fileno()
+        search_path = os.pathsep.join(filter(None, sys.path))
         try:
             process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(theirs_in), str(theirs_out)],
+                [sys.executable, "-c", _SERVE, *map(str, ends)],
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-                pass_fds=(theirs_in, theirs_out),
+                pass_fds=ends,
                 start_new_session=True,
-                env={
-                    **os.environ,
-                    **self.environment,
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                },
+                env={**os.environ, **self.environment, "PYTHONPATH": search_path},
             )
         except BaseException:
-            for number in (jobs, answers):
-                os.close(number)
-            errors.close()
+            for opened in (jobs, answers, errors):
+                opened.close()
             raise
         finally:
-            for number in (theirs_in, theirs_out):
-                os.close(number)
-        to_child = Connection(jobs, readable=False)
-        child = _Child(process, to_child, Connection(answers, writable=False), errors)
+            theirs_in.close()
+            theirs_out.close()
+        child = _Child(process, jobs, answers, errors)
         self._child, self._end = child, weakref.finalize(self, child.end)
         with suppress(BrokenPipeError):
-            to_child.send(sys.path)
+            jobs.send(sys.path)
         return child
 
 
@@ -336,20 +331,17 @@ def _run_in_one_fork(
         _forking,
         tempfile.TemporaryFile() as errors,
     ):  # one at a time: a fork has the pipes of others
-        answers, theirs = os.pipe()
+        answers, theirs = Pipe(duplex=False)
         with warnings.catch_warnings():
             # Python warns where there are threads: they may hold locks, for which the child waits in vain until its time is over.
             warnings.simplefilter("ignore", DeprecationWarning)
             process = os.fork()
         if not process:
             run_forked(work, theirs, errors.fileno(), seconds, processor_seconds, memory)
-        os.close(theirs)
+        theirs.close()
         with suppress(OSError):  # the child does so as well, whichever is first
             os.setpgid(process, process)
-        child, status = (
-            _Child(_Forked(process), None, Connection(answers, writable=False), errors),
-            list[int](),
-        )
+        child, status = _Child(_Forked(process), None, answers, errors), list[int]()
 
         def close() -> int:
             if not status:

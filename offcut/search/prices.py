@@ -26,6 +26,14 @@ class Refitted(Protocol):
         ...
 
 
+def seconds_by_sizes(price: Price, schedule: Schedule) -> Mapping[Sizes, float]:
+    """Return the predicted seconds of a schedule by sizes; none if the price refuses it."""
+    try:
+        return price(schedule)
+    except PartitionError:
+        return {}
+
+
 class OutOfTime(Exception):
     """No more prices are asked: the time of the search is over."""
 
@@ -96,17 +104,13 @@ class Expected:
         """The price of a schedule, in seconds by sizes; of none where it is refused, or time is over."""
         if self.is_over() and schedule not in self.known:
             return {}
-        try:
-            return self.price(schedule)
-        except PartitionError:
-            return {}
+        return seconds_by_sizes(self.price, schedule)
 
     def _asked(self, schedule: Schedule) -> float:
         if self.within is not None and schedule not in self.within:
             return inf
-        try:
-            by_sizes = self.price(schedule)
-        except PartitionError:
+        by_sizes = seconds_by_sizes(self.price, schedule)
+        if not by_sizes:
             return inf
         total = sum(self.weights.values())
         seconds = sum(weight * by_sizes[sizes] for sizes, weight in self.weights.items()) / total

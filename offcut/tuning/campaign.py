@@ -24,8 +24,7 @@ from offcut.search import Expected, Outcome, OutOfTime, Records, ScheduleSpace, 
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.search.trials import BEST, DEFAULT, verdicts_of
 from offcut.tuning.alternatives import composed
-from offcut.tuning.measuring.candidate import Measure
-from offcut.tuning.problem import Measured, Problem
+from offcut.tuning.problem import Measure, Measured, Problem
 from offcut.tuning.recorded_trials import TrialLog
 
 BATCH = 8
@@ -183,23 +182,21 @@ class Campaign:
 
     def _try(self, batch: Sequence[Schedule]) -> None:
         """Measure what is not recorded, and take the rest from the records."""
-        there = self.log.outcomes(lambda record: record.explorer not in LAST_RUN)
-        told: dict[Schedule, Measured] = {}
+        latest = list[Measured]()
 
-        def done(one: Measured) -> None:
-            told[one.schedule] = one
-            self.tell(self._progress([*self.tried, *told.values()]))
+        def tell(one: Measured) -> None:
+            latest.append(one)
+            self.tell(self._progress([*self.tried, *latest]))
 
-        def keep(measured: Measured) -> None:
-            done(self._record(measured, self.named))
-
-        for schedule in batch:
-            if str(schedule) in there:
-                done(there[str(schedule)])
-        new = [schedule for schedule in batch if schedule not in told]
-        if new:
-            self.measure(new, keep)
-        self.tried += [told[schedule] for schedule in batch]
+        results = self.log.complete(
+            batch,
+            self.measure,
+            self.named,
+            self.expected.by_sizes,
+            tell,
+            lambda record: record.explorer not in LAST_RUN,
+        )
+        self.tried += results.values()
 
     def _times(self) -> Times:
         """What was measured of the trials that are ok."""
@@ -230,14 +227,14 @@ class Campaign:
         if len(finalists) == 1:
             return commit_verdict(self.log, sound[0], sound[0] if finalists[0] == first else None)
         last_run = self.log.outcomes(lambda record: record.explorer == CONFIRM)
-        if not all(str(schedule) in last_run for schedule in finalists):
-            last_run = {}
-
-            def keep(measured: Measured) -> None:
-                last_run[str(measured.schedule)] = self._record(measured, CONFIRM)
-
-            (self.last or self.measure)(finalists, keep)
-        ended = {schedule: last_run[str(schedule)] for schedule in finalists}
+        is_recorded = all(str(schedule) in last_run for schedule in finalists)
+        ended = self.log.complete(
+            finalists,
+            self.last or self.measure,
+            CONFIRM,
+            self.expected.by_sizes,
+            counts=lambda record: is_recorded and record.explorer == CONFIRM,
+        )
         fine = [one for one in ended.values() if one.outcome is Outcome.OK]
         if not fine:
             return first
@@ -249,22 +246,14 @@ class Campaign:
         doubt = max(self._doubt(default, winner), self.resolution * self._time(default))
         return commit_verdict(self.log, winner if gain > doubt else default, default)
 
-    def _record(self, measured: Measured, explorer: str) -> Measured:
-        """Return what became of a schedule, its times made comparable, and recorded."""
-        one = self.log.reference.scale(measured)
-        self.log.add(one, explorer, self.expected.by_sizes(one.schedule))
-        return one
-
     def _progress(self, tried: Sequence[Measured]) -> Progress:
         seconds = {one.schedule: self._time(one) for one in tried}
         best = min(seconds.values())
         regret = self._regret(tried, best)
         default = seconds.get(self.space.first, inf)
-        said = str(getattr(self.expected.price, "said", ""))
-        source = self.problem.source
-        return Progress(
-            len(tried), tried[-1], best, default, regret, said, len(self.expected.left_out), source
-        )
+        price = str(getattr(self.expected.price, "description", ""))
+        left_out, source = len(self.expected.left_out), self.problem.source
+        return Progress(len(tried), tried[-1], best, default, regret, price, left_out, source)
 
     def _regret(self, tried: Sequence[Measured], best: float) -> float | None:
         """By which share of its time the best is predicted to miss the best there is; None: not known."""

@@ -32,7 +32,7 @@ from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.pooled_bench import ROUND, pooled
 from offcut.tuning.problem import DEFAULT, Limits, make_problem
 from offcut.tuning.progress import shown
-from offcut.tuning.schedule_prices import OwnSchedulePrice
+from offcut.tuning.schedule_prices import UserPriceFunction
 
 TRIALS = 64
 """Where neither trials nor seconds are asked for: eight rounds."""
@@ -54,7 +54,7 @@ def tune(
     seed: int = 0,
     records: str | os.PathLike[str] | Records | None = None,
     target: str | Target = "cpu",
-    price: str | os.PathLike[str] | OwnSchedulePrice | None = None,
+    price: str | os.PathLike[str] | UserPriceFunction | None = None,
     features: Sequence[Feature] = (),
     threads: int | None = None,
     reassociate: bool = True,

@@ -74,7 +74,7 @@ def no_model_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def said(given: Price) -> str:
     assert isinstance(given, Corrected)
-    return given.said
+    return given.description
 
 
 @needs_xgboost
@@ -89,7 +89,7 @@ def test_trials_correct_the_closed_form() -> None:
     def off(found: Sequence[float]) -> float:
         return float(np.abs(np.log(np.array(wanted[40:]) / np.array(found[40:]))).mean())
 
-    assert asked.said == "the closed form, corrected by 40 trials"
+    assert asked.description == "the closed form, corrected by 40 trials"
     assert off([sum(asked(one).values()) for one in drawn]) < 0.7 * off(closed)
 
 
@@ -101,7 +101,7 @@ def test_too_few_trials_change_nothing() -> None:
     asked.refit(times(drawn[: SCHEDULES - 1]))
 
     assert [asked(one) for one in drawn] == before
-    assert asked.said == "the closed form"
+    assert asked.description == "the closed form"
 
 
 @needs_xgboost
@@ -185,8 +185,8 @@ def test_without_xgboost_search_goes_by_the_closed_form(
 
     assert not isinstance(asked, Corrected)
     assert asked(first) == price("closed")(first)
-    assert asked.said.startswith("the closed form; not by default.json: ")  # type: ignore[attr-defined]
-    assert asked.said.endswith("; not learned: xgboost is not installed")  # type: ignore[attr-defined]
+    assert asked.description.startswith("the closed form; not by default.json: ")  # type: ignore[attr-defined]
+    assert asked.description.endswith("; not learned: xgboost is not installed")  # type: ignore[attr-defined]
 
 
 def test_of_loops_that_no_nest_describes_nothing_is_learned() -> None:
@@ -211,7 +211,7 @@ def test_a_schedule_without_nests_goes_by_the_closed_form_and_teaches_nothing() 
     alone.refit(times(drawn))
 
     assert [asked(one) for one in drawn] == [alone(one) for one in drawn]
-    assert asked.said == alone.said
+    assert asked.description == alone.description
     assert asked(own) == closed(own)
 
 

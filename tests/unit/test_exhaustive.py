@@ -145,7 +145,7 @@ def expected() -> Expected:
 def test_a_small_space_is_taken_whole() -> None:
     part = subspace_of(SPACE, expected(), limit=100, most=None, seed=0)
     assert part.points == POINTS
-    assert (part.size, part.said) == (len(POINTS), "all that there are")
+    assert (part.size, part.description) == (len(POINTS), "all that there are")
 
 
 def test_a_space_that_is_too_large_is_refused_with_its_size() -> None:
@@ -176,7 +176,7 @@ def test_those_that_are_predicted_best_are_taken_beside_the_first() -> None:
     part = subspace_of(SPACE, price, limit=1, most=7, seed=0)
     others = sorted((point for point in POINTS if point != SPACE.first), key=price)
     assert part.points == (SPACE.first, *others[:6])
-    assert part.said == f"those predicted best of {len(POINTS)}"
+    assert part.description == f"those predicted best of {len(POINTS)}"
 
 
 def test_of_too_many_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_of_too_many_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch)
     parts = [subspace_of(SPACE, expected(), limit=1, most=5, seed=seed) for seed in (0, 0, 1)]
     assert parts[0] == parts[1] != parts[2]
     assert parts[0].points[0] == SPACE.first
-    assert parts[0].said == f"those predicted best of 30 that are drawn of {len(POINTS)}"
+    assert parts[0].description == f"those predicted best of 30 that are drawn of {len(POINTS)}"
 
 
 def test_a_space_is_narrowed_to_fewer_ways_than_the_default_has() -> None:
@@ -216,7 +216,7 @@ def test_what_was_killed_goes_on_and_nothing_is_measured_twice(tmp_path: Path) -
     assert len(records) == 22
     found = fill_table(PROBLEM, POINTS[:30], records, PRICE, measure, told.append)
     assert asked == [*POINTS[:12], *POINTS[11:30]]
-    assert told == list(range(11, 31))
+    assert told == list(range(1, 31))
     for point in POINTS[:30]:
         assert [time.seconds for time in found[point].times] == planted(point)[:2]
     kept = list(records)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from math import fsum, inf
 from typing import Any
@@ -20,11 +21,12 @@ from offcut.backends.checked_results import check_result
 from offcut.backends.decide import proved_plan
 from offcut.backends.target import Target
 from offcut.core.program import Program
-from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.errors import DescribeError, TargetError
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Price, Records, Refitted, ScheduleSpace, Sizes
+from offcut.search import Expected, Outcome, Price, Records, Refitted, ScheduleSpace
 from offcut.search.explorers import EXPLORERS, explorer_named
+from offcut.search.prices import seconds_by_sizes
 from offcut.tuning.campaign import LAST_RUN, Campaign
 from offcut.tuning.exhaustive.space_table import (
     LIMIT,
@@ -34,8 +36,8 @@ from offcut.tuning.exhaustive.space_table import (
     subspace_of,
 )
 from offcut.tuning.learning.corrected import LEARNED, Corrected, price_named
-from offcut.tuning.measuring.candidate import Measure, measuring
-from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, make_problem
+from offcut.tuning.measuring.candidate import measuring
+from offcut.tuning.problem import DEFAULT, Limits, Measure, Measured, Problem, make_problem
 from offcut.tuning.recorded_trials import TrialLog
 from offcut.tuning.schedule_prices import ClosedForm
 
@@ -343,27 +345,14 @@ def fill_table(
     price      of what is recorded beside a time
     tell       how many are done
     """
-    wanted = tuple(dict.fromkeys(schedules))
-    log = TrialLog(records, problem, wanted[0])
-    there = log.outcomes(lambda record: record.explorer not in LAST_RUN)
-    found = {one: there[text] for one in wanted if (text := str(one)) in there}
-    tell(len(found))
-
-    def keep(measured: Measured) -> None:
-        # whoever reads a table scales nothing again
-        one = replace(log.reference.scale(measured), reference=())
-        log.add(one, NAME, _predicted(price, one.schedule))
-        found[one.schedule] = one
-        tell(len(found))
-
-    left = [one for one in wanted if one not in found]
-    if left:
-        measure(left, keep)
-    return found
-
-
-def _predicted(price: Price, schedule: Schedule) -> Mapping[Sizes, float]:
-    try:
-        return price(schedule)
-    except PartitionError:
-        return {}
+    distinct, done = tuple(dict.fromkeys(schedules)), count(1)
+    results = TrialLog(records, problem, distinct[0]).complete(
+        distinct,
+        measure,
+        NAME,
+        partial(seconds_by_sizes, price),
+        lambda _: tell(next(done)),
+        lambda record: record.explorer not in LAST_RUN,
+    )
+    # whoever reads a table scales nothing again
+    return {schedule: replace(one, reference=()) for schedule, one in results.items()}

@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 
 from offcut.core.memo import lazy_property
+from offcut.core.renamed import warn_renamed
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule, nests_in, parts_of, with_ways
 from offcut.search import Expected, Outcome, ScheduleSpace
@@ -92,14 +93,20 @@ PRICED = 20_000
 class Subspace:
     """A part of a space.
 
-    points  its schedules
-    size    how many the space has
-    said    which part it is, in words
+    points       its schedules
+    size         how many the space has
+    description  which part it is, in words
     """
 
     points: tuple[Schedule, ...]
     size: int
-    said: str
+    description: str
+
+    @property
+    def said(self) -> str:
+        """Return `description`, by its old name."""
+        warn_renamed("Subspace.said", "Subspace.description")
+        return self.description
 
 
 def subspace_of(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any
 
 from offcut.backends.decide import proved_plan
 from offcut.errors import BusyError, OffcutError, TargetError
@@ -25,7 +25,7 @@ from offcut.search import Outcome
 from offcut.search.children import Children, Ending
 from offcut.tuning.measuring.jobs import noise
 from offcut.tuning.measuring.reference import Draw
-from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, Time
+from offcut.tuning.problem import DEFAULT, Limits, Measure, Measured, Problem, Time
 
 _POLICY = "policy"
 """The name of the kernel that noise is estimated by; candidates are named by their numbers."""
@@ -168,10 +168,6 @@ class Bench:
 
 def _sizes_text(sizes: Any) -> str:
     return ", ".join(f"{name} = {value}" for name, value in (sizes or {}).items())
-
-
-Measure: TypeAlias = Callable[[Sequence[Schedule], Callable[[Measured], None]], object]
-"""What becomes of schedules, in their order; the second argument is told of each as soon as it is known."""
 
 
 def simulate(
