@@ -80,7 +80,7 @@ class TrialLog:
         counts: Callable[[Record], bool] = lambda _: True,
     ) -> dict[Schedule, Measured]:
         """Return what became of schedules, in their order: what is recorded is taken from there, the rest is measured, and
-        recorded one by one as soon as each is known.
+        recorded one by one as soon as each is known; without those that `measure` did not come to.
 
         explorer  what records call who proposed them
         predict   seconds by sizes, recorded beside a time
@@ -106,7 +106,7 @@ class TrialLog:
                 new.append(schedule)
         if new:
             measure(new, record)
-        return {schedule: results[schedule] for schedule in schedules}
+        return {schedule: results[schedule] for schedule in schedules if schedule in results}
 
     def add(self, measured: Measured, explorer: str, predicted: Mapping[Sizes, float]) -> None:
         """Record what became of a schedule, and, with the first of them, what its program and place are.

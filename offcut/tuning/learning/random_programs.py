@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from random import Random
 from typing import Any
@@ -247,11 +248,15 @@ def sample(
         program, problem, space = _accepted(target, options, seed, count, refused)
         tell(count, program.kind)
         log = TrialLog(records, problem, space.first)
-        trials = log.outcomes()
-        of = _schedules(problem, space, Random(f"{seed}/{count}/schedules"), schedules)
-        rest = [one for one in of if str(one) not in trials]
-        before += len(of) - len(rest)
-        _measure(log, space, rest, limits or Limits(noise=inf), until, outcomes)
+        recorded = log.outcomes()
+        drawn_schedules = _schedules(problem, space, Random(f"{seed}/{count}/schedules"), schedules)
+        before += sum(str(one) in recorded for one in drawn_schedules)
+        log.complete(
+            drawn_schedules,
+            partial(_measure, problem, limits or Limits(noise=inf), until, outcomes),
+            EXPLORER,
+            ClosedForm(problem, space.computation),
+        )
         count += 1
     return Sampled(count, dict(outcomes), before, dict(refused))
 
@@ -308,29 +313,25 @@ def _schedules(
 
 
 def _measure(
-    log: TrialLog,
-    space: ScheduleSpace,
-    schedules: Sequence[Schedule],
+    problem: Problem,
     limits: Limits,
     until: float,
     outcomes: Counter[Outcome],
+    schedules: Sequence[Schedule],
+    tell: Callable[[Measured], None],
 ) -> None:
-    """Measure schedules, each recorded as soon as it is known."""
-    if not schedules:
-        return
-    problem = log.problem
-    price = ClosedForm(problem, space.computation)
+    """Measure schedules; on a simulator, as many as there is time for."""
 
-    def keep(one: Measured) -> None:
+    def count(one: Measured) -> None:
         outcomes[one.outcome] += 1
-        log.add(one, EXPLORER, price(one.schedule))
+        tell(one)
 
     with ExitStack() as stack:
         here = measuring(problem, limits, stack)
         if not problem.target.is_simulator:
-            here.turns(schedules, keep)
+            here.turns(schedules, count)
             return
         for one in schedules:
             if time.monotonic() >= until:
                 return
-            here.turns([one], keep)
+            here.turns([one], count)
