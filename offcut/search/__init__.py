@@ -1,6 +1,6 @@
 """Search for any target: spaces, explorers, records, and processes to measure in.
 
-Names are loaded when first used: a process that measures begins with `child` alone.
+Names are loaded when first used: a process that measures begins with `child_process` alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The child's side of `children`: jobs come in by one pipe, answers go out by another.
+"""The child's side of `job_runner`: jobs come in by one pipe, answers go out by another.
 
 Messages are those of `multiprocessing.connection`. A job is ``(module:function, pickled argument, seconds, bytes)``;
 answers are ``started``, once what it needs is imported, ``said`` while it runs, then one of ``returned``,

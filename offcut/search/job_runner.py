@@ -29,11 +29,9 @@ from typing import IO, Any
 
 from offcut.core.fork_safety import ForkSafeLock
 from offcut.errors import OffcutError
-from offcut.search.child import run_forked
+from offcut.search.child_process import run_forked
 
-_SERVE = (
-    "import sys; from offcut.search.child import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
-)
+_SERVE = "import sys; from offcut.search.child_process import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
 _LAST_WORDS = 4096
 _STARTING = 60.0  # seconds until a job has imported what it needs, at most
 _SOON = 5.0
@@ -47,7 +45,7 @@ _FROM_OUTSIDE = {
 """Signals that others send to a process; what it does itself ends it by others, or by leaving."""
 
 
-class Ending(Enum):
+class JobStatus(Enum):
     """How a job ended."""
 
     RETURNED = "returned"
@@ -58,21 +56,21 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobResult:
     """What became of a job.
 
-    value    what the function returned
-    because  why it did not, in a line
-    told     all that is known of it: a traceback, the last words on standard error
-    said     the last that it said; None where it said nothing
-    signal   that ended its process; 0 where none did
+    value         what the function returned
+    because       why it did not, in a line
+    details       a traceback, or the last words on standard error
+    last_message  the last that it said; None if it said nothing
+    signal        that ended its process; 0 if none did
     """
 
-    ending: Ending
+    status: JobStatus
     value: Any = None
     because: str = ""
-    told: str = field(default="", repr=False)
-    said: Any = None
+    details: str = field(default="", repr=False)
+    last_message: Any = None
     signal: int = 0
 
 
@@ -142,7 +140,7 @@ class _Child:
             time.sleep(0.005)
 
 
-class Children:
+class JobRunner:
     """Runs jobs in a child, one at a time; a context manager that leaves no process behind.
 
     memory       bytes of address space that a job may take beside what the interpreter has
@@ -154,7 +152,7 @@ class Children:
         self._child: _Child | None = None
         self._end: Callable[[], int | None] = lambda: None
 
-    def __enter__(self) -> Children:
+    def __enter__(self) -> JobRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -171,7 +169,7 @@ class Children:
         argument: Any,
         seconds: float,
         said: Callable[[Any], None] = lambda value: None,
-    ) -> Ended:
+    ) -> JobResult:
         """What becomes of ``function(argument, say)`` in the child.
 
         function  ``module:name``, importable from this process's `sys.path`
@@ -186,7 +184,9 @@ class Children:
         job = (function, _pickled(argument), seconds, self.memory)
         return _once_more(lambda: self._run_once(job, said))
 
-    def _run_once(self, job: tuple[str, bytes, float, int], said: Callable[[Any], None]) -> Ended:
+    def _run_once(
+        self, job: tuple[str, bytes, float, int], said: Callable[[Any], None]
+    ) -> JobResult:
         """Return what becomes of a job in one child."""
         with self._interrupted():
             child = self._child or self._start()
@@ -240,7 +240,7 @@ def _follow(
     said: Callable[[Any], None],
     before: int,
     close: Callable[[], int],
-) -> Ended:
+) -> JobResult:
     """Return what becomes of the job of a child, which is closed unless it can take another.
 
     before   bytes that the child had written to standard error before the job
@@ -259,28 +259,28 @@ def _follow(
     except TimeoutError:
         words = child.last_words(before)
         close()
-        return Ended(Ending.HUNG, None, f"silent for {seconds:g} s", words, last)
+        return JobResult(JobStatus.HUNG, None, f"silent for {seconds:g} s", words, last)
     except (EOFError, pickle.UnpicklingError):
         child.leave()
         words = child.last_words(before)
         short = any(sign in words for sign in _NO_MEMORY)
-        ending = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
-        status = close()
-        return Ended(ending, None, _status(status), words, last, max(-status, 0))
-    if kind == Ending.RETURNED.value:
-        return Ended(Ending.RETURNED, value, said=last)
-    if kind == Ending.OUT_OF_MEMORY.value:
+        status = JobStatus.OUT_OF_MEMORY if short else JobStatus.CRASHED
+        code = close()
+        return JobResult(status, None, _exit_text(code), words, last, max(-code, 0))
+    if kind == JobStatus.RETURNED.value:
+        return JobResult(JobStatus.RETURNED, value, last_message=last)
+    if kind == JobStatus.OUT_OF_MEMORY.value:
         close()
     because, words = value
-    return Ended(Ending(kind), None, because, words, last)
+    return JobResult(JobStatus(kind), None, because, words, last)
 
 
 def _once_more(
-    run: Callable[[], Ended], is_blocked: Callable[[Ended], bool] = lambda ended: False
-) -> Ended:
+    run: Callable[[], JobResult], is_blocked: Callable[[JobResult], bool] = lambda ended: False
+) -> JobResult:
     """Return what becomes of a job, by a second run where its process was ended from outside in the first, or blocked."""
 
-    def is_by_chance(ended: Ended) -> bool:
+    def is_by_chance(ended: JobResult) -> bool:
         return ended.signal in _FROM_OUTSIDE or is_blocked(ended)
 
     ended = run()
@@ -299,7 +299,7 @@ def run_in_fork(
     seconds: float,
     processor_seconds: float,
     memory: int,
-) -> Ended:
+) -> JobResult:
     """Return what becomes of ``work(say)`` in a fork of this process, which has one thread.
 
     work      any callable; what it needs should be imported already, and what it returns can be pickled
@@ -307,13 +307,13 @@ def run_in_fork(
     processor_seconds   likewise, of the processor's time
     memory    bytes of address space that it may take beside what this process has
 
-    A fork that is ended from outside is followed by one more, as with `Children.run`, and so is one that is silent before
+    A fork that is ended from outside is followed by one more, as with `JobRunner.run`, and so is one that is silent before
     its first ``say``: a lock that another thread had when it was forked stays locked there.
     """
 
-    def is_blocked(ended: Ended) -> bool:
-        silent = ended.ending is Ending.HUNG and ended.because.startswith("silent")
-        return silent and ended.said is None
+    def is_blocked(ended: JobResult) -> bool:
+        silent = ended.status is JobStatus.HUNG and ended.because.startswith("silent")
+        return silent and ended.last_message is None
 
     return _once_more(
         lambda: _run_in_one_fork(work, seconds, processor_seconds, memory), is_blocked
@@ -325,7 +325,7 @@ def _run_in_one_fork(
     seconds: float,
     processor_seconds: float,
     memory: int,
-) -> Ended:
+) -> JobResult:
     """Return what becomes of a job in one fork."""
     with (
         _forking,
@@ -352,18 +352,21 @@ def _run_in_one_fork(
             ended = _follow(child, seconds, lambda value: None, 0, close)
         finally:
             close()
-    if ended.because == _status(-signal.SIGPROF):
+    if ended.because == _exit_text(-signal.SIGPROF):
         because = f"busy for {processor_seconds:g} s of the processor's time"
-        return replace(ended, ending=Ending.HUNG, because=because)
+        return replace(ended, status=JobStatus.HUNG, because=because)
     return ended
 
 
-def _status(status: int) -> str:
-    """Return how a process ended, in words."""
-    if status >= 0:
-        return f"it left with status {status}"
-    name = signal.Signals(-status).name
-    return f"ended by {name}{_UNASKED if -status == signal.SIGKILL else ''}"
+def _exit_text(code: int) -> str:
+    """Return how a process ended, in words.
+
+    code  as `subprocess` says it: below 0 the signal
+    """
+    if code >= 0:
+        return f"it left with status {code}"
+    name = signal.Signals(-code).name
+    return f"ended by {name}{_UNASKED if -code == signal.SIGKILL else ''}"
 
 
 def _pickled(argument: Any) -> bytes:
@@ -378,4 +381,4 @@ def _pickled(argument: Any) -> bytes:
         ) from error
 
 
-__all__ = ["Children", "Ended", "Ending", "run_in_fork"]
+__all__ = ["JobResult", "JobRunner", "JobStatus", "run_in_fork"]
