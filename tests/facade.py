@@ -110,7 +110,7 @@ _NAMES = {
     "OpenDecisions": "backends.cpu.planning.search_space",
     "ScheduleSpace": "search",
     "Time": "tuning.problem",
-    "Expected": "search",
+    "ExpectedCost": "search",
     "Limits": "tuning.problem",
     "Seen": "search.explorers",
     "explorer_named": "search.explorers",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from offcut.core.renamed import warn_renamed
 
 if TYPE_CHECKING:
-    from offcut.search.prices import Expected as Expected
-    from offcut.search.prices import OutOfTime as OutOfTime
+    from offcut.search.prices import ExpectedCost as ExpectedCost
     from offcut.search.prices import Price as Price
-    from offcut.search.prices import Refitted as Refitted
+    from offcut.search.prices import RefittablePrice as RefittablePrice
+    from offcut.search.prices import TimeLimitReached as TimeLimitReached
     from offcut.search.prices import Times as Times
     from offcut.search.record import Origin as Origin
     from offcut.search.record import Outcome as Outcome
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from offcut.search.trials import ranked as ranked
 
 _HOME = {
-    "prices": "Expected OutOfTime Price Refitted Times",
+    "prices": "ExpectedCost TimeLimitReached Price RefittablePrice Times",
     "record": "Origin Outcome Place ProgramText Record Sizes Source key_of place_of",
     "records": "Records",
     "schedule_space": "ScheduleSpace product_space",
@@ -43,8 +43,15 @@ _MODULE_OF = {
     name: f"{__name__}.{module}" for module, names in _HOME.items() for name in names.split()
 }
 
-_RENAMED = {"Choices": "product_space", "Points": "ScheduleSpace", "Space": "ScheduleSpace"}
-"""The old names of spaces, and the new ones."""
+_RENAMED = {
+    "Choices": "product_space",
+    "Points": "ScheduleSpace",
+    "Space": "ScheduleSpace",
+    "Expected": "ExpectedCost",
+    "OutOfTime": "TimeLimitReached",
+    "Refitted": "RefittablePrice",
+}
+"""The old names, and the new ones."""
 
 __all__ = sorted(_MODULE_OF)
 

@@ -18,7 +18,7 @@ Times: TypeAlias = Mapping[Schedule, Mapping[Sizes, tuple[float, float]]]
 
 
 @runtime_checkable
-class Refitted(Protocol):
+class RefittablePrice(Protocol):
     """A price that learns from what a search has measured so far."""
 
     def refit(self, times: Times) -> None:
@@ -34,12 +34,12 @@ def seconds_by_sizes(price: Price, schedule: Schedule) -> Mapping[Sizes, float]:
         return {}
 
 
-class OutOfTime(Exception):
+class TimeLimitReached(Exception):
     """No more prices are asked: the time of the search is over."""
 
 
 @dataclass
-class Expected:
+class ExpectedCost:
     """Predicted seconds of a call drawn from a distribution of sizes::
 
         expected(s) = sum of weight(n) * price(s)(n) over the sizes n
@@ -72,13 +72,13 @@ class Expected:
     def __call__(self, schedule: Schedule) -> float:
         """Seconds, or `inf`.
 
-        Raises OutOfTime for what was not asked before the time of the search was over.
+        Raises TimeLimitReached for what was not asked before the time of the search was over.
         """
         if schedule not in self.known:
             if self.is_enough() or self.is_over():
                 self.left_out.add(schedule)
             if self.is_over():
-                raise OutOfTime
+                raise TimeLimitReached
             if self.is_enough():
                 return inf
             if self.looked == self.looks:
@@ -94,7 +94,7 @@ class Expected:
         What was measured is asked at once: by the least of it, others are refused.
         """
         self.looked = 0
-        if isinstance(self.price, Refitted):
+        if isinstance(self.price, RefittablePrice):
             self.price.refit(times)
             self.known.clear()
             self.least = inf

@@ -20,7 +20,15 @@ from random import Random
 
 from offcut.errors import DescribeError, TargetError, blamed_on_another
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, OutOfTime, Records, ScheduleSpace, Source, Times
+from offcut.search import (
+    ExpectedCost,
+    Outcome,
+    Records,
+    ScheduleSpace,
+    Source,
+    TimeLimitReached,
+    Times,
+)
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.search.trials import BEST, DEFAULT, verdicts_of
 from offcut.tuning.alternatives import composed
@@ -84,7 +92,7 @@ class Campaign:
 
     problem: Problem
     space: ScheduleSpace
-    expected: Expected
+    expected: ExpectedCost
     explorer: Explorer
     named: str
     records: Records | None
@@ -152,7 +160,7 @@ class Campaign:
         rng, wanted = Random(f"{self.problem.seed}:{number}"), count - len(first)
         try:
             found = self._told(seen, rng, wanted) if wanted else ()
-        except OutOfTime:
+        except TimeLimitReached:
             found = ()
         new = [one for one in dict.fromkeys(found) if one not in known]
         return (*first, *new[:wanted])
@@ -169,7 +177,7 @@ class Campaign:
                 "tune", what, at=f"explorer {self.named}", because=because, help=help
             )
 
-        with blamed_on_another(lambda did: refused("cannot search", f"it {did}"), OutOfTime):
+        with blamed_on_another(lambda did: refused("cannot search", f"it {did}"), TimeLimitReached):
             found = tuple(islice(self.explorer.propose(self.space, seen, rng, wanted), wanted))
         for one in found:
             if not isinstance(one, Schedule):
@@ -260,7 +268,7 @@ class Campaign:
         seen = [Seen(one.schedule, self._seconds(one)) for one in tried]
         try:
             least = Judge(self.space, seen).scale * self.expected.least
-        except OutOfTime:
+        except TimeLimitReached:
             return None
         return max(best / least - 1, 0.0) if 0 < least < inf and isfinite(best) else None
 

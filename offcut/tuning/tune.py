@@ -23,7 +23,7 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, trim_traceback
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Expected, Records
+from offcut.search import ExpectedCost, Records
 from offcut.search.explorers import explorer_named
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.tuning.campaign import BATCH, Campaign, Progress
@@ -112,7 +112,7 @@ def tune(
     space = chosen.space(default, problem.request, options, alternatives)
     foreseen = price_named(problem, space.computation, space.first, price, features)
     quick = has_nests(space.first) and not chosen.is_simulator
-    expected = Expected(
+    expected = ExpectedCost(
         foreseen,
         problem.weights,
         limits.hopeless,

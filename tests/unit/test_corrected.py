@@ -22,14 +22,14 @@ from offcut import Outcome, Records, Schedule
 from offcut.backends.correction import model_path
 from offcut.costmodel.learned import FEATURES, Settings, described, learned, library
 from offcut.errors import DescribeError, OffcutError
-from offcut.search import Price, Refitted, Times, key_of
+from offcut.search import Price, RefittablePrice, Times, key_of
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.learning.corrected import SCHEDULES, Corrected, price_named
 from offcut.tuning.learning.learn import training_set
 from tests import planted_times as planted
 from tests.agree import nearly
 from tests.facade import (
-    Expected,
+    ExpectedCost,
     Limits,
     Measured,
     Pair,
@@ -228,7 +228,7 @@ def campaign(
     """Of made-up times; stops, as if killed, once it has measured `until`."""
     of = planted.cases("dense")
     space = planted.spaces.space("dense", 2)
-    expected = Expected(price(given), {key_of(at): one for at, one in planted.SIZES}, 4.0)
+    expected = ExpectedCost(price(given), {key_of(at): one for at, one in planted.SIZES}, 4.0)
     count = 0
 
     def measure(schedules: Sequence[Schedule], progress: Callable[[Measured], None]) -> None:
@@ -345,7 +345,7 @@ def test_the_class_that_the_page_publishes_is_made_a_price(monkeypatch: pytest.M
     with_point(monkeypatch, named["ByWords"])
     drawn, made = planted.drawn("dense", 4), price("mine")
     before = made(drawn[0])
-    assert isinstance(made, Refitted)
+    assert isinstance(made, RefittablePrice)
     made.refit(times(drawn))
 
     assert before[("n", 16),] == nearly(16.0)

@@ -31,7 +31,7 @@ from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import Expected, Measured, Problem, ScheduleSpace, Time, app
+from tests.facade import ExpectedCost, Measured, Problem, ScheduleSpace, Time, app
 
 SIZES = (({"n": 1}, 0.75), ({"n": 64}, 0.25))
 SPACE = spaces.space("elementwise", 1)
@@ -138,8 +138,8 @@ def test_the_choice_at_run_time_is_judged_by_the_ways_that_it_has() -> None:
 # Which part of a space
 
 
-def expected() -> Expected:
-    return Expected(PRICE, WEIGHTS)
+def expected() -> ExpectedCost:
+    return ExpectedCost(PRICE, WEIGHTS)
 
 
 def test_a_small_space_is_taken_whole() -> None:
@@ -488,7 +488,7 @@ def test_an_option_of_the_other_sweep_is_refused(given: list[str], said: str) ->
 
 def test_prices_that_are_all_0_leave_nothing_out() -> None:
     assert [
-        Expected(lambda _: dict.fromkeys(WEIGHTS, 0.0), WEIGHTS)(one) for one in POINTS[:2]
+        ExpectedCost(lambda _: dict.fromkeys(WEIGHTS, 0.0), WEIGHTS)(one) for one in POINTS[:2]
     ] == [
         0.0,
         0.0,

@@ -21,7 +21,7 @@ from offcut.search import Sizes, Times
 from offcut.search.explorers import EXPLORERS, Explorer, Judge
 from offcut.search.explorers.gradient import coordinates, gradient, round_to
 from offcut.search.explorers.grain import grain
-from tests.facade import Expected, ScheduleSpace, Seen, explorer_named
+from tests.facade import ExpectedCost, ScheduleSpace, Seen, explorer_named
 from tests.spaces import planted, space, with_planted
 
 ROOT = Path(__file__).parents[2]
@@ -165,7 +165,7 @@ def test_expected_seconds_are_of_the_distribution_and_end_at_a_factor() -> None:
             raise PartitionError("schedule", "cannot", because="it is not legal")
         return {one: 1.0, many: 5.0 if schedule == near else 500.0}
 
-    expected = Expected(price, {one: 3.0, many: 1.0}, factor=10.0)
+    expected = ExpectedCost(price, {one: 3.0, many: 1.0}, factor=10.0)
     assert expected(far) == 503 / 4
     assert expected(near) == 2.0
     assert expected(far) == inf
@@ -187,7 +187,7 @@ def test_after_a_round_the_least_of_what_was_measured_bounds_the_others() -> Non
         def refit(self, times: Times) -> None:
             self.scale = 2.0
 
-    expected = Expected(Learns(), {sizes: 1.0}, factor=4.0, looks=1)
+    expected = ExpectedCost(Learns(), {sizes: 1.0}, factor=4.0, looks=1)
     expected.refit({cheap: {sizes: (1.0, 0.0)}})
 
     assert (expected.least, expected(dear), expected(cheap)) == (2.0, inf, 2.0)

@@ -21,6 +21,8 @@ def test_a_public_name_that_was_renamed_is_the_new_one() -> None:
         DeprecationWarning, match=r"search\.Points is now offcut\.search\.ScheduleSpace"
     ):
         assert search.Points is search.ScheduleSpace  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match=r"search\.Expected is now .*\.ExpectedCost"):
+        assert search.Expected is search.ExpectedCost  # type: ignore[attr-defined]
     with pytest.warns(DeprecationWarning, match="Choices is now offcut.search.product_space"):
         assert search.Choices is search.product_space  # type: ignore[attr-defined]
 

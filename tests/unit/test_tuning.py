@@ -32,7 +32,7 @@ from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import (
-    Expected,
+    ExpectedCost,
     Limits,
     Measured,
     Problem,
@@ -104,7 +104,7 @@ def campaign(
     space = spaces.space(of, 2)
     made = problem(of, seed)
     price = ClosedForm(made, space.computation)
-    expected = Expected(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
+    expected = ExpectedCost(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
     named, explores = explorer_named(explorer)
     return Campaign(
         *(made, replace(space, expected=expected), expected, explores, named),

@@ -24,7 +24,7 @@ from offcut.core.program import Program
 from offcut.errors import DescribeError, TargetError
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Price, Records, Refitted, ScheduleSpace
+from offcut.search import ExpectedCost, Outcome, Price, Records, RefittablePrice, ScheduleSpace
 from offcut.search.explorers import EXPLORERS, explorer_named
 from offcut.search.prices import seconds_by_sizes
 from offcut.tuning.campaign import LAST_RUN, Campaign
@@ -103,7 +103,7 @@ def picks_of(
         price = make(problem)
         if isinstance(price, Corrected) and not price.has_learned:
             continue
-        chosen[name] = min(table.points, key=Expected(price, problem.weights))
+        chosen[name] = min(table.points, key=ExpectedCost(price, problem.weights))
     return tuple(
         Pick(who, one, table.regret(one), *table.of_oracle(table.seconds(one)))
         for who, one in chosen.items()
@@ -183,7 +183,7 @@ def replay_campaign(
     trials   ascending
     beyond   times the least predicted seconds, past which a schedule is not worth a trial
     """
-    expected = Expected(price, problem.weights, beyond, within=frozenset(table.points))
+    expected = ExpectedCost(price, problem.weights, beyond, within=frozenset(table.points))
     searched = space.going_by(expected)
     named, made = explorer_named(explorer)
     campaign = Campaign(
@@ -285,7 +285,7 @@ def measure_space(
     space = whole.narrow(ways) if whole.narrow else whole
     prices = makers_of(problem, space)
     price = next(iter(prices.values()))(problem)
-    expected = Expected(price, problem.weights)
+    expected = ExpectedCost(price, problem.weights)
     part = subspace_of(space, expected, limit, most, seed)
     wanted = dict.fromkeys((whole.first, *single_variant_schedules(whole.first), *part.points))
     kept = records if isinstance(records, Records) else Records(records)
@@ -324,7 +324,7 @@ def makers_of(problem: Problem, space: ScheduleSpace) -> dict[str, Maker]:
         return price_named(problem, space.computation, space.first, LEARNED)
 
     made: dict[str, Maker] = {"closed form": lambda problem: closed}
-    return {**made, "learned": learned} if isinstance(learned(problem), Refitted) else made
+    return {**made, "learned": learned} if isinstance(learned(problem), RefittablePrice) else made
 
 
 NAME = "oracle"

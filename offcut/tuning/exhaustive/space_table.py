@@ -13,7 +13,7 @@ from offcut.core.memo import lazy_property
 from offcut.core.renamed import warn_renamed
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule, nests_in, parts_of, with_ways
-from offcut.search import Expected, Outcome, ScheduleSpace
+from offcut.search import ExpectedCost, Outcome, ScheduleSpace
 from offcut.tuning.problem import Measured
 
 
@@ -110,7 +110,7 @@ class Subspace:
 
 
 def subspace_of(
-    space: ScheduleSpace, expected: Expected, limit: int, most: int | None, seed: int
+    space: ScheduleSpace, expected: ExpectedCost, limit: int, most: int | None, seed: int
 ) -> Subspace:
     """The schedules to measure.
 

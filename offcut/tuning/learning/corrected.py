@@ -39,7 +39,7 @@ from offcut.costmodel.nests import SchedulePrices, Taken
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Nest, Schedule, nests_with_axes, parts_of
-from offcut.search import Price, Refitted, Sizes, Times
+from offcut.search import Price, RefittablePrice, Sizes, Times
 from offcut.search.entry_points import load_entry_point
 from offcut.tuning.problem import Problem
 from offcut.tuning.schedule_prices import (
@@ -389,7 +389,7 @@ def price_named(
         path = Path(given)
         return _learned(problem, computation, first, Pair.load(path), path.name, features)
     own: Any = _loaded(given) if isinstance(given, str) else given
-    return (LearningUserPrice if isinstance(own, Refitted) else UserPrice)(problem, own)
+    return (LearningUserPrice if isinstance(own, RefittablePrice) else UserPrice)(problem, own)
 
 
 def _learned(
