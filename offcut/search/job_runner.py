@@ -28,7 +28,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import IO, Any
 
 from offcut.core.fork_safety import ForkSafeLock
-from offcut.errors import OffcutError
+from offcut.errors import OffcutError, error_line
 from offcut.search.child_process import run_forked
 
 _SERVE = "import sys; from offcut.search.child_process import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
@@ -181,7 +181,8 @@ class JobRunner:
 
         Raises OffcutError for an argument that cannot be pickled.
         """
-        job = (function, _pickled(argument), seconds, self.memory)
+        refused = f"cannot send a {type(argument).__name__} to another process"
+        job = (function, pickled(argument, "run", refused), seconds, self.memory)
         return _once_more(lambda: self._run_once(job, said))
 
     def _run_once(
@@ -369,16 +370,16 @@ def _exit_text(code: int) -> str:
     return f"ended by {name}{_UNASKED if -code == signal.SIGKILL else ''}"
 
 
-def _pickled(argument: Any) -> bytes:
+def pickled(value: Any, op: str, refused: str) -> bytes:
+    """Return the pickle of a value for another process.
+
+    Raises OffcutError of `op`, which says what was `refused`, for what cannot be pickled.
+    """
     try:
-        return pickle.dumps(argument)
+        return pickle.dumps(value)
     except Exception as error:
-        raise OffcutError(
-            "run",
-            f"cannot send a {type(argument).__name__} to another process",
-            because=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-            help=("functions and classes of an importable module can be sent",),
-        ) from error
+        help = ("functions and classes of an importable module can be sent",)
+        raise OffcutError(op, refused, because=error_line(error), help=help) from error
 
 
-__all__ = ["JobResult", "JobRunner", "JobStatus", "run_in_fork"]
+__all__ = ["JobResult", "JobRunner", "JobStatus", "pickled", "run_in_fork"]
