@@ -120,7 +120,7 @@ class Campaign:
         while True:
             count = self._count(time.monotonic() - self.started)
             self.expected.is_enough = partial(self._is_below, self._left() / 2)
-            batch = self._proposed(rounds, count) if count else ()
+            batch = self._batch(rounds, count) if count else ()
             if not batch:
                 break
             self._try(batch)
@@ -152,21 +152,21 @@ class Campaign:
             count = min(count, max(1, int(left / each)) if left > 0 and each > 0 else 0)
         return count
 
-    def _proposed(self, number: int, count: int) -> Sequence[Schedule]:
+    def _batch(self, number: int, count: int) -> Sequence[Schedule]:
         """Return the schedules of a round: the default before all others."""
         first = () if number else (self.space.first,)
         seen = tuple(Seen(one.schedule, self._seconds(one)) for one in self.tried)
         known = {*(one.schedule for one in seen), *first}
-        rng, wanted = Random(f"{self.problem.seed}:{number}"), count - len(first)
+        rng, missing = Random(f"{self.problem.seed}:{number}"), count - len(first)
         try:
-            found = self._told(seen, rng, wanted) if wanted else ()
+            proposals = self._proposals(seen, rng, missing) if missing else ()
         except TimeLimitReached:
-            found = ()
-        new = [one for one in dict.fromkeys(found) if one not in known]
-        return (*first, *new[:wanted])
+            proposals = ()
+        new = [one for one in dict.fromkeys(proposals) if one not in known]
+        return (*first, *new[:missing])
 
-    def _told(self, seen: Sequence[Seen], rng: Random, wanted: int) -> Sequence[Schedule]:
-        """What the explorer proposes.
+    def _proposals(self, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+        """Return what the explorer proposes, `count` schedules at most.
 
         Raises DescribeError where it raises, or gives what are no schedules of the program.
         """
@@ -178,15 +178,15 @@ class Campaign:
             )
 
         with blamed_on_another(lambda did: refused("cannot search", f"it {did}"), TimeLimitReached):
-            found = tuple(islice(self.explorer.propose(self.space, seen, rng, wanted), wanted))
-        for one in found:
+            proposals = tuple(islice(self.explorer.propose(self.space, seen, rng, count), count))
+        for one in proposals:
             if not isinstance(one, Schedule):
                 raise refused(f"cannot try {one!r}", "it is not a schedule")
             if one.name != self.space.first.name:
                 raise refused(
                     f"cannot try a schedule of {one.name}", f"it is not of {self.space.first.name}"
                 )
-        return found
+        return proposals
 
     def _try(self, batch: Sequence[Schedule]) -> None:
         """Measure what is not recorded, and take the rest from the records."""
