@@ -110,6 +110,12 @@ class InternalError(Exception):
         return f"{what}\n  this is a bug in offcut; `python -m offcut.report` writes what to send"
 
 
+def error_line(error: BaseException) -> str:
+    """Return the type of an exception and the first line of its text."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
 @contextmanager
 def blamed_on_another(
     refused: Callable[[str], OffcutError], *own: type[Exception]

@@ -9,7 +9,16 @@ from math import log2
 
 import offcut as oc
 from offcut import Schedule, Target
-from tests.facade import Options, Request, Space, proved_plan, requested, stand_ins
+from tests.facade import (
+    OpenDecisions,
+    Options,
+    Request,
+    ScheduleSpace,
+    processor,
+    proved_plan,
+    requested,
+    stand_ins,
+)
 
 n = oc.dim("n", min=1, max=4096)
 A = oc.placeholder((n, 96), name="A")
@@ -55,21 +64,41 @@ def problem(name: str, machine: str = "cascade-lake") -> tuple[Request, Options,
     )
 
 
-def space_of(request: Request, options: Options, target: Target, alternatives: int) -> Space:
+def space_of(
+    request: Request, options: Options, target: Target, alternatives: int
+) -> ScheduleSpace:
     """What can be decided of a program with nests."""
     planned = proved_plan(target, request, options)
     found = target.space(planned, request, options, alternatives)
-    assert isinstance(found, Space)
+    assert isinstance(found, ScheduleSpace)
     return found
 
 
+def open_decisions(
+    name: str,
+    alternatives: int = 3,
+    machine: str = "cascade-lake",
+    first: Schedule | None = None,
+) -> OpenDecisions:
+    """What a schedule of a program leaves open; None: the schedule that the policy decides."""
+    request, options, target = problem(name, machine)
+    return OpenDecisions(
+        space(name, alternatives, machine).first if first is None else first,
+        request.program,
+        target.microkernels(options),
+        processor(target.machine),
+        target.computation(request, options),
+        alternatives,
+    )
+
+
 @cache
-def space(name: str, alternatives: int = 3, machine: str = "cascade-lake") -> Space:
+def space(name: str, alternatives: int = 3, machine: str = "cascade-lake") -> ScheduleSpace:
     """The space of a program, without a price."""
     return space_of(*problem(name, machine), alternatives)
 
 
-def planted(space: Space, best: Schedule) -> Callable[[Schedule], float]:
+def planted(space: ScheduleSpace, best: Schedule) -> Callable[[Schedule], float]:
     """A price whose least point is `best`: 1, and more the more a schedule differs from it, word by word; a number
     by how often it doubles.
     """
@@ -107,6 +136,6 @@ def _apart(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     return total
 
 
-def with_planted(space: Space, best: Schedule) -> Space:
+def with_planted(space: ScheduleSpace, best: Schedule) -> ScheduleSpace:
     """The space with that price."""
     return replace(space, expected=planted(space, best))

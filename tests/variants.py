@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 STEP = 12
 _DEPENDS = re.compile(
-    r"compil|kernel|target|machine|host|isa\b|jit\b|tune|measure|Children|encode|from_(onnx|torch)|CliRunner|docs"
+    r"compil|kernel|target|machine|host|isa\b|jit\b|tune|measure|JobRunner|encode|from_(onnx|torch)|CliRunner|docs"
 )
 
 

@@ -65,8 +65,8 @@ from offcut.partition.legality import check_few
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule, restaged
 from offcut.schedule.decisions import At, Choose, Cover, Level, Order, Split
-from offcut.search import Choices, Points
-from offcut.search.choices import Point
+from offcut.search import ScheduleSpace
+from offcut.search.schedule_space import Point, product_space
 
 if TYPE_CHECKING:
     from offcut.backends.planner import Planner
@@ -422,7 +422,7 @@ def space(
     request: CompileRequest,
     options: Options,
     kind: type[Plans] = Plans,
-) -> Points:
+) -> ScheduleSpace:
     """Return the tiles and strategies of each axis that microkernels' tiles go along.
 
     Raises TargetError for a program of which a schedule says nothing.
@@ -442,16 +442,14 @@ def space(
     def written(point: Point) -> Schedule:
         return plans.schedule(dict(zip(plans.axes, point, strict=True)))  # type: ignore[arg-type]
 
-    def read(schedule: Schedule) -> Point | None:
+    def read(schedule: Schedule) -> Point:
         if schedule == first and isinstance(
             first.steps[0], Choose
         ):  # a step from it is one from its first option
             schedule = Schedule(first.name, first.steps[0].options[0].steps)
-        point = tuple(plans.level_in(schedule, at) for at in plans.axes)
-        is_offered = all(one in own for one, own in zip(point, options_of, strict=True))
-        return point if is_offered and written(point) == schedule else None
+        return tuple(plans.level_in(schedule, at) for at in plans.axes)
 
-    return Choices(first, tuple(options_of), written, read)
+    return product_space(first, tuple(options_of), written, read)
 
 
 def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:

@@ -15,7 +15,7 @@ from offcut.core.expr import Binary, Expr
 from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import count
-from offcut.core.text.tables import html_table, table
+from offcut.core.text.tables import html_table, quantity, table
 from offcut.costmodel import CallCycles
 from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
@@ -135,7 +135,7 @@ class Plan:
                 "×".join(str(extent) for extent in piece.tile.values()) or "1",
                 piece.microkernel,
                 f"{piece.instances:,}",
-                _time(piece.seconds),
+                quantity(piece.seconds, "s"),
             ]
             for piece in self.pieces
         ]
@@ -145,14 +145,16 @@ class Plan:
         sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
         lines = [f"{self.kernel}({sizes})"]
         if self._is_table:
-            lines[0] += f", predicted {_time(self.seconds)}"
+            lines[0] += f", predicted {quantity(self.seconds, 's')}"
             lines += table(self.rows())
             if self.beside:
-                lines.append(f"the call itself, predicted {_time(self.beside)}")
+                lines.append(f"the call itself, predicted {quantity(self.beside, 's')}")
         lines += self.notes
         for one in self.considered:
             mark = "chosen" if one.chosen else "not chosen"
-            lines.append(f"{one.stage}: {one.label}, predicted {_time(one.seconds)}, {mark}")
+            lines.append(
+                f"{one.stage}: {one.label}, predicted {quantity(one.seconds, 's')}, {mark}"
+            )
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -367,10 +369,3 @@ def _with_shares(
         replace(piece, seconds=seconds * weight / total)
         for (piece, _), weight in zip(pieces, weights, strict=True)
     ]
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"

@@ -17,7 +17,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import Resolving, Schedule
-from offcut.search import Points
+from offcut.search import ScheduleSpace
 
 _RENAMED = {
     "any_cover": "accepts_any_cover",
@@ -135,7 +135,7 @@ class Planner(TargetPart):
 
     def space(
         self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
-    ) -> Points:
+    ) -> ScheduleSpace:
         """Return the search space of a program: all that can be decided.
 
         planned  what the policy decides

@@ -45,7 +45,7 @@ from offcut.schedule.decisions import (
     unit_splits,
 )
 from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, LoopNames, stages_of
-from offcut.schedule.nest_decisions import decisions_of, in_loops, with_parts
+from offcut.schedule.nest_decisions import decisions_of, in_loops, with_parts, with_ways
 from offcut.schedule.nest_reader import decisions_about, hand_steps, nests_of, parts_of
 from offcut.schedule.nests import (
     KernelAxes,
@@ -159,4 +159,5 @@ __all__ = [
     "with_parts",
     "with_shared",
     "with_strategy_options",
+    "with_ways",
 ]

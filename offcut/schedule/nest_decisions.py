@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeGuard
@@ -25,6 +25,7 @@ from offcut.schedule.decisions import (
     each_decision,
     split_names,
 )
+from offcut.schedule.nest_reader import parts_of
 from offcut.schedule.nests import KERNEL_AXES, Nest, Together, Way
 
 
@@ -195,6 +196,20 @@ def with_parts(schedule: Schedule, parts: Sequence[Nest | Together]) -> Schedule
         if isinstance(s, Split) and (s.stage, s.names[-2]) not in listed
     )
     return replace(schedule, steps=(*steps[:first], *decisions_of(parts, sums), *steps[last:]))
+
+
+def with_ways(
+    schedule: Schedule, stage: str, ways: Callable[[tuple[Way, ...]], tuple[Way, ...]]
+) -> Schedule:
+    """Return a schedule with other ways of the nest of one stage; one without nests as it is."""
+
+    def part(one: Nest | Together) -> Nest | Together:
+        if isinstance(one, Together):
+            return replace(one, parts=tuple(map(part, one.parts)))
+        return replace(one, ways=ways(one.ways)) if one.stage == stage else one
+
+    parts = parts_of(schedule)
+    return with_parts(schedule, tuple(map(part, parts))) if parts else schedule
 
 
 def _is_of_nests(step: Step) -> bool:

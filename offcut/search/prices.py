@@ -18,7 +18,7 @@ Times: TypeAlias = Mapping[Schedule, Mapping[Sizes, tuple[float, float]]]
 
 
 @runtime_checkable
-class Refitted(Protocol):
+class RefittablePrice(Protocol):
     """A price that learns from what a search has measured so far."""
 
     def refit(self, times: Times) -> None:
@@ -26,12 +26,20 @@ class Refitted(Protocol):
         ...
 
 
-class OutOfTime(Exception):
+def seconds_by_sizes(price: Price, schedule: Schedule) -> Mapping[Sizes, float]:
+    """Return the predicted seconds of a schedule by sizes; none if the price refuses it."""
+    try:
+        return price(schedule)
+    except PartitionError:
+        return {}
+
+
+class TimeLimitReached(Exception):
     """No more prices are asked: the time of the search is over."""
 
 
 @dataclass
-class Expected:
+class ExpectedCost:
     """Predicted seconds of a call drawn from a distribution of sizes::
 
         expected(s) = sum of weight(n) * price(s)(n) over the sizes n
@@ -64,13 +72,13 @@ class Expected:
     def __call__(self, schedule: Schedule) -> float:
         """Seconds, or `inf`.
 
-        Raises OutOfTime for what was not asked before the time of the search was over.
+        Raises TimeLimitReached for what was not asked before the time of the search was over.
         """
         if schedule not in self.known:
             if self.is_enough() or self.is_over():
                 self.left_out.add(schedule)
             if self.is_over():
-                raise OutOfTime
+                raise TimeLimitReached
             if self.is_enough():
                 return inf
             if self.looked == self.looks:
@@ -86,7 +94,7 @@ class Expected:
         What was measured is asked at once: by the least of it, others are refused.
         """
         self.looked = 0
-        if isinstance(self.price, Refitted):
+        if isinstance(self.price, RefittablePrice):
             self.price.refit(times)
             self.known.clear()
             self.least = inf
@@ -96,17 +104,13 @@ class Expected:
         """The price of a schedule, in seconds by sizes; of none where it is refused, or time is over."""
         if self.is_over() and schedule not in self.known:
             return {}
-        try:
-            return self.price(schedule)
-        except PartitionError:
-            return {}
+        return seconds_by_sizes(self.price, schedule)
 
     def _asked(self, schedule: Schedule) -> float:
         if self.within is not None and schedule not in self.within:
             return inf
-        try:
-            by_sizes = self.price(schedule)
-        except PartitionError:
+        by_sizes = seconds_by_sizes(self.price, schedule)
+        if not by_sizes:
             return inf
         total = sum(self.weights.values())
         seconds = sum(weight * by_sizes[sizes] for sizes, weight in self.weights.items()) / total

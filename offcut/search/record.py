@@ -245,6 +245,12 @@ def record_of(found: Mapping[str, Any]) -> Record:
     return _made(Record, {**found, **values})
 
 
+def record_of_row(row: Mapping[str, Any]) -> Record:
+    """Return the record in a row of a table of any layout: its sizes are JSON."""
+    found = {name: value for name, value in row.items() if name in FIELD_NAMES}
+    return record_of({**found, "sizes": json.loads(row["sizes"])})
+
+
 def _check_names(kind: type[Any], found: Mapping[str, Any]) -> None:
     names = {one.name for one in fields(kind)}
     missing, odd = sorted(names - set(found)), sorted(set(found) - names)

@@ -23,14 +23,13 @@ from offcut.search.record import (
     FIELD_NAMES,
     KINDS,
     Origin,
-    Outcome,
     Record,
-    Source,
     check_form,
     entry_of,
     kind_of,
     plain,
     read_file,
+    record_of_row,
     text_of,
     write_file,
 )
@@ -187,7 +186,10 @@ class Records:
             return 0
         with self._open(writes=True) as connection:
             rows = connection.execute(f"SELECT id, {_FIELDS} FROM record ORDER BY id").fetchall()
-            here = [(row[0], _record(row[1:])) for row in rows]
+            here = [
+                (row[0], record_of_row(dict(zip(FIELD_NAMES, row[1:], strict=True))))
+                for row in rows
+            ]
             stay = {
                 (*place, trial.schedule)
                 for place, trials in by_place(one for _, one in here).items()
@@ -249,7 +251,7 @@ class Records:
             if not page:
                 return
             for row in page:
-                yield row[0], _record(row[1:])
+                yield row[0], record_of_row(dict(zip(FIELD_NAMES, row[1:], strict=True)))
             last = page[-1][0]
 
     def _exists(self) -> bool:
@@ -394,9 +396,3 @@ def _row(record: Record) -> tuple[Any, ...]:
         "created": float(record.created),
     }
     return tuple(values[name] for name in FIELD_NAMES)
-
-
-def _record(row: tuple[Any, ...]) -> Record:
-    values = dict(zip(FIELD_NAMES, row, strict=True))
-    kept = {"outcome": Outcome(values["outcome"]), "source": Source(values["source"])}
-    return Record(**{**values, "sizes": json.loads(values["sizes"]), **kept})

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import exp, fsum, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import offcut
 from offcut.errors import OffcutError
@@ -32,6 +32,7 @@ from offcut.search.record import (
     key_of,
     place_of,
     record_of,
+    record_of_row,
 )
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def recorded_verdict(file: Path, program: str, machine: str) -> VerdictLookup:
             rows = connection.execute(_QUERY, asked).fetchall()
         finally:
             connection.close()
-        records = [_record(dict(row)) for row in rows]
+        records = [record_of_row(dict(row)) for row in rows]
     except (sqlite3.Error, OSError, OffcutError, ValueError, TypeError) as error:
         reason = error.because if isinstance(error, OffcutError) else str(error)
         return VerdictLookup(because=f"{file.name} cannot be used: {reason}")
@@ -327,9 +328,3 @@ def _read(lines: Iterator[str], program: str) -> Iterator[Record]:
             found = json.loads(line)
             if found.get("explorer") in (BEST, DEFAULT) and found.get("program") == program:
                 yield record_of(found)
-
-
-def _record(row: Mapping[str, Any]) -> Record:
-    """Return the record in a row of a file of any version that there was."""
-    found = {name: value for name, value in row.items() if name != "id"}
-    return record_of({**found, "sizes": json.loads(row["sizes"])})

@@ -22,7 +22,7 @@ from typing import Any
 from offcut.errors import OffcutError
 from offcut.experiment.limits import Limits
 from offcut.experiment.timing import THREADS
-from offcut.search.children import Children, Ended, Ending
+from offcut.search.job_runner import JobResult, JobRunner, JobStatus
 from offcut.studies.compile_options import keep_records_in
 from offcut.studies.definition import Definition, Source
 from offcut.studies.groups import Group, group_samples, groups_of
@@ -71,8 +71,8 @@ class GroupProcess:
     def __init__(self, source: Source, has_owner: bool = False) -> None:
         self._source, self._has_owner = source, has_owner
         one_thread = dict.fromkeys(THREADS, "1")
-        self._shared_child = Children(MAX_MEMORY_BYTES, one_thread)
-        self._single_child = Children(MAX_MEMORY_BYTES, one_thread)
+        self._shared_child = JobRunner(MAX_MEMORY_BYTES, one_thread)
+        self._single_child = JobRunner(MAX_MEMORY_BYTES, one_thread)
         self._suspects: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="offcut-study-")
 
@@ -95,7 +95,7 @@ class GroupProcess:
         """
         job = "offcut.studies.isolated:list_cells"
         ended = self._shared_child.run(job, self._order((), {}), MAX_SILENCE)
-        if ended.ending is not Ending.RETURNED:
+        if ended.status is not JobStatus.RETURNED:
             raise OffcutError("study", "cannot read the study", because=ended.because)
         cells: frozenset[str] = ended.value
         return cells
@@ -121,12 +121,12 @@ class GroupProcess:
                 done.update(one.cell for one in new)
                 tell(new)
 
-        def run(children: Children, some: Sequence[str]) -> Ended:
+        def run(children: JobRunner, some: Sequence[str]) -> JobResult:
             (Path(self._folder.name) / TURN).write_text("")
             order = self._order(tuple(some), rates or {})
             job = "offcut.studies.isolated:measure_cells"
             ended = children.run(job, order, MAX_SILENCE, tell_once)
-            if ended.ending is Ending.RAISED:
+            if ended.status is JobStatus.RAISED:
                 because = ended.because.partition("study: ")[2] or ended.because
                 help = "the same command goes on with what is measured"
                 raise OffcutError("study", "cannot go on", because=because, help=(help,))
@@ -135,7 +135,7 @@ class GroupProcess:
         suspects = [cell for cell, known in cells.items() if known in self._suspects]
         while waiting := [cell for cell in cells if cell not in suspects and cell not in done]:
             ended = run(self._shared_child, waiting)
-            if ended.ending is Ending.RETURNED:
+            if ended.status is JobStatus.RETURNED:
                 break
             if (
                 cell := self._turn()
@@ -146,7 +146,7 @@ class GroupProcess:
             suspects.append(cell)
         for cell in suspects:
             ended = run(self._single_child, [cell])
-            if ended.ending is not Ending.RETURNED:
+            if ended.status is not JobStatus.RETURNED:
                 tell_once([_failure(cell, ended)])
 
     def _turn(self) -> str:
@@ -157,7 +157,7 @@ class GroupProcess:
         return _Order(self._source, cells, dict(rates), Path(self._folder.name), self._has_owner)
 
 
-def _failure(cell: str, ended: Ended) -> Sample:
+def _failure(cell: str, ended: JobResult) -> Sample:
     """Return the failed sample of a cell whose process ended, or was silent."""
     date = datetime.now(UTC).isoformat(timespec="seconds")
     return Sample(cell, "", {}, "", (), failed=f"its process ended: {ended.because}", date=date)

@@ -12,14 +12,14 @@ measured: straight lines between the sizes, past the last in proportion to the s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import hypot
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real
-from offcut.schedule import Nest, Schedule, Together, Way, nests_in, nests_of, parts_of, with_parts
+from offcut.schedule import Schedule, Way, nests_in, parts_of, with_ways
 from offcut.tuning.problem import Measured, Problem
 
 
@@ -116,23 +116,6 @@ def lines(name: str, seconds: Mapping[int, float]) -> Expr:
         made = Select(Compare("<", size, ix.const(high)), line, made)
     first, at_first = points[0]
     return Select(Compare("<", size, ix.const(first)), real(at_first), made)
-
-
-def with_ways(
-    schedule: Schedule, stage: str, ways: Callable[[tuple[Way, ...]], tuple[Way, ...]]
-) -> Schedule:
-    """A schedule with other ways of one nest."""
-
-    view = nests_of(schedule)
-    if view is None:
-        return schedule
-
-    def part(one: Nest | Together) -> Nest | Together:
-        if isinstance(one, Together):
-            return replace(one, parts=tuple(map(part, one.parts)))
-        return replace(one, ways=ways(one.ways)) if one.stage == stage else one
-
-    return with_parts(schedule, tuple(map(part, view.parts)))
 
 
 def _label(way: Way, others: Sequence[Way]) -> str:

@@ -20,12 +20,19 @@ from random import Random
 
 from offcut.errors import DescribeError, TargetError, blamed_on_another
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, OutOfTime, Points, Records, Source, Times
+from offcut.search import (
+    ExpectedCost,
+    Outcome,
+    Records,
+    ScheduleSpace,
+    Source,
+    TimeLimitReached,
+    Times,
+)
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.search.trials import BEST, DEFAULT, verdicts_of
 from offcut.tuning.alternatives import composed
-from offcut.tuning.measuring.candidate import Measure
-from offcut.tuning.problem import Measured, Problem
+from offcut.tuning.problem import Measure, Measured, Problem
 from offcut.tuning.recorded_trials import TrialLog
 
 BATCH = 8
@@ -84,8 +91,8 @@ class Campaign:
     """
 
     problem: Problem
-    space: Points
-    expected: Expected
+    space: ScheduleSpace
+    expected: ExpectedCost
     explorer: Explorer
     named: str
     records: Records | None
@@ -113,7 +120,7 @@ class Campaign:
         while True:
             count = self._count(time.monotonic() - self.started)
             self.expected.is_enough = partial(self._is_below, self._left() / 2)
-            batch = self._proposed(rounds, count) if count else ()
+            batch = self._batch(rounds, count) if count else ()
             if not batch:
                 break
             self._try(batch)
@@ -145,21 +152,21 @@ class Campaign:
             count = min(count, max(1, int(left / each)) if left > 0 and each > 0 else 0)
         return count
 
-    def _proposed(self, number: int, count: int) -> Sequence[Schedule]:
+    def _batch(self, number: int, count: int) -> Sequence[Schedule]:
         """Return the schedules of a round: the default before all others."""
         first = () if number else (self.space.first,)
         seen = tuple(Seen(one.schedule, self._seconds(one)) for one in self.tried)
         known = {*(one.schedule for one in seen), *first}
-        rng, wanted = Random(f"{self.problem.seed}:{number}"), count - len(first)
+        rng, missing = Random(f"{self.problem.seed}:{number}"), count - len(first)
         try:
-            found = self._told(seen, rng, wanted) if wanted else ()
-        except OutOfTime:
-            found = ()
-        new = [one for one in dict.fromkeys(found) if one not in known]
-        return (*first, *new[:wanted])
+            proposals = self._proposals(seen, rng, missing) if missing else ()
+        except TimeLimitReached:
+            proposals = ()
+        new = [one for one in dict.fromkeys(proposals) if one not in known]
+        return (*first, *new[:missing])
 
-    def _told(self, seen: Sequence[Seen], rng: Random, wanted: int) -> Sequence[Schedule]:
-        """What the explorer proposes.
+    def _proposals(self, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+        """Return what the explorer proposes, `count` schedules at most.
 
         Raises DescribeError where it raises, or gives what are no schedules of the program.
         """
@@ -170,36 +177,34 @@ class Campaign:
                 "tune", what, at=f"explorer {self.named}", because=because, help=help
             )
 
-        with blamed_on_another(lambda did: refused("cannot search", f"it {did}"), OutOfTime):
-            found = tuple(islice(self.explorer.propose(self.space, seen, rng, wanted), wanted))
-        for one in found:
+        with blamed_on_another(lambda did: refused("cannot search", f"it {did}"), TimeLimitReached):
+            proposals = tuple(islice(self.explorer.propose(self.space, seen, rng, count), count))
+        for one in proposals:
             if not isinstance(one, Schedule):
                 raise refused(f"cannot try {one!r}", "it is not a schedule")
             if one.name != self.space.first.name:
                 raise refused(
                     f"cannot try a schedule of {one.name}", f"it is not of {self.space.first.name}"
                 )
-        return found
+        return proposals
 
     def _try(self, batch: Sequence[Schedule]) -> None:
         """Measure what is not recorded, and take the rest from the records."""
-        there = self.log.outcomes(lambda record: record.explorer not in LAST_RUN)
-        told: dict[Schedule, Measured] = {}
+        latest = list[Measured]()
 
-        def done(one: Measured) -> None:
-            told[one.schedule] = one
-            self.tell(self._progress([*self.tried, *told.values()]))
+        def tell(one: Measured) -> None:
+            latest.append(one)
+            self.tell(self._progress([*self.tried, *latest]))
 
-        def keep(measured: Measured) -> None:
-            done(self._record(measured, self.named))
-
-        for schedule in batch:
-            if str(schedule) in there:
-                done(there[str(schedule)])
-        new = [schedule for schedule in batch if schedule not in told]
-        if new:
-            self.measure(new, keep)
-        self.tried += [told[schedule] for schedule in batch]
+        results = self.log.complete(
+            batch,
+            self.measure,
+            self.named,
+            self.expected.by_sizes,
+            tell,
+            lambda record: record.explorer not in LAST_RUN,
+        )
+        self.tried += results.values()
 
     def _times(self) -> Times:
         """What was measured of the trials that are ok."""
@@ -230,14 +235,14 @@ class Campaign:
         if len(finalists) == 1:
             return commit_verdict(self.log, sound[0], sound[0] if finalists[0] == first else None)
         last_run = self.log.outcomes(lambda record: record.explorer == CONFIRM)
-        if not all(str(schedule) in last_run for schedule in finalists):
-            last_run = {}
-
-            def keep(measured: Measured) -> None:
-                last_run[str(measured.schedule)] = self._record(measured, CONFIRM)
-
-            (self.last or self.measure)(finalists, keep)
-        ended = {schedule: last_run[str(schedule)] for schedule in finalists}
+        is_recorded = all(str(schedule) in last_run for schedule in finalists)
+        ended = self.log.complete(
+            finalists,
+            self.last or self.measure,
+            CONFIRM,
+            self.expected.by_sizes,
+            counts=lambda record: is_recorded and record.explorer == CONFIRM,
+        )
         fine = [one for one in ended.values() if one.outcome is Outcome.OK]
         if not fine:
             return first
@@ -249,29 +254,21 @@ class Campaign:
         doubt = max(self._doubt(default, winner), self.resolution * self._time(default))
         return commit_verdict(self.log, winner if gain > doubt else default, default)
 
-    def _record(self, measured: Measured, explorer: str) -> Measured:
-        """Return what became of a schedule, its times made comparable, and recorded."""
-        one = self.log.reference.scale(measured)
-        self.log.add(one, explorer, self.expected.by_sizes(one.schedule))
-        return one
-
     def _progress(self, tried: Sequence[Measured]) -> Progress:
         seconds = {one.schedule: self._time(one) for one in tried}
         best = min(seconds.values())
         regret = self._regret(tried, best)
         default = seconds.get(self.space.first, inf)
-        said = str(getattr(self.expected.price, "said", ""))
-        source = self.problem.source
-        return Progress(
-            len(tried), tried[-1], best, default, regret, said, len(self.expected.left_out), source
-        )
+        price = str(getattr(self.expected.price, "description", ""))
+        left_out, source = len(self.expected.left_out), self.problem.source
+        return Progress(len(tried), tried[-1], best, default, regret, price, left_out, source)
 
     def _regret(self, tried: Sequence[Measured], best: float) -> float | None:
         """By which share of its time the best is predicted to miss the best there is; None: not known."""
         seen = [Seen(one.schedule, self._seconds(one)) for one in tried]
         try:
             least = Judge(self.space, seen).scale * self.expected.least
-        except OutOfTime:
+        except TimeLimitReached:
             return None
         return max(best / least - 1, 0.0) if 0 < least < inf and isfinite(best) else None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
+from offcut.core.text.tables import quantity
 from offcut.errors import OffcutError
 from offcut.experiment.plots import plot_lines
 from offcut.search import Outcome, Records, Sizes, Trial, by_place, key_of, ranked
@@ -193,10 +194,5 @@ def sizes_text(at: Sizes) -> str:
 
 
 def seconds_text(value: float | None) -> str:
-    """A time in the unit that reads best."""
-    if value is None:
-        return ""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}"
-    return f"{value / 1e-9:.3g} ns"
+    """Return a time in the unit that reads best; "" if there is none."""
+    return "" if value is None else quantity(value, "s")

@@ -21,9 +21,10 @@ from typing import Any, TypeAlias
 import offcut
 from offcut.backends.compile_request import CompileRequest
 from offcut.core.text.parser import parse
-from offcut.errors import OffcutError
+from offcut.errors import OffcutError, error_line
 from offcut.schedule import Schedule
 from offcut.search import Outcome
+from offcut.search.job_runner import pickled
 from offcut.search.pool import REQUEUES, InFlightTasks, Pool, TaskDispatcher, connected
 from offcut.search.pool.tasks import Task
 from offcut.tuning.campaign import BATCH
@@ -58,15 +59,7 @@ def serialize(problem: Problem, limits: Limits) -> Wire:
         *(request.users, dict(request.arrays), problem.options, problem.target),
         *(problem.sizes, problem.seed, limits, problem.target.machine),
     )
-    try:
-        data = pickle.dumps(rest)
-    except Exception as error:
-        raise OffcutError(
-            "tune",
-            f"cannot send {request.program.name} to a pool",
-            because=_line(error),
-            help=("functions and classes of an importable module can be sent",),
-        ) from error
+    data = pickled(rest, "tune", f"cannot send {request.program.name} to a pool")
     texts = str(request.program), problem.program, problem.machine
     return Wire(offcut.__version__, *texts, zlib.compress(data, 1))
 
@@ -83,7 +76,7 @@ def deserialize(wire: Wire) -> tuple[Problem, Limits] | str:
         problem = Problem(request, options, target, sizes, seed)
         place = problem.machine
     except Exception as error:
-        return f"what is sent cannot be loaded there: {_line(error)}"
+        return f"what is sent cannot be loaded there: {error_line(error)}"
     if problem.program != wire.digest:
         return "the program is another one there"
     if place != wire.place:
@@ -103,11 +96,6 @@ def _differing(name: str, here: Any, there: Any) -> Iterator[str]:
             yield from _differing(f"{name}[{number}]", one, other)
     elif here != there:
         yield f"{name} is {there!r} there, and {here!r} here"
-
-
-def _line(error: Exception) -> str:
-    said = str(error).splitlines()
-    return f"{type(error).__name__}: {said[0] if said else ''}"
 
 
 @dataclass

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import product
 from math import fsum, isfinite, isnan, prod
 from numbers import Real
 from time import time
-from typing import Any
+from typing import Any, TypeAlias
 
 import offcut
 from offcut.backends.compile_request import CompileRequest, request_by_names
@@ -345,6 +345,10 @@ class Measured:
             )
             for one, guess in zip(self.times, guesses, strict=False)
         )
+
+
+Measure: TypeAlias = Callable[[Sequence[Schedule], Callable[[Measured], None]], object]
+"""Measures schedules, in their order; the second argument is told of each as soon as it is known."""
 
 
 def make_problem(

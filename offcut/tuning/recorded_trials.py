@@ -33,7 +33,7 @@ import offcut
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Record, Records, Sizes, Trial, key_of
-from offcut.tuning.problem import Measured, Problem, Time
+from offcut.tuning.problem import Measure, Measured, Problem, Time
 
 
 class TrialLog:
@@ -69,6 +69,44 @@ class TrialLog:
             if measured is not None:
                 outcomes[trial.schedule] = measured
         return outcomes
+
+    def complete(
+        self,
+        schedules: Sequence[Schedule],
+        measure: Measure,
+        explorer: str,
+        predict: Callable[[Schedule], Mapping[Sizes, float]],
+        tell: Callable[[Measured], None] = lambda measured: None,
+        counts: Callable[[Record], bool] = lambda _: True,
+    ) -> dict[Schedule, Measured]:
+        """Return what became of schedules, in their order: what is recorded is taken from there, the rest is measured, and
+        recorded one by one as soon as each is known; without those that `measure` did not come to.
+
+        explorer  what records call who proposed them
+        predict   seconds by sizes, recorded beside a time
+        tell      told of each: of the recorded ones first
+        counts    predicate of the records to use
+        """
+        recorded, results = self.outcomes(counts), dict[Schedule, Measured]()
+
+        def take(one: Measured) -> None:
+            results[one.schedule] = one
+            tell(one)
+
+        def record(measured: Measured) -> None:
+            one = self.reference.scale(measured)
+            self.add(one, explorer, predict(one.schedule))
+            take(one)
+
+        new = list[Schedule]()
+        for schedule in schedules:
+            if str(schedule) in recorded:
+                take(recorded[str(schedule)])
+            else:
+                new.append(schedule)
+        if new:
+            measure(new, record)
+        return {schedule: results[schedule] for schedule in schedules if schedule in results}
 
     def add(self, measured: Measured, explorer: str, predicted: Mapping[Sizes, float]) -> None:
         """Record what became of a schedule, and, with the first of them, what its program and place are.

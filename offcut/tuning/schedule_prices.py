@@ -19,10 +19,10 @@ from offcut.schedule import Schedule, hand_steps, parts_of
 from offcut.search import Sizes, Times
 from offcut.tuning.problem import Problem
 
-LONGEST = 1e30
+MAX_SECONDS = 1e30
 """Seconds, past which nothing is a price."""
 
-OwnSchedulePrice = Callable[..., Any]
+UserPriceFunction = Callable[..., Any]
 """A schedule, and sizes by name -> seconds of a call; it may raise PartitionError for what is not legal."""
 
 
@@ -51,7 +51,7 @@ class ClosedForm:
         self._known: dict[Schedule, Sequence[float] | PartitionError] = {}
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Return what it is, in words."""
         return "; ".join(("the closed form", *self.notes))
 
@@ -85,14 +85,14 @@ class ClosedForm:
 
 
 @dataclass(frozen=True)
-class OwnPrice:
+class UserPrice:
     """A price of the user's.
 
     Raises DescribeError for what is no function.
     """
 
     problem: Problem
-    function: OwnSchedulePrice
+    function: UserPriceFunction
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -104,11 +104,11 @@ class OwnPrice:
         Raises DescribeError where the function raises, or gives no seconds.
         """
         vectors = zip(self.problem.keys, self.problem.sizes, strict=True)
-        return {key: _asked(self.function, schedule, dict(at)) for key, (at, _) in vectors}
+        return {key: _user_seconds(self.function, schedule, dict(at)) for key, (at, _) in vectors}
 
 
 @dataclass(frozen=True)
-class OwnLearningPrice(OwnPrice):
+class LearningUserPrice(UserPrice):
     """A price of the user's that learns: it has a method ``refit(times)``."""
 
     def refit(self, times: Times) -> None:
@@ -162,13 +162,13 @@ def _calls(problem: Problem) -> Calls:
     return Calls.of_vectors(vectors, dict(problem.request.users.sizes))
 
 
-def _asked(own: Any, schedule: Schedule, sizes: dict[str, int]) -> float:
+def _user_seconds(own: Any, schedule: Schedule, sizes: dict[str, int]) -> float:
     with blamed_on_another(partial(_no_price, own)):
-        found = own(schedule, **sizes)
-    number = isinstance(found, int | float | np.floating) and not isinstance(found, bool)
-    if not number or not 0 <= found <= LONGEST:
-        raise _no_price(own, f"gave {found!r:.60}, and a price is seconds, at least 0")
-    return float(found)
+        seconds = own(schedule, **sizes)
+    number = isinstance(seconds, int | float | np.floating) and not isinstance(seconds, bool)
+    if not number or not 0 <= seconds <= MAX_SECONDS:
+        raise _no_price(own, f"gave {seconds!r:.60}, and a price is seconds, at least 0")
+    return float(seconds)
 
 
 def _no_price(own: object, did: str) -> DescribeError:

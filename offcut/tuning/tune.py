@@ -23,7 +23,7 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, trim_traceback
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Expected, Records
+from offcut.search import ExpectedCost, Records
 from offcut.search.explorers import explorer_named
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.tuning.campaign import BATCH, Campaign, Progress
@@ -32,7 +32,7 @@ from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.pooled_bench import ROUND, pooled
 from offcut.tuning.problem import DEFAULT, Limits, make_problem
 from offcut.tuning.progress import shown
-from offcut.tuning.schedule_prices import OwnSchedulePrice
+from offcut.tuning.schedule_prices import UserPriceFunction
 
 TRIALS = 64
 """Where neither trials nor seconds are asked for: eight rounds."""
@@ -54,7 +54,7 @@ def tune(
     seed: int = 0,
     records: str | os.PathLike[str] | Records | None = None,
     target: str | Target = "cpu",
-    price: str | os.PathLike[str] | OwnSchedulePrice | None = None,
+    price: str | os.PathLike[str] | UserPriceFunction | None = None,
     features: Sequence[Feature] = (),
     threads: int | None = None,
     reassociate: bool = True,
@@ -64,7 +64,7 @@ def tune(
     pool: str | Pool | None = None,
     progress: bool | Callable[[Progress], None] | None = None,
 ) -> Schedule:
-    """The schedule of `output` that is the fastest for calls whose sizes are distributed as `sizes` says.
+    """Return the schedule of `output` that is the fastest for calls whose sizes are distributed as `sizes` says.
 
     ``oc.compile(output, …, schedule=tuned)`` makes the kernel, with the same inputs, constants, threads and
     microkernels. Trial 0 is the target's default; it is what comes back where nothing beats it by more than the
@@ -100,49 +100,42 @@ def tune(
     _check_kinds(constants, features, limits, records, progress)
     check_reassociate(reassociate, "tune")
     workers = None if pool is None else pool_of(pool, "tune")
-    named, made = explorer_named(explorer)
+    explorer_name, proposing = explorer_named(explorer)
     chosen = target if isinstance(target, Target) else target_named(target)
-    asked = chosen.options(
+    requested = chosen.options(
         "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
     )
-    options = check_result(chosen, "options", asked)
-    drawn_by = operator.index(seed)
-    problem = make_problem("tune", output, inputs, constants, sizes, chosen, options, drawn_by)
+    options = check_result(chosen, "options", requested)
+    rng_seed = operator.index(seed)
+    problem = make_problem("tune", output, inputs, constants, sizes, chosen, options, rng_seed)
     default = proved_plan(chosen, problem.request, options)
     space = chosen.space(default, problem.request, options, alternatives)
-    foreseen = price_named(problem, space.computation, space.first, price, features)
-    quick = has_nests(space.first) and not chosen.is_simulator
-    expected = Expected(
-        foreseen,
-        problem.weights,
-        limits.hopeless,
-        None if quick else LOOKS,
-    )
-    space = space.going_by(expected)
-    kept = records if isinstance(records, Records) else Records(records)
+    predicted = price_named(problem, space.computation, space.first, price, features)
+    is_quick = has_nests(space.first) and not chosen.is_simulator
+    looks = None if is_quick else LOOKS
+    expected = ExpectedCost(predicted, problem.weights, limits.hopeless, looks)
+    store = records if isinstance(records, Records) else Records(records)
     most = TRIALS if trials is None and seconds is None else trials
     with ExitStack() as stack:
         tell = stack.enter_context(shown(progress, space.first.name, most))
-        known_to = 0.0 if chosen.is_simulator else limits.resolution
-        begun = partial(
+        campaign = partial(
             Campaign,
             problem,
-            space,
+            space.going_by(expected),
             expected,
-            made,
-            named,
-            kept,
-            resolution=known_to,
+            proposing,
+            explorer_name,
+            store,
+            resolution=0.0 if chosen.is_simulator else limits.resolution,
             started=started,
         )
         if workers is None or workers.address == LOCAL:
             here = measuring(problem, limits, stack)
             batch = BATCH if workers is None else ROUND
-            return begun(here.each, most, seconds, tell, last=here.turns, batch=batch).best()
+            return campaign(here.each, most, seconds, tell, last=here.turns, batch=batch).best()
         devices = stack.enter_context(pooled(problem, limits, workers))
         turns = partial(devices.dispatch, whole=True)
-        campaign = begun(devices.dispatch, most, seconds, tell, last=turns, batch=ROUND)
-        return campaign.best()
+        return campaign(devices.dispatch, most, seconds, tell, last=turns, batch=ROUND).best()
 
 
 def _check(trials: object, seconds: object, seed: object, alternatives: object) -> None:

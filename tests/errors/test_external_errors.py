@@ -16,7 +16,7 @@ from foreign import Own, product
 import offcut as oc
 from offcut import Microkernel, Tensor
 from offcut.backends.cpu.external import declaration
-from offcut.search.children import Ended, Ending
+from offcut.search.job_runner import JobResult, JobStatus
 
 
 def _declare(**changed: Any) -> Microkernel:
@@ -271,7 +271,7 @@ def test_without_scipy_the_user_is_told_what_carries_a_blas(
 def test_a_check_whose_process_ends_before_the_first_call_is_no_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ended = Ended(Ending.CRASHED, because="it was ended by SIGKILL, and so was a second run")
+    ended = JobResult(JobStatus.CRASHED, because="it was ended by SIGKILL, and so was a second run")
     monkeypatch.setattr(declaration._Function, "run_all", lambda *_: ended)
     with pytest.raises(oc.OffcutError) as refused:
         _declare(verify=True)

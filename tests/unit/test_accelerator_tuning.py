@@ -13,7 +13,7 @@ from offcut import Outcome, Records, ops
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.target import DEFAULT
-from offcut.search import Choices
+from offcut.search import ScheduleSpace
 from tests.facade import proved_plan, requested
 
 n = oc.dim("n", min=1, max=64)
@@ -23,12 +23,12 @@ Y = ops.requantize(ops.dense(X, W, name="S"), 6, name="Y")
 WEIGHTS = np.random.default_rng(0).integers(-20, 20, (64, 96), "int8")
 
 
-def space() -> Choices:
+def space() -> ScheduleSpace:
     request = requested(Y, [X, W], {"W": WEIGHTS}, "test")
     target = oc.target("vta")
     planned = proved_plan(target, request, DEFAULT)
     found = target.space(planned, request, DEFAULT, 1)
-    assert isinstance(found, Choices)
+    assert isinstance(found, ScheduleSpace)
     return found
 
 

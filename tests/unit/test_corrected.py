@@ -22,20 +22,20 @@ from offcut import Outcome, Records, Schedule
 from offcut.backends.correction import model_path
 from offcut.costmodel.learned import FEATURES, Settings, described, learned, library
 from offcut.errors import DescribeError, OffcutError
-from offcut.search import Price, Refitted, Times, key_of
+from offcut.search import Price, RefittablePrice, Times, key_of
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.learning.corrected import SCHEDULES, Corrected, price_named
 from offcut.tuning.learning.learn import training_set
 from tests import planted_times as planted
 from tests.agree import nearly
 from tests.facade import (
-    Expected,
+    ExpectedCost,
     Limits,
     Measured,
     Pair,
     Problem,
+    ScheduleSpace,
     Seen,
-    Space,
     Time,
     explorer_named,
 )
@@ -74,7 +74,7 @@ def no_model_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def said(given: Price) -> str:
     assert isinstance(given, Corrected)
-    return given.said
+    return given.description
 
 
 @needs_xgboost
@@ -89,7 +89,7 @@ def test_trials_correct_the_closed_form() -> None:
     def off(found: Sequence[float]) -> float:
         return float(np.abs(np.log(np.array(wanted[40:]) / np.array(found[40:]))).mean())
 
-    assert asked.said == "the closed form, corrected by 40 trials"
+    assert asked.description == "the closed form, corrected by 40 trials"
     assert off([sum(asked(one).values()) for one in drawn]) < 0.7 * off(closed)
 
 
@@ -101,7 +101,7 @@ def test_too_few_trials_change_nothing() -> None:
     asked.refit(times(drawn[: SCHEDULES - 1]))
 
     assert [asked(one) for one in drawn] == before
-    assert asked.said == "the closed form"
+    assert asked.description == "the closed form"
 
 
 @needs_xgboost
@@ -185,8 +185,8 @@ def test_without_xgboost_search_goes_by_the_closed_form(
 
     assert not isinstance(asked, Corrected)
     assert asked(first) == price("closed")(first)
-    assert asked.said.startswith("the closed form; not by default.json: ")  # type: ignore[attr-defined]
-    assert asked.said.endswith("; not learned: xgboost is not installed")  # type: ignore[attr-defined]
+    assert asked.description.startswith("the closed form; not by default.json: ")  # type: ignore[attr-defined]
+    assert asked.description.endswith("; not learned: xgboost is not installed")  # type: ignore[attr-defined]
 
 
 def test_of_loops_that_no_nest_describes_nothing_is_learned() -> None:
@@ -211,7 +211,7 @@ def test_a_schedule_without_nests_goes_by_the_closed_form_and_teaches_nothing() 
     alone.refit(times(drawn))
 
     assert [asked(one) for one in drawn] == [alone(one) for one in drawn]
-    assert asked.said == alone.said
+    assert asked.description == alone.description
     assert asked(own) == closed(own)
 
 
@@ -228,7 +228,7 @@ def campaign(
     """Of made-up times; stops, as if killed, once it has measured `until`."""
     of = planted.cases("dense")
     space = planted.spaces.space("dense", 2)
-    expected = Expected(price(given), {key_of(at): one for at, one in planted.SIZES}, 4.0)
+    expected = ExpectedCost(price(given), {key_of(at): one for at, one in planted.SIZES}, 4.0)
     count = 0
 
     def measure(schedules: Sequence[Schedule], progress: Callable[[Measured], None]) -> None:
@@ -248,7 +248,9 @@ def campaign(
     )
 
 
-def cheapest(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+def cheapest(
+    space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+) -> Sequence[Schedule]:
     """Of a few points at random those that are predicted to be the fastest."""
     known = {one.schedule for one in seen}
     drawn = dict.fromkeys(space.sample(rng) for _ in range(2 * count))
@@ -343,7 +345,7 @@ def test_the_class_that_the_page_publishes_is_made_a_price(monkeypatch: pytest.M
     with_point(monkeypatch, named["ByWords"])
     drawn, made = planted.drawn("dense", 4), price("mine")
     before = made(drawn[0])
-    assert isinstance(made, Refitted)
+    assert isinstance(made, RefittablePrice)
     made.refit(times(drawn))
 
     assert before[("n", 16),] == nearly(16.0)

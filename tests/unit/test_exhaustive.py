@@ -24,7 +24,6 @@ from offcut.tuning.exhaustive import space_table as oracle_table
 from offcut.tuning.exhaustive.regret import NAME, chosen_by, fill_table, picks_of, replay_campaign
 from offcut.tuning.exhaustive.report import facts
 from offcut.tuning.exhaustive.space_table import (
-    limit_variants,
     single_variant_schedules,
     subspace_of,
 )
@@ -32,7 +31,7 @@ from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import Expected, Measured, Problem, Space, Time, app
+from tests.facade import ExpectedCost, Measured, Problem, ScheduleSpace, Time, app
 
 SIZES = (({"n": 1}, 0.75), ({"n": 64}, 0.25))
 SPACE = spaces.space("elementwise", 1)
@@ -139,14 +138,14 @@ def test_the_choice_at_run_time_is_judged_by_the_ways_that_it_has() -> None:
 # Which part of a space
 
 
-def expected() -> Expected:
-    return Expected(PRICE, WEIGHTS)
+def expected() -> ExpectedCost:
+    return ExpectedCost(PRICE, WEIGHTS)
 
 
 def test_a_small_space_is_taken_whole() -> None:
     part = subspace_of(SPACE, expected(), limit=100, most=None, seed=0)
     assert part.points == POINTS
-    assert (part.size, part.said) == (len(POINTS), "all that there are")
+    assert (part.size, part.description) == (len(POINTS), "all that there are")
 
 
 def test_a_space_that_is_too_large_is_refused_with_its_size() -> None:
@@ -177,7 +176,7 @@ def test_those_that_are_predicted_best_are_taken_beside_the_first() -> None:
     part = subspace_of(SPACE, price, limit=1, most=7, seed=0)
     others = sorted((point for point in POINTS if point != SPACE.first), key=price)
     assert part.points == (SPACE.first, *others[:6])
-    assert part.said == f"those predicted best of {len(POINTS)}"
+    assert part.description == f"those predicted best of {len(POINTS)}"
 
 
 def test_of_too_many_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,13 +184,14 @@ def test_of_too_many_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch)
     parts = [subspace_of(SPACE, expected(), limit=1, most=5, seed=seed) for seed in (0, 0, 1)]
     assert parts[0] == parts[1] != parts[2]
     assert parts[0].points[0] == SPACE.first
-    assert parts[0].said == f"those predicted best of 30 that are drawn of {len(POINTS)}"
+    assert parts[0].description == f"those predicted best of 30 that are drawn of {len(POINTS)}"
 
 
 def test_a_space_is_narrowed_to_fewer_ways_than_the_default_has() -> None:
-    wide = replace(spaces.space("dense", 2), first=two_ways())
+    wide = spaces.open_decisions("dense", 2, first=two_ways()).space
     assert wide.size > 10**6
-    narrow = limit_variants(wide, 1)
+    assert wide.narrow is not None
+    narrow = wide.narrow(1)
     assert narrow.size < 10**4
     assert all(len(single_variant_schedules(point)) == 1 for point in narrow.enumerate(50))
 
@@ -216,7 +216,7 @@ def test_what_was_killed_goes_on_and_nothing_is_measured_twice(tmp_path: Path) -
     assert len(records) == 22
     found = fill_table(PROBLEM, POINTS[:30], records, PRICE, measure, told.append)
     assert asked == [*POINTS[:12], *POINTS[11:30]]
-    assert told == list(range(11, 31))
+    assert told == list(range(1, 31))
     for point in POINTS[:30]:
         assert [time.seconds for time in found[point].times] == planted(point)[:2]
     kept = list(records)
@@ -268,7 +268,7 @@ def whole() -> Table:
 
 
 def test_regret_after_so_many_trials_is_that_of_the_best_of_them() -> None:
-    def in_order(space: Space, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
+    def in_order(space: ScheduleSpace, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
         return POINTS[len(seen) :][:count] if seen else POINTS[1:][:count]
 
     found = whole()
@@ -333,7 +333,7 @@ def test_what_is_predicted_is_asked_anew_only_of_a_price_that_learns(learns: boo
         def refit(self, times: Any) -> None:
             """It has nothing to learn."""
 
-    def by_price(space: Space, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
+    def by_price(space: ScheduleSpace, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
         tried = {one.schedule for one in seen}
         return sorted((one for one in POINTS if one not in tried), key=space.expected)[:count]
 
@@ -343,7 +343,7 @@ def test_what_is_predicted_is_asked_anew_only_of_a_price_that_learns(learns: boo
 
 
 def test_where_none_of_the_first_trials_can_be_timed_regret_is_infinite() -> None:
-    def in_order(space: Space, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
+    def in_order(space: ScheduleSpace, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
         return POINTS[len(seen) or 1 :][:count]
 
     failed = {one: timed(one, math.inf) for one in POINTS[:8]}
@@ -488,7 +488,7 @@ def test_an_option_of_the_other_sweep_is_refused(given: list[str], said: str) ->
 
 def test_prices_that_are_all_0_leave_nothing_out() -> None:
     assert [
-        Expected(lambda _: dict.fromkeys(WEIGHTS, 0.0), WEIGHTS)(one) for one in POINTS[:2]
+        ExpectedCost(lambda _: dict.fromkeys(WEIGHTS, 0.0), WEIGHTS)(one) for one in POINTS[:2]
     ] == [
         0.0,
         0.0,

@@ -21,7 +21,7 @@ from offcut.search import Sizes, Times
 from offcut.search.explorers import EXPLORERS, Explorer, Judge
 from offcut.search.explorers.gradient import coordinates, gradient, round_to
 from offcut.search.explorers.grain import grain
-from tests.facade import Expected, Seen, Space, explorer_named
+from tests.facade import ExpectedCost, ScheduleSpace, Seen, explorer_named
 from tests.spaces import planted, space, with_planted
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ GUIDED = ["anneal", "beam", "evolution", "gradient", "tree"]
 
 
 def explored(
-    explorer: Explorer, space: Space, rounds: int, until: Schedule, count: int = 8
+    explorer: Explorer, space: ScheduleSpace, rounds: int, until: Schedule, count: int = 8
 ) -> list[Seen]:
     """What an explorer tries in so many rounds, or until it tries one; each trial as fast as its price says."""
     seen: list[Seen] = []
@@ -165,7 +165,7 @@ def test_expected_seconds_are_of_the_distribution_and_end_at_a_factor() -> None:
             raise PartitionError("schedule", "cannot", because="it is not legal")
         return {one: 1.0, many: 5.0 if schedule == near else 500.0}
 
-    expected = Expected(price, {one: 3.0, many: 1.0}, factor=10.0)
+    expected = ExpectedCost(price, {one: 3.0, many: 1.0}, factor=10.0)
     assert expected(far) == 503 / 4
     assert expected(near) == 2.0
     assert expected(far) == inf
@@ -187,19 +187,19 @@ def test_after_a_round_the_least_of_what_was_measured_bounds_the_others() -> Non
         def refit(self, times: Times) -> None:
             self.scale = 2.0
 
-    expected = Expected(Learns(), {sizes: 1.0}, factor=4.0, looks=1)
+    expected = ExpectedCost(Learns(), {sizes: 1.0}, factor=4.0, looks=1)
     expected.refit({cheap: {sizes: (1.0, 0.0)}})
 
     assert (expected.least, expected(dear), expected(cheap)) == (2.0, inf, 2.0)
 
 
 def test_a_function_and_a_class_are_explorers() -> None:
-    def mine(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> list[Schedule]:
+    def mine(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> list[Schedule]:
         return [space.first]
 
     class Mine:
         def propose(
-            self, space: Space, seen: Sequence[Seen], rng: Random, count: int
+            self, space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
         ) -> list[Schedule]:
             return [space.first]
 

@@ -12,8 +12,7 @@ from offcut import Schedule
 from offcut.costmodel import Machine
 from offcut.errors import PartitionError
 from offcut.schedule import Separate, Split
-from offcut.search.space import LoopCuts
-from tests.facade import Space, processor
+from tests.facade import LoopCuts, OpenDecisions, processor
 
 SWEEP = oc.parse("""\
 program sweep
@@ -54,12 +53,12 @@ def test_loops_are_cut_together_where_single_tiles_of_them_are_legal(machine: Ma
     cuts = LoopCuts(SWEEP, machine)
     legal = [{"i", "j"}, {"s"}, {"i"}]
     refused = [{"s", "i"}, {"s", "j"}, {"s", "i", "j"}]
-    assert [cuts.together(frozenset(loops)) for loops in legal] == [True] * 3
-    assert [cuts.together(frozenset(loops)) for loops in refused] == [False] * 3
+    assert [cuts.are_legal(frozenset(loops)) for loops in legal] == [True] * 3
+    assert [cuts.are_legal(frozenset(loops)) for loops in refused] == [False] * 3
 
 
 def test_what_is_drawn_of_a_program_in_place_is_legal(machine: Machine) -> None:
-    space = Space(Schedule("sweep", (Separate(16),)), SWEEP, (), machine)
+    space = OpenDecisions(Schedule("sweep", (Separate(16),)), SWEEP, (), machine).space
     rng = Random(0)
     drawn = [space.sample(rng) for _ in range(40)]
     drawn += space.neighbours(drawn[0])[:20]

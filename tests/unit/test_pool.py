@@ -20,7 +20,7 @@ from offcut.errors import OffcutError, TargetError
 from offcut.search.pool import Pool
 from offcut.search.pool.connection import serve
 from offcut.tuning.pooled_bench import pooled
-from tests.facade import Limits, Measured, Problem, Seen, Space, app, requested, stand_ins
+from tests.facade import Limits, Measured, Problem, ScheduleSpace, Seen, app, requested, stand_ins
 from tests.spaces import space_of
 from tests.workers import worker_process
 
@@ -106,7 +106,9 @@ def test_every_candidate_is_accounted_for(workers: Any, schedules: list[Schedule
     assert {"it was silent for 3 s", "it went"} == set(bench._gone.values())
 
 
-def two_rounds(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+def two_rounds(
+    space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+) -> Sequence[Schedule]:
     """The default alone, then its first neighbours."""
     return space.neighbours(space.first)[:3] if seen else ()
 

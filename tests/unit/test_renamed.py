@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut import search
 from offcut.backends import target as targets
 
 
@@ -16,6 +17,14 @@ def test_a_public_name_that_was_renamed_is_the_new_one() -> None:
         assert oc.Take is oc.TileRun  # type: ignore[attr-defined]
     with pytest.warns(DeprecationWarning, match="Planned is now TargetPlan"):
         assert targets.Planned is targets.TargetPlan  # type: ignore[attr-defined]
+    with pytest.warns(
+        DeprecationWarning, match=r"search\.Points is now offcut\.search\.ScheduleSpace"
+    ):
+        assert search.Points is search.ScheduleSpace  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match=r"search\.Expected is now .*\.ExpectedCost"):
+        assert search.Expected is search.ExpectedCost  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="Choices is now offcut.search.product_space"):
+        assert search.Choices is search.product_space  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

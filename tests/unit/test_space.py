@@ -15,13 +15,13 @@ from offcut.errors import DescribeError, PartitionError
 from offcut.schedule import Bind
 from tests import spaces
 from tests.agree import agree, of_peer
-from tests.facade import Space, Together, parts_of, proved_plan
+from tests.facade import ScheduleSpace, Together, parts_of, proved_plan
 from tests.spaces import PROGRAMS, space
 
 NAMES = list(PROGRAMS)
 
 
-def walked(space: Space, steps: int, seed: int) -> list[Schedule]:
+def walked(space: ScheduleSpace, steps: int, seed: int) -> list[Schedule]:
     """Points on a random walk from the first."""
     rng, found = Random(seed), [space.first]
     for _ in range(steps):
@@ -29,7 +29,7 @@ def walked(space: Space, steps: int, seed: int) -> list[Schedule]:
     return found
 
 
-def reachable(space: Space) -> set[Schedule]:
+def reachable(space: ScheduleSpace) -> set[Schedule]:
     """All points, by their neighbours, from the first on."""
     found, queue = {space.first}, deque([space.first])
     while queue:
@@ -108,7 +108,7 @@ def test_a_listing_has_as_many_points_as_it_may() -> None:
 
 def test_heights_are_those_of_the_microkernel_and_groups_those_of_the_memory() -> None:
     made = space("dense", alternatives=1)
-    kernels = {kernel.name: kernel for kernel in made.microkernels}
+    kernels = {kernel.name: kernel for kernel in spaces.open_decisions("dense").microkernels}
     heights, groups = set(), set()
     for point in islice(made.enumerate(), 40_000):
         (nest,) = parts_of(point)
@@ -127,7 +127,8 @@ def test_heights_are_those_of_the_microkernel_and_groups_those_of_the_memory() -
 
 def test_a_machine_with_other_registers_has_another_space() -> None:
     there = space("dense", machine="neoverse-n1")
-    names = {kernel.name for kernel in there.microkernels}
+    lent = spaces.open_decisions("dense", machine="neoverse-n1").microkernels
+    names = {kernel.name for kernel in lent}
     text = "\n".join(map(str, islice(there.enumerate(), 200)))
     assert all(f" {name}(" not in text for name in ("fma_float32_avx512", "fma_float32_avx2"))
     assert any(f" {name}(" in text for name in names)
@@ -182,7 +183,23 @@ def test_points_are_refused_by_their_line_or_compute_what_is_asked(name: str) ->
     assert all(place.startswith("line ") for place in places)
 
 
-def space_here(name: str) -> Space:
+def test_a_microkernel_that_runs_no_tile_by_height_is_refused_by_its_line() -> None:
+    target = oc.target("cpu", machine="sapphire-rapids")
+    schedule = Schedule.parse("""\
+schedule D
+stage prepack W layout panels(0, 1, 16)
+split D.j version 1 as j_tile j_in
+split D.i ladder 384 then ladder by j_in 1..14: 32 16 as i_group i_tile i_in
+order D i_group j_tile i_tile j_in i_in
+cover D at j_in fma_bfloat16_avx512(i=j_in, j=i_in, p=k)
+""")
+    w = np.zeros((96, 80), np.float32)
+    with pytest.raises(PartitionError) as refused:
+        oc.compile(spaces.MIXED, constants={"W": w}, target=target, schedule=schedule)
+    assert refused.value.at == f"line 6: {str(schedule).splitlines()[5]}"
+
+
+def space_here(name: str) -> ScheduleSpace:
     """The space of a program for the machine that the tests run on."""
     from tests.facade import requested, stand_ins
     from tests.spaces import space_of

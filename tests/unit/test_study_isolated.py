@@ -13,7 +13,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import OffcutError
-from offcut.search.children import Ended, Ending
+from offcut.search.job_runner import JobResult, JobStatus
 from offcut.studies import isolated
 from offcut.studies.definition import Source, read_definition
 from offcut.studies.isolated import GroupProcess
@@ -104,16 +104,16 @@ class FakeChildren:
     def __init__(self, ends: list[str]) -> None:
         self.ends, self.runs = ends, []
 
-    def run(self, function: str, order: object, seconds: float, say: object) -> Ended:
+    def run(self, function: str, order: object, seconds: float, say: object) -> JobResult:
         cells = order.cells  # type: ignore[attr-defined]
         self.runs.append(cells)
         for cell in cells:
             if self.ends and cell == self.ends[0]:
                 del self.ends[0]
                 (order.folder / "turn").write_text(cell)  # type: ignore[attr-defined]
-                return Ended(Ending.CRASHED, None, "it left with status 3")
+                return JobResult(JobStatus.CRASHED, None, "it left with status 3")
             say((Sample(cell, "dense", {}, cell, (1.0,)),))  # type: ignore[operator]
-        return Ended(Ending.RETURNED)
+        return JobResult(JobStatus.RETURNED)
 
     def close(self) -> None:
         """Do nothing."""
@@ -124,7 +124,7 @@ def test_a_cell_whose_turn_another_one_ended_is_measured_alone(
 ) -> None:
     children = [FakeChildren(["b", "d"]), FakeChildren(["d"])]
     pending = list(children)
-    monkeypatch.setattr(isolated, "Children", lambda memory, environment: pending.pop(0))
+    monkeypatch.setattr(isolated, "JobRunner", lambda memory, environment: pending.pop(0))
     told: list[Sample] = []
     with GroupProcess(Source({}, Path("s"))) as process:
         process.measure(dict(zip("abcd", "wxyz", strict=True)), told.extend)

@@ -32,12 +32,12 @@ from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import (
-    Expected,
+    ExpectedCost,
     Limits,
     Measured,
     Problem,
+    ScheduleSpace,
     Seen,
-    Space,
     Time,
     evaluate,
     explorer_named,
@@ -104,7 +104,7 @@ def campaign(
     space = spaces.space(of, 2)
     made = problem(of, seed)
     price = ClosedForm(made, space.computation)
-    expected = Expected(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
+    expected = ExpectedCost(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
     named, explores = explorer_named(explorer)
     return Campaign(
         *(made, replace(space, expected=expected), expected, explores, named),
@@ -112,7 +112,7 @@ def campaign(
     )
 
 
-def by_price(space: Space, best: Schedule) -> Seconds:
+def by_price(space: ScheduleSpace, best: Schedule) -> Seconds:
     """Seconds whose least are those of `best`, alike at all sizes."""
     price = spaces.planted(space, best)
     return lambda schedule: [price(schedule) * 1e-6] * len(SIZES)
@@ -326,7 +326,7 @@ def test_without_a_terminal_a_line_is_written_every_so_often(
         assert capsys.readouterr().err == wanted
 
 
-def sloping(space: Space) -> Seconds:
+def sloping(space: ScheduleSpace) -> Seconds:
     """Seconds by which schedules differ by less than a machine drifts: 1 µs to 2 µs."""
     price = spaces.planted(space, space.sample(Random(5)))
     prices = [price(schedule) for schedule in (space.first, *space.enumerate(60))]
@@ -377,7 +377,7 @@ def test_what_goes_on_later_is_scaled_to_what_was_before(tmp_path: Path) -> None
 
 
 def test_what_an_explorer_proposes_twice_is_tried_once(tmp_path: Path) -> None:
-    def mine(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> list[Schedule]:
+    def mine(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> list[Schedule]:
         return [space.first, *space.neighbours(space.first)[:3], *space.neighbours(space.first)[:3]]
 
     bench = Bench(lambda schedule: [1e-6] * 2)
@@ -387,7 +387,7 @@ def test_what_an_explorer_proposes_twice_is_tried_once(tmp_path: Path) -> None:
 
 
 def test_an_explorer_that_proposes_no_schedule_is_refused(tmp_path: Path) -> None:
-    def mine(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Any:
+    def mine(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> Any:
         return ["schedule C"]
 
     with pytest.raises(DescribeError) as refused:
@@ -474,7 +474,7 @@ def dense() -> tuple[Any, Any, Any]:
     return oc.compute((n, 16), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C"), a, w
 
 
-def few(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+def few(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
     """An explorer that is quick: the first neighbours of the default."""
     return space.neighbours(space.first)[:3]
 
@@ -502,7 +502,9 @@ def test_a_planted_fault_is_recorded_and_not_chosen(tmp_path: Path, fault: str) 
     planned = oc.tune(result, **given, trials=1, records=tmp_path / "plain", explorer=few)
     tried: list[Schedule] = []
 
-    def two(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+    def two(
+        space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+    ) -> Sequence[Schedule]:
         tried.extend(space.neighbours(space.first)[:1])
         return tuple(tried)
 

@@ -23,7 +23,7 @@ from offcut.tuning.campaign import Campaign
 from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import Expected, Measured, Problem, Time, explorer_named
+from tests.facade import ExpectedCost, Measured, Problem, Time, explorer_named
 
 NOON = 1_700_000_000.0
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
@@ -45,7 +45,7 @@ def tuned(
     problem = Problem(*spaces.problem("dense"), SIZES, seed)
     space = spaces.space("dense", 2)
     price = ClosedForm(problem, space.computation)
-    expected = Expected(price, {key_of(at): weight for at, weight in SIZES})
+    expected = ExpectedCost(price, {key_of(at): weight for at, weight in SIZES})
     named, explorer = explorer_named("random")
     space = replace(space, expected=expected)
     return Campaign(

@@ -68,7 +68,7 @@ from offcut.schedule import (
     replay,
     stages_in,
 )
-from offcut.search import Points
+from offcut.search import ScheduleSpace
 
 
 @dataclass(frozen=True, repr=False)
@@ -348,7 +348,7 @@ class Accelerator(Target):
 
     def space(
         self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
-    ) -> Points:
+    ) -> ScheduleSpace:
         """Return tiles, orders of loops and depths of each nest."""
         first = planned.schedule
         if first is None or not all(isinstance(step, Primitive) for step in first.steps):

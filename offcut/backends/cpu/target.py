@@ -25,6 +25,7 @@ from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan as CpuPlanned
 from offcut.backends.cpu.planning.nest_plan import computation_of, variant_cost_model
 from offcut.backends.cpu.planning.predicted_seconds import threads_note
+from offcut.backends.cpu.planning.search_space import OpenDecisions
 from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.cpu.threads import pool, pool_ir
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
@@ -45,7 +46,7 @@ from offcut.errors import DescribeError, TargetError
 from offcut.partition import Users
 from offcut.polyhedral.sync import Agents, Unit
 from offcut.schedule import Resolving, Schedule, parts_of
-from offcut.search import Points, Space
+from offcut.search import ScheduleSpace
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,12 +124,12 @@ class Cpu(Target):
 
     def space(
         self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
-    ) -> Points:
+    ) -> ScheduleSpace:
         """Return the ways of nests, or the cuts of loops as they stand."""
         first = _own(planned).unnamed
         computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), self.machine
-        return Space(first, request.program, kernels, machine, computation=computation, most=most)
+        return OpenDecisions(first, request.program, kernels, machine, computation, most).space
 
     def computation(self, request: CompileRequest, options: Options) -> Computation | None:
         """Return the program raised to whole arrays, each from those before."""

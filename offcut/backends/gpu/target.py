@@ -54,7 +54,7 @@ from offcut.proof.normal_forms.condition_hoisting import unswitch
 from offcut.proof.normal_forms.launch_fission import separate_launches
 from offcut.proof.normal_forms.narrowed_stages import narrowing_steps, synchronized_stages
 from offcut.schedule import HandSchedule, Schedule, create_schedule
-from offcut.search import Points
+from offcut.search import ScheduleSpace
 
 EMULATED = "emulated"
 """The device that runs programs without a GPU: units side by side, on numpy arrays."""
@@ -160,7 +160,7 @@ class Cuda(Target):
 
     def space(
         self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
-    ) -> Points:
+    ) -> ScheduleSpace:
         """Return the tiles of blocks and their strategies."""
         return generic.space(self, planned, request, options, GridPlans)
 

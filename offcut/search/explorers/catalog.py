@@ -11,7 +11,6 @@ from typing import Any
 
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule
-from offcut.search.choices import Points
 from offcut.search.entry_points import load_entry_point
 from offcut.search.explorers.explorer import (
     Exhaustive,
@@ -25,6 +24,7 @@ from offcut.search.explorers.explorer import (
 from offcut.search.explorers.gradient import Gradient
 from offcut.search.explorers.grain import FINEST, grain
 from offcut.search.explorers.tree import TreeSearch
+from offcut.search.schedule_space import ScheduleSpace
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Evolution:
     generations: int = 12
     mutation: float = 0.7
 
-    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the best that ever lived."""
         judge = Judge(space, seen)
         living = judge.best(self.population // 2)
@@ -80,7 +80,7 @@ class Beam:
     width: int = 8
     rounds: int = 4
 
-    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the best that the passes visit."""
         judge = Judge(space, seen)
         beam = judge.best(self.width)
@@ -126,7 +126,7 @@ class Anneal:
     steps: int = 24
     random: float = 0.05
 
-    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the best that the chains visit."""
         judge = Judge(space, seen)
         heads = judge.best(self.chains - self.chains // 2)

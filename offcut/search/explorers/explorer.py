@@ -11,7 +11,7 @@ from statistics import median
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from offcut.schedule import Schedule
-from offcut.search.choices import Points
+from offcut.search.schedule_space import ScheduleSpace
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Explorer(Protocol):
     the same proposals, in any process.
     """
 
-    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
         """At most `count` schedules to try next; none ends the search.
 
         seen  all that was tried, in order; what is proposed again is skipped
@@ -45,7 +45,7 @@ class Explorer(Protocol):
         ...
 
 
-Propose: TypeAlias = Callable[[Points, Trials, Random, int], Schedules]
+Propose: TypeAlias = Callable[[ScheduleSpace, Trials, Random, int], Schedules]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Function:
 
     function: Propose
 
-    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
         """What the function gives."""
         return self.function(space, seen, rng, count)
 
@@ -65,7 +65,7 @@ class Judge:
     The scale is the median of measured over predicted seconds; 1 where nothing was measured.
     """
 
-    def __init__(self, space: Points, seen: Sequence[Seen]) -> None:
+    def __init__(self, space: ScheduleSpace, seen: Sequence[Seen]) -> None:
         self.space = space
         self.measured = {one.schedule: inf if one.seconds is None else one.seconds for one in seen}
         ratios = [
@@ -95,14 +95,14 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Points that the price does not leave out, each choice drawn alike.
+    """ScheduleSpace that the price does not leave out, each choice drawn alike.
 
     draws  for each schedule that is asked for, at most: a small space is exhausted some day
     """
 
     draws: int = 64
 
-    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
         """As many as are new."""
         schedules = {one.schedule for one in seen}
         proposals: dict[Schedule, None] = {}
@@ -119,7 +119,7 @@ class Sampling:
 class Exhaustive:
     """All points that the price does not leave out: for small spaces."""
 
-    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the next ones."""
         schedules = {one.schedule for one in seen}
         new = (s for s in space.enumerate() if s not in schedules and isfinite(space.expected(s)))

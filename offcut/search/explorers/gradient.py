@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.schedule import Schedule
-from offcut.search.choices import Points
 from offcut.search.explorers.explorer import Judge, Schedules, Trials
+from offcut.search.schedule_space import ScheduleSpace
 
 Vector = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ class Gradient:
     descents: int = 4
     steps: int = 8
 
-    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the schedules of the lowest predicted cost among those visited."""
         judge = Judge(space, seen)
         starts = judge.best(self.descents // 2)
@@ -62,7 +62,7 @@ class Gradient:
 
 
 def _descent_step(
-    space: Points, judge: Judge, point: Schedule, near: Sequence[Schedule]
+    space: ScheduleSpace, judge: Judge, point: Schedule, near: Sequence[Schedule]
 ) -> Schedule:
     """Return a schedule of a lower price: along the gradient, else the best neighbour, else `point`."""
     slope = gradient(judge, point, near)
@@ -91,7 +91,7 @@ def gradient(judge: Judge, point: Schedule, near: Sequence[Schedule]) -> Vector:
     return solution
 
 
-def round_to(space: Points, point: Schedule, goal: Vector) -> Schedule:
+def round_to(space: ScheduleSpace, point: Schedule, goal: Vector) -> Schedule:
     """Return the schedule of the structure of `point` that lies nearest to `goal`, as neighbours lead to it."""
     structure, origin = coordinates(point)
     distance = float(np.linalg.norm(origin - goal))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import lru_cache
 
-from offcut.partition import AxisCut
-from offcut.schedule import Nest, Schedule, Separate, Split, Staging, Step, Together, Way, parts_of
+from offcut.schedule import Bind, Choose, Order, Schedule, Separate, Split, Step
 
 FINEST = 3
 """The level at which different schedules have different keys."""
@@ -19,41 +18,22 @@ def grain(schedule: Schedule, level: int) -> Hashable:
     """
     if level >= FINEST:
         return schedule
-    parts = parts_of(schedule)
-    if not parts:
-        return tuple(_of_step(step, level) for step in schedule.steps)
-    nests = tuple(_of_part(part, level) for part in parts)
-    return nests, tuple(step for step in schedule.steps if isinstance(step, Staging))
-
-
-def _of_part(part: Nest | Together, level: int) -> Hashable:
-    if isinstance(part, Nest):
-        return _of_nest(part, level)
-    return part.axes, tuple(_of_part(inner, level) for inner in part.parts)
-
-
-def _of_step(step: Step, level: int) -> Hashable:
-    match step:
-        case Split(stage, axis, levels):
-            tiles = tuple(one.tile for one in levels) if level > 1 else ()
-            return stage, axis, (levels[-1].tail,)[:level], tiles
-        case Separate():
-            return step if level > 1 else None
-        case _:
-            return step
+    keys = (_of_step(step, level) for step in schedule.steps)
+    return tuple(key for key in keys if key is not None)
 
 
 @lru_cache(1 << 16)
-def _of_nest(nest: Nest, level: int) -> Hashable:
-    """Return the key of a nest; cached, since most schedules of a search share nests."""
-    return nest.stage, frozenset(_of_way(way, level) for way in nest.ways)
-
-
-def _of_way(way: Way, level: int) -> Hashable:
-    splits = tuple(_of_split(cut, level) for cut in way.splits)
-    return way.cover, way.pack, splits
-
-
-def _of_split(cut: AxisCut, level: int) -> Hashable:
-    tiles = (cut.tile, cut.heights, cut.by_height) if level > 1 else ()
-    return cut.axis, (cut.strategy,)[:level], tiles
+def _of_step(step: Step, level: int) -> Hashable:
+    """Return the key of a decision, None if it is a finer one; cached, since most schedules of a search share decisions."""
+    match step:
+        case Split(stage, axis, levels):
+            tiles = tuple((one.tile, one.heights, one.classes) for one in levels)
+            return stage, axis, (levels[-1].tail,)[:level], tiles if level > 1 else ()
+        case Choose(options):
+            return frozenset(tuple(_of_step(own, level) for own in one.steps) for one in options)
+        case Separate():
+            return step if level > 1 else None
+        case Bind() | Order():
+            return None
+        case _:
+            return step

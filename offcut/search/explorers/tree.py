@@ -17,9 +17,9 @@ from math import inf, log, sqrt
 from random import Random
 
 from offcut.schedule import Schedule
-from offcut.search.choices import Points
 from offcut.search.explorers.explorer import Judge, Schedules, Trials
 from offcut.search.explorers.grain import FINEST, grain
+from offcut.search.schedule_space import ScheduleSpace
 
 LAST = FINEST - 1
 """The level of the nodes that have no children."""
@@ -68,7 +68,7 @@ class TreeSearch:
     widening: float = 1.5
     exploration: float = 0.3
 
-    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the schedules of the lowest predicted cost among those drawn."""
         judge, root = Judge(space, seen), Node(-1)
         visited = judge.best(8)
@@ -94,7 +94,7 @@ class TreeSearch:
         return node
 
     @staticmethod
-    def _draw(space: Points, node: Node, rng: Random) -> Schedule:
+    def _draw(space: ScheduleSpace, node: Node, rng: Random) -> Schedule:
         """Return a schedule of a node: any at the root; else one step aside from its best that stays in it, or the best itself."""
         if node.best is None or (node.level < 0 and rng.random() < 0.5):
             return space.sample(rng)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from math import fsum, inf
 from typing import Any
@@ -20,23 +21,23 @@ from offcut.backends.checked_results import check_result
 from offcut.backends.decide import proved_plan
 from offcut.backends.target import Target
 from offcut.core.program import Program
-from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.errors import DescribeError, TargetError
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Points, Price, Records, Refitted, Sizes
+from offcut.search import ExpectedCost, Outcome, Price, Records, RefittablePrice, ScheduleSpace
 from offcut.search.explorers import EXPLORERS, explorer_named
+from offcut.search.prices import seconds_by_sizes
 from offcut.tuning.campaign import LAST_RUN, Campaign
 from offcut.tuning.exhaustive.space_table import (
     LIMIT,
     Subspace,
     Table,
-    limit_variants,
     single_variant_schedules,
     subspace_of,
 )
 from offcut.tuning.learning.corrected import LEARNED, Corrected, price_named
-from offcut.tuning.measuring.candidate import Measure, measuring
-from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, make_problem
+from offcut.tuning.measuring.candidate import measuring
+from offcut.tuning.problem import DEFAULT, Limits, Measure, Measured, Problem, make_problem
 from offcut.tuning.recorded_trials import TrialLog
 from offcut.tuning.schedule_prices import ClosedForm
 
@@ -102,7 +103,7 @@ def picks_of(
         price = make(problem)
         if isinstance(price, Corrected) and not price.has_learned:
             continue
-        chosen[name] = min(table.points, key=Expected(price, problem.weights))
+        chosen[name] = min(table.points, key=ExpectedCost(price, problem.weights))
     return tuple(
         Pick(who, one, table.regret(one), *table.of_oracle(table.seconds(one)))
         for who, one in chosen.items()
@@ -124,7 +125,7 @@ def chosen_by(table: Table, default: Schedule) -> Chosen | None:
 def explored_by(
     table: Table,
     problem: Problem,
-    space: Points,
+    space: ScheduleSpace,
     prices: Mapping[str, Maker],
     explorers: Sequence[str],
     trials: Sequence[int],
@@ -169,7 +170,7 @@ def _finite(seconds: Sequence[float]) -> bool:
 def replay_campaign(
     table: Table,
     problem: Problem,
-    space: Points,
+    space: ScheduleSpace,
     price: Price,
     explorer: str,
     trials: Sequence[int],
@@ -182,7 +183,7 @@ def replay_campaign(
     trials   ascending
     beyond   times the least predicted seconds, past which a schedule is not worth a trial
     """
-    expected = Expected(price, problem.weights, beyond, within=frozenset(table.points))
+    expected = ExpectedCost(price, problem.weights, beyond, within=frozenset(table.points))
     searched = space.going_by(expected)
     named, made = explorer_named(explorer)
     campaign = Campaign(
@@ -281,10 +282,10 @@ def measure_space(
     problem = make_problem("sweep", program, None, constants, sizes, chosen, options, seed)
     default = proved_plan(chosen, problem.request, options)
     whole = chosen.space(default, problem.request, options, ways)
-    space = limit_variants(whole, ways)
+    space = whole.narrow(ways) if whole.narrow else whole
     prices = makers_of(problem, space)
     price = next(iter(prices.values()))(problem)
-    expected = Expected(price, problem.weights)
+    expected = ExpectedCost(price, problem.weights)
     part = subspace_of(space, expected, limit, most, seed)
     wanted = dict.fromkeys((whole.first, *single_variant_schedules(whole.first), *part.points))
     kept = records if isinstance(records, Records) else Records(records)
@@ -315,7 +316,7 @@ def measure_space(
     )
 
 
-def makers_of(problem: Problem, space: Points) -> dict[str, Maker]:
+def makers_of(problem: Problem, space: ScheduleSpace) -> dict[str, Maker]:
     """Whatever predicts seconds, by the names that tables have for it; the first is what narrows a space."""
     closed = ClosedForm(problem, space.computation)
 
@@ -323,7 +324,7 @@ def makers_of(problem: Problem, space: Points) -> dict[str, Maker]:
         return price_named(problem, space.computation, space.first, LEARNED)
 
     made: dict[str, Maker] = {"closed form": lambda problem: closed}
-    return {**made, "learned": learned} if isinstance(learned(problem), Refitted) else made
+    return {**made, "learned": learned} if isinstance(learned(problem), RefittablePrice) else made
 
 
 NAME = "oracle"
@@ -344,27 +345,14 @@ def fill_table(
     price      of what is recorded beside a time
     tell       how many are done
     """
-    wanted = tuple(dict.fromkeys(schedules))
-    log = TrialLog(records, problem, wanted[0])
-    there = log.outcomes(lambda record: record.explorer not in LAST_RUN)
-    found = {one: there[text] for one in wanted if (text := str(one)) in there}
-    tell(len(found))
-
-    def keep(measured: Measured) -> None:
-        # whoever reads a table scales nothing again
-        one = replace(log.reference.scale(measured), reference=())
-        log.add(one, NAME, _predicted(price, one.schedule))
-        found[one.schedule] = one
-        tell(len(found))
-
-    left = [one for one in wanted if one not in found]
-    if left:
-        measure(left, keep)
-    return found
-
-
-def _predicted(price: Price, schedule: Schedule) -> Mapping[Sizes, float]:
-    try:
-        return price(schedule)
-    except PartitionError:
-        return {}
+    distinct, done = tuple(dict.fromkeys(schedules)), count(1)
+    results = TrialLog(records, problem, distinct[0]).complete(
+        distinct,
+        measure,
+        NAME,
+        partial(seconds_by_sizes, price),
+        lambda _: tell(next(done)),
+        lambda record: record.explorer not in LAST_RUN,
+    )
+    # whoever reads a table scales nothing again
+    return {schedule: replace(one, reference=()) for schedule, one in results.items()}

@@ -81,7 +81,7 @@ def facts(found: Findings) -> Iterator[str]:
     """What was measured, in a line each."""
     counts = Counter(one.outcome for one in found.table.measured.values())
     ended = ", ".join(f"{counts[o]:,} {o.value}" for o in Outcome if counts[o])
-    yield f"{found.name}: {len(found.subspace.points):,} schedules, {found.subspace.said}; {ended}"
+    yield f"{found.name}: {len(found.subspace.points):,} schedules, {found.subspace.description}; {ended}"
     yield f"quartiles of a time are {found.table.spread:.1%} of it apart, in the median"
     if found.learns and not any(pick.who == LEARNED for pick in found.picks):
         yield "no model knows this program and machine: without a measurement, the learned price is the closed form"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum, inf, isfinite
 from random import Random
 
 import numpy as np
 
 from offcut.core.memo import lazy_property
+from offcut.core.renamed import warn_renamed
 from offcut.errors import DescribeError
-from offcut.schedule import Schedule, nests_in, parts_of
-from offcut.search import Expected, Outcome, Points, Space
-from offcut.tuning.alternatives import with_ways
+from offcut.schedule import Schedule, nests_in, parts_of, with_ways
+from offcut.search import ExpectedCost, Outcome, ScheduleSpace
 from offcut.tuning.problem import Measured
 
 
@@ -93,28 +93,24 @@ PRICED = 20_000
 class Subspace:
     """A part of a space.
 
-    points  its schedules
-    size    how many the space has
-    said    which part it is, in words
+    points       its schedules
+    size         how many the space has
+    description  which part it is, in words
     """
 
     points: tuple[Schedule, ...]
     size: int
-    said: str
+    description: str
 
-
-def limit_variants(space: Points, ways: int) -> Points:
-    """A space in which no nest has more than `ways`: it begins with the first ones of each."""
-    if not isinstance(space, Space):
-        return space
-    first = space.first
-    for nest in nests_in(parts_of(first)):
-        first = with_ways(first, nest.stage, lambda made: made[:ways])
-    return replace(space, first=first, most=ways)
+    @property
+    def said(self) -> str:
+        """Return `description`, by its old name."""
+        warn_renamed("Subspace.said", "Subspace.description")
+        return self.description
 
 
 def subspace_of(
-    space: Points, expected: Expected, limit: int, most: int | None, seed: int
+    space: ScheduleSpace, expected: ExpectedCost, limit: int, most: int | None, seed: int
 ) -> Subspace:
     """The schedules to measure.
 

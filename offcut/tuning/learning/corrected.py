@@ -39,13 +39,13 @@ from offcut.costmodel.nests import SchedulePrices, Taken
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Nest, Schedule, nests_with_axes, parts_of
-from offcut.search import Price, Refitted, Sizes, Times
+from offcut.search import Price, RefittablePrice, Sizes, Times
 from offcut.search.entry_points import load_entry_point
 from offcut.tuning.problem import Problem
 from offcut.tuning.schedule_prices import (
     ClosedForm,
-    OwnLearningPrice,
-    OwnPrice,
+    LearningUserPrice,
+    UserPrice,
     planned_costs,
 )
 
@@ -304,7 +304,7 @@ class Corrected:
         return self.model is not None or self._fit is not None
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """What stands behind a price, in words."""
         by = [self.named] if self.model is not None else []
         by += [f"{self._learned} trials"] if self._fit is not None else []
@@ -389,7 +389,7 @@ def price_named(
         path = Path(given)
         return _learned(problem, computation, first, Pair.load(path), path.name, features)
     own: Any = _loaded(given) if isinstance(given, str) else given
-    return (OwnLearningPrice if isinstance(own, Refitted) else OwnPrice)(problem, own)
+    return (LearningUserPrice if isinstance(own, RefittablePrice) else UserPrice)(problem, own)
 
 
 def _learned(

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from random import Random
 from typing import Any
@@ -29,7 +30,7 @@ from offcut.describe.functions import sum as summed
 from offcut.describe.tensor import Tensor, compute, placeholder
 from offcut.errors import OffcutError, TargetError
 from offcut.schedule import Schedule
-from offcut.search import Outcome, Points, Records
+from offcut.search import Outcome, Records, ScheduleSpace
 from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.problem import Limits, Measured, Problem, make_problem
 from offcut.tuning.recorded_trials import TrialLog
@@ -247,18 +248,22 @@ def sample(
         program, problem, space = _accepted(target, options, seed, count, refused)
         tell(count, program.kind)
         log = TrialLog(records, problem, space.first)
-        trials = log.outcomes()
-        of = _schedules(problem, space, Random(f"{seed}/{count}/schedules"), schedules)
-        rest = [one for one in of if str(one) not in trials]
-        before += len(of) - len(rest)
-        _measure(log, space, rest, limits or Limits(noise=inf), until, outcomes)
+        recorded = log.outcomes()
+        drawn_schedules = _schedules(problem, space, Random(f"{seed}/{count}/schedules"), schedules)
+        before += sum(str(one) in recorded for one in drawn_schedules)
+        log.complete(
+            drawn_schedules,
+            partial(_measure, problem, limits or Limits(noise=inf), until, outcomes),
+            EXPLORER,
+            ClosedForm(problem, space.computation),
+        )
         count += 1
     return Sampled(count, dict(outcomes), before, dict(refused))
 
 
 def _accepted(
     target: Target, options: Options, seed: int, number: int, refused: Counter[str]
-) -> tuple[Drawn, Problem, Points]:
+) -> tuple[Drawn, Problem, ScheduleSpace]:
     """Return the program of a number: of the kinds in an order of its own, the first that the target takes."""
     rng = Random(f"{seed}/{number}")
     because = ""
@@ -289,7 +294,9 @@ def _accepted(
     )
 
 
-def _schedules(problem: Problem, space: Points, rng: Random, count: int) -> Sequence[Schedule]:
+def _schedules(
+    problem: Problem, space: ScheduleSpace, rng: Random, count: int
+) -> Sequence[Schedule]:
     """Return schedules of a space that have a price, the target's own first."""
     price = ClosedForm(problem, space.computation)
     schedules: dict[Schedule, None] = {}
@@ -306,29 +313,25 @@ def _schedules(problem: Problem, space: Points, rng: Random, count: int) -> Sequ
 
 
 def _measure(
-    log: TrialLog,
-    space: Points,
-    schedules: Sequence[Schedule],
+    problem: Problem,
     limits: Limits,
     until: float,
     outcomes: Counter[Outcome],
+    schedules: Sequence[Schedule],
+    tell: Callable[[Measured], None],
 ) -> None:
-    """Measure schedules, each recorded as soon as it is known."""
-    if not schedules:
-        return
-    problem = log.problem
-    price = ClosedForm(problem, space.computation)
+    """Measure schedules; on a simulator, as many as there is time for."""
 
-    def keep(one: Measured) -> None:
+    def count(one: Measured) -> None:
         outcomes[one.outcome] += 1
-        log.add(one, EXPLORER, price(one.schedule))
+        tell(one)
 
     with ExitStack() as stack:
         here = measuring(problem, limits, stack)
         if not problem.target.is_simulator:
-            here.turns(schedules, keep)
+            here.turns(schedules, count)
             return
         for one in schedules:
             if time.monotonic() >= until:
                 return
-            here.turns([one], keep)
+            here.turns([one], count)

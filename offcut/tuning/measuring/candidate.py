@@ -16,25 +16,25 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any
 
 from offcut.backends.decide import proved_plan
 from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Outcome
-from offcut.search.children import Children, Ending
+from offcut.search.job_runner import JobRunner, JobStatus
 from offcut.tuning.measuring.jobs import noise
 from offcut.tuning.measuring.reference import Draw
-from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, Time
+from offcut.tuning.problem import DEFAULT, Limits, Measure, Measured, Problem, Time
 
 _POLICY = "policy"
 """The name of the kernel that noise is estimated by; candidates are named by their numbers."""
 
 _OUTCOMES = {
-    Ending.RAISED: Outcome.CRASHED,
-    Ending.CRASHED: Outcome.CRASHED,
-    Ending.HUNG: Outcome.HUNG,
-    Ending.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
+    JobStatus.RAISED: Outcome.CRASHED,
+    JobStatus.CRASHED: Outcome.CRASHED,
+    JobStatus.HUNG: Outcome.HUNG,
+    JobStatus.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
 }
 
 Progress = Callable[[Measured], None]
@@ -48,7 +48,7 @@ class Bench:
 
     def __init__(self, problem: Problem, limits: Limits = DEFAULT) -> None:
         self.problem, self.limits = problem, limits
-        self._children = Children(limits.memory)
+        self._children = JobRunner(limits.memory)
         self._folder = TemporaryDirectory(prefix="offcut-bench-")
         self._draw: Draw | None = None
 
@@ -100,10 +100,10 @@ class Bench:
         ended = self._children.run(
             "offcut.tuning.measuring.jobs:checked", argument, self.limits.patience
         )
-        if ended.ending is Ending.RETURNED:
+        if ended.status is JobStatus.RETURNED:
             outcome, because, at = ended.value
             return outcome, because, at
-        return _OUTCOMES[ended.ending], ended.because, ended.said or {}
+        return _OUTCOMES[ended.status], ended.because, ended.last_message or {}
 
     def _prepared(self) -> Draw:
         """What results must be, in the folder; from which values operands are drawn."""
@@ -114,11 +114,11 @@ class Bench:
         )
         if isinstance(ended.value, OffcutError):
             raise ended.value
-        if ended.ending is not Ending.RETURNED:
+        if ended.status is not JobStatus.RETURNED:
             raise TargetError(
                 "tune",
                 f"cannot check what {self.problem.request.program.name} computes",
-                at=_sizes_text(ended.said) and f"after {_sizes_text(ended.said)}",
+                at=_sizes_text(ended.last_message) and f"after {_sizes_text(ended.last_message)}",
                 because=f"its reference: {ended.because}",
                 help=("smaller sizes", "Limits(reference=…, memory=…)"),
             )
@@ -135,7 +135,7 @@ class Bench:
                 (self.problem, left, self.limits, self._draw),
                 self.limits.patience,
             )
-            if ended.ending is Ending.RETURNED:
+            if ended.status is JobStatus.RETURNED:
                 times: dict[str, tuple[Time, ...]] = ended.value
                 policy = times.pop(_POLICY, ())
                 self._check_noise(policy)
@@ -144,10 +144,10 @@ class Bench:
                     name: Measured(right[name], Outcome.OK, found, reference=beside)
                     for name, found in times.items()
                 }
-            blamed, at = ended.said or (next(reversed(left)), {})
+            blamed, at = ended.last_message or (next(reversed(left)), {})
             del left[blamed]
             if blamed in right:
-                outcome = _OUTCOMES[ended.ending]
+                outcome = _OUTCOMES[ended.status]
                 made[blamed] = Measured(right[blamed], outcome, (), ended.because, at)
         return made
 
@@ -168,10 +168,6 @@ class Bench:
 
 def _sizes_text(sizes: Any) -> str:
     return ", ".join(f"{name} = {value}" for name, value in (sizes or {}).items())
-
-
-Measure: TypeAlias = Callable[[Sequence[Schedule], Callable[[Measured], None]], object]
-"""What becomes of schedules, in their order; the second argument is told of each as soon as it is known."""
 
 
 def simulate(

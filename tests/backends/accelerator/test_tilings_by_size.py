@@ -23,7 +23,7 @@ from offcut.backends.options import TargetPlan
 from offcut.backends.target import DEFAULT
 from offcut.backends.verify import Unproved
 from offcut.schedule import Choose, Schedule
-from offcut.search import Choices
+from offcut.search import ScheduleSpace
 from tests.agree import nearly
 from tests.facade import requested
 
@@ -67,11 +67,11 @@ def machine() -> Accelerator:
 
 
 @cache
-def space() -> Choices:
+def space() -> ScheduleSpace:
     request = requested(*layer(), {}, "test")
     planned = next(iter(machine().policy(request.program, request.users, DEFAULT)))
     whole = machine().space(planned, request, DEFAULT, 1)
-    assert isinstance(whole, Choices)
+    assert isinstance(whole, ScheduleSpace)
     return whole
 
 

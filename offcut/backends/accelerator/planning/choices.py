@@ -22,8 +22,8 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
 from offcut.schedule import Choose, Primitive, Schedule, stages_in
-from offcut.search import Choices
-from offcut.search.choices import Point
+from offcut.search import ScheduleSpace
+from offcut.search.schedule_space import Point, product_space
 
 MAX_ORDERS = 5040
 """Orders of the loops over tiles of results, at most: all of seven, so that the policy's is among them."""
@@ -59,10 +59,10 @@ class Nests:
         return cls(first, tuple(each))
 
     @property
-    def space(self) -> Choices:
+    def space(self) -> ScheduleSpace:
         """Return the schedules that there are."""
         options = tuple(choice for ways in self.each for one in ways for choice in one.options)
-        return Choices(self.first, options, self.written, self.read)
+        return product_space(self.first, options, self.written, self.read)
 
     def written(self, point: Point) -> Schedule:
         """Return the schedule of a point."""
@@ -90,7 +90,7 @@ class Nests:
                     return None
                 for at in range(len(same)):
                     point += points[min(at, len(points) - 1)]
-        return point if self.written(point) == schedule else None
+        return point
 
 
 def _options_in(schedule: Schedule, nest: GroupDecisions) -> list[tuple[Primitive, ...]]:

@@ -36,7 +36,7 @@ from offcut.describe.external import Foreign, Routine, declare
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, InternalError, TargetError, trim_traceback
-from offcut.search.children import Ended, Ending, run_in_fork
+from offcut.search.job_runner import JobResult, JobStatus, run_in_fork
 
 
 @trim_traceback
@@ -149,21 +149,21 @@ def _check(kernel: Microkernel, foreign: Foreign) -> None:
     calls = calls_of(kernel.max_rows, kernel.columns_for(1), foreign.types[2] in FLOATS)
     function = _Function(kernel, foreign.types)
     ended = function.run_all(calls)
-    if ended.ending is Ending.RETURNED and ended.value is None:
+    if ended.status is JobStatus.RETURNED and ended.value is None:
         return
-    if ended.ending is Ending.RETURNED:
+    if ended.status is JobStatus.RETURNED:
         number, because = ended.value
         raise _refused(kernel.name, calls[number], because)
-    if ended.said is None and ended.ending is not Ending.RAISED:
+    if ended.last_message is None and ended.status is not JobStatus.RAISED:
         raise TargetError(
             "external_microkernel",
             f"cannot check {kernel.name}",
             because=f"its process ended before the first call: {ended.because}",
             help=("declare it again, when memory is there", UNCHECKED),
         )
-    if ended.ending is Ending.RAISED or ended.said is None:
-        raise InternalError(f"{kernel.name} could not be checked: {ended.because}\n{ended.told}")
-    call = calls[ended.said]
+    if ended.status is JobStatus.RAISED or ended.last_message is None:
+        raise InternalError(f"{kernel.name} could not be checked: {ended.because}\n{ended.details}")
+    call = calls[ended.last_message]
     raise _refused(kernel.name, call, function.explain(call, ended))
 
 
@@ -193,7 +193,7 @@ class _Function:
         address = self.loaded.address(external.symbol(kernel))
         self.function = ctypes.CFUNCTYPE(None, *kinds)(address)
 
-    def run_all(self, calls: Sequence[Call]) -> Ended:
+    def run_all(self, calls: Sequence[Call]) -> JobResult:
         """Return what becomes of calls in a fork: None, or the number of the first that differs, and how."""
 
         def work(say: Callable[[Any], None]) -> tuple[int, str] | None:
@@ -259,12 +259,12 @@ class _Function:
         head = (a.address, steps[0], call.m, b.address, steps[1], c.address, steps[2])
         self.function(*head, call.k, call.n, int(call.add))
 
-    def explain(self, call: Call, ended: Ended) -> str:
+    def explain(self, call: Call, ended: JobResult) -> str:
         """Return why a call did not come back; of one that left its operands, which of these it left."""
-        if ended.ending is Ending.HUNG:
+        if ended.status is JobStatus.HUNG:
             waits = ended.because.startswith("silent")
             return f"it does not return: it was {ended.because}{NO_THREADS if waits else ''}"
-        words = next((line for line in ended.told.splitlines() if line.strip()), "").strip()
+        words = next((line for line in ended.details.splitlines() if line.strip()), "").strip()
         suffix = f"; it said: {words}" if words else ""
         ending = ended.because.removeprefix("it ")
         because = f"its process {ending if ended.because != ending else f'was {ending}'}{suffix}"
@@ -272,7 +272,7 @@ class _Function:
         all_apart = (Place.APART,) * 3
         if (
             side is None
-            or ended.ending is not Ending.CRASHED
+            or ended.status is not JobStatus.CRASHED
             or self._ends_so(call, all_apart, ended)
         ):
             return because
@@ -282,7 +282,7 @@ class _Function:
                 return f"it reads or writes {side} of {name}: {because}"
         return because
 
-    def _ends_so(self, call: Call, places: tuple[Place, ...], ended: Ended) -> bool:
+    def _ends_so(self, call: Call, places: tuple[Place, ...], ended: JobResult) -> bool:
         """Whether a call ends so with its operands at other places."""
         a, b, c = places
         again = self.run_all((replace(call, places=(a, b, c)),))

@@ -6,7 +6,7 @@ in cache groups, so that a group of the columns' operand stays near while all ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -25,7 +25,24 @@ from offcut.costmodel import (
 )
 from offcut.describe.computation import Computation, Stage
 from offcut.partition import LADDER, AxisCut, Match, runs
+from offcut.partition.cutting import ByHeight
 from offcut.schedule import Way
+
+
+def column_heights(panels: Mapping[int, Iterable[int]], panel: int) -> ByHeight:
+    """Return the columns of a tile and of the narrower ones after it by the rows of the row tile, equal ones together.
+
+    panels  the widths by the rows from 1 on, in panels
+    panel   columns of one
+    """
+    by_height: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
+    for rows, widths in panels.items():
+        columns = tuple(width * panel for width in sorted(set(widths), reverse=True))
+        if by_height and by_height[-1][2] == columns:
+            by_height[-1] = ((by_height[-1][0][0], rows), columns[0], columns)
+        else:
+            by_height.append(((rows, rows), columns[0], columns))
+    return tuple(by_height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +84,17 @@ class Tiles:
         if not widths:
             return AxisCut(name, LADDER, limit)
         tallest = self.tallest(match) if match.rows is not None else 1
-        classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
+        panels: dict[int, set[int]] = {}
         for rows, options in widths.items():
             if rows > tallest:
                 break
             widest = next(w for w in options if limit % (w * lanes) == 0)
-            narrower = {widest, *(w for w in (4, 2, 1) if w <= widest)}
-            heights = tuple(w * lanes for w in sorted(narrower, reverse=True))
-            if classes and classes[-1][2] == heights:
-                classes[-1] = ((classes[-1][0][0], rows), heights[0], heights)
-            else:
-                classes.append(((rows, rows), heights[0], heights))
+            panels[rows] = {widest, *(w for w in (4, 2, 1) if w <= widest)}
+        by_height = column_heights(panels, lanes)
         if match.rows is None:
-            _, tile, heights = classes[0]
+            _, tile, heights = by_height[0]
             return AxisCut(name, LADDER, tile, heights, group=limit)
-        return AxisCut(name, LADDER, 0, None, tuple(classes), group=limit)
+        return AxisCut(name, LADDER, 0, None, by_height, group=limit)
 
     def widths(self, operand: OperandChoice) -> Mapping[int, tuple[int, ...]]:
         """Rows -> the widths of tiles in panels, widest first: one row reads no more panels than pay."""

@@ -15,19 +15,21 @@ import pytest
 from compiled import needs_fork
 
 from offcut.errors import OffcutError
-from offcut.search.children import Children, Ended, Ending, run_in_fork
+from offcut.search.job_runner import JobResult, JobRunner, JobStatus, run_in_fork
 
 PATIENCE = 60.0
 MEMORY = 1 << 30
 
 
 @pytest.fixture(scope="module")
-def children() -> Iterator[Children]:
-    with Children(MEMORY) as found:
+def children() -> Iterator[JobRunner]:
+    with JobRunner(MEMORY) as found:
         yield found
 
 
-def run(children: Children, job: str, given: object = None, seconds: float = PATIENCE) -> Ended:
+def run(
+    children: JobRunner, job: str, given: object = None, seconds: float = PATIENCE
+) -> JobResult:
     return children.run(f"planted_jobs:{job}", given, seconds)
 
 
@@ -48,64 +50,64 @@ def gone(process: int) -> bool:
     return not is_there(process)
 
 
-def test_a_value_comes_back_and_what_was_said_on_the_way(children: Children) -> None:
+def test_a_value_comes_back_and_what_was_said_on_the_way(children: JobRunner) -> None:
     heard: list[object] = []
     ended = children.run("planted_jobs:double", "ab", PATIENCE, heard.append)
 
-    assert (ended.ending, ended.value, ended.said) == (Ending.RETURNED, "abab", "ab")
+    assert (ended.status, ended.value, ended.last_message) == (JobStatus.RETURNED, "abab", "ab")
     assert heard == ["ab"]
 
 
-def test_one_child_does_many_jobs(children: Children) -> None:
+def test_one_child_does_many_jobs(children: JobRunner) -> None:
     first = run(children, "process").value
 
-    assert run(children, "fail").ending is Ending.RAISED
+    assert run(children, "fail").status is JobStatus.RAISED
     assert run(children, "process").value == first
     assert first != os.getpid()
 
 
-def test_values_larger_than_a_pipe_cross_both_ways(children: Children) -> None:
+def test_values_larger_than_a_pipe_cross_both_ways(children: JobRunner) -> None:
     given = os.urandom(3_000_000)
 
     ended = run(children, "double", given)
 
     assert ended.value == given * 2
-    assert ended.said == given
+    assert ended.last_message == given
 
 
 @pytest.mark.parametrize(
     ("job", "given", "ending", "because"),
     [
-        ("abort", None, Ending.CRASHED, "ended by SIGABRT"),
-        ("read_nowhere", None, Ending.CRASHED, "ended by SIGSEGV"),
-        ("leave", None, Ending.CRASHED, "it left with status 3"),
-        ("fail", None, Ending.RAISED, "ValueError: no"),
-        ("not_there", None, Ending.RAISED, "module 'planted_jobs' has no attribute 'not_there'"),
-        ("give_what_cannot_be_sent", None, Ending.RAISED, "Can't pickle local object"),
-        ("take", 8 << 30, Ending.OUT_OF_MEMORY, "MemoryError"),
-        ("take_as_c", None, Ending.OUT_OF_MEMORY, "ended by SIGABRT"),
+        ("abort", None, JobStatus.CRASHED, "ended by SIGABRT"),
+        ("read_nowhere", None, JobStatus.CRASHED, "ended by SIGSEGV"),
+        ("leave", None, JobStatus.CRASHED, "it left with status 3"),
+        ("fail", None, JobStatus.RAISED, "ValueError: no"),
+        ("not_there", None, JobStatus.RAISED, "module 'planted_jobs' has no attribute 'not_there'"),
+        ("give_what_cannot_be_sent", None, JobStatus.RAISED, "Can't pickle local object"),
+        ("take", 8 << 30, JobStatus.OUT_OF_MEMORY, "MemoryError"),
+        ("take_as_c", None, JobStatus.OUT_OF_MEMORY, "ended by SIGABRT"),
     ],
 )
 def test_how_a_job_ends_is_said_and_the_next_one_runs(
-    children: Children, job: str, given: object, ending: Ending, because: str
+    children: JobRunner, job: str, given: object, ending: JobStatus, because: str
 ) -> None:
     ended = run(children, job, given)
 
-    assert ended.ending is ending
+    assert ended.status is ending
     assert because in ended.because
     assert run(children, "double", 4).value == 8
 
 
-def test_a_crash_tells_where_it_was_and_what_it_had_said(children: Children) -> None:
+def test_a_crash_tells_where_it_was_and_what_it_had_said(children: JobRunner) -> None:
     ended = run(children, "abort")
 
-    assert ended.said == "about to"
-    assert "planted_jobs.py" in ended.told, "the stack at the signal"
+    assert ended.last_message == "about to"
+    assert "planted_jobs.py" in ended.details, "the stack at the signal"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_job_whose_child_is_ended_from_outside_runs_once_more(
-    children: Children, number: int, tmp_path: Path
+    children: JobRunner, number: int, tmp_path: Path
 ) -> None:
     os.kill(run(children, "process").value, number)
     assert run(children, "double", 4).value == 8, "it was ended between two jobs"
@@ -119,11 +121,11 @@ def test_a_job_whose_child_is_ended_from_outside_runs_once_more(
             os.kill(said, number)
 
     ended = children.run("planted_jobs:wait_where_first", tmp_path, PATIENCE, end_the_first)
-    assert (ended.ending, ended.value) == (Ending.RETURNED, "done")
+    assert (ended.status, ended.value) == (JobStatus.RETURNED, "done")
     assert len(set(heard)) == 2
 
 
-def test_a_job_whose_child_is_ended_from_outside_twice_is_a_crash(children: Children) -> None:
+def test_a_job_whose_child_is_ended_from_outside_twice_is_a_crash(children: JobRunner) -> None:
     heard: list[int] = []
 
     def end_it(said: object) -> None:
@@ -133,7 +135,7 @@ def test_a_job_whose_child_is_ended_from_outside_twice_is_a_crash(children: Chil
 
     ended = children.run("planted_jobs:hang_by_name", None, PATIENCE, end_it)
 
-    assert ended.ending is Ending.CRASHED
+    assert ended.status is JobStatus.CRASHED
     assert ended.because == (
         "ended by SIGKILL; the system sends it where memory is short, and so was a second run"
     )
@@ -141,7 +143,7 @@ def test_a_job_whose_child_is_ended_from_outside_twice_is_a_crash(children: Chil
     assert run(children, "double", 4).value == 8
 
 
-def test_a_job_that_ends_its_own_process_runs_once(children: Children) -> None:
+def test_a_job_that_ends_its_own_process_runs_once(children: JobRunner) -> None:
     heard: list[object] = []
     for job in ("abort", "abort_by_name"):
         children.run(f"planted_jobs:{job}", None, PATIENCE, heard.append)
@@ -149,12 +151,12 @@ def test_a_job_that_ends_its_own_process_runs_once(children: Children) -> None:
 
 
 @pytest.mark.parametrize("job", ["hang", "spin"])
-def test_a_silent_job_is_ended(children: Children, job: str) -> None:
+def test_a_silent_job_is_ended(children: JobRunner, job: str) -> None:
     started = run(children, "process").value
 
     ended = run(children, job, seconds=0.5)
 
-    assert ended.ending is Ending.HUNG
+    assert ended.status is JobStatus.HUNG
     assert ended.because == "silent for 0.5 s"
     assert gone(started)
     assert run(children, "double", 4).value == 8
@@ -178,23 +180,23 @@ class Clock:
 
 
 def test_a_job_that_talks_is_not_silent(
-    children: Children, monkeypatch: pytest.MonkeyPatch
+    children: JobRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(each_word=PATIENCE / 2)
-    monkeypatch.setattr("offcut.search.children.time.monotonic", clock)
+    monkeypatch.setattr("offcut.search.job_runner.time.monotonic", clock)
     assert children.run("planted_jobs:talk", 8, PATIENCE, clock.hear).value == "done"
     assert clock.heard == list(range(8))
 
 
-def test_what_a_job_prints_is_no_answer(children: Children) -> None:
+def test_what_a_job_prints_is_no_answer(children: JobRunner) -> None:
     assert run(children, "shout").value == "heard"
 
 
-def test_a_job_may_take_what_it_is_allowed(children: Children) -> None:
-    assert run(children, "take", MEMORY // 4).ending is Ending.RETURNED
+def test_a_job_may_take_what_it_is_allowed(children: JobRunner) -> None:
+    assert run(children, "take", MEMORY // 4).status is JobStatus.RETURNED
 
 
-def test_a_child_is_of_a_session_of_its_own(children: Children) -> None:
+def test_a_child_is_of_a_session_of_its_own(children: JobRunner) -> None:
     session, group = run(children, "session").value
 
     assert session == group == run(children, "process").value
@@ -202,14 +204,14 @@ def test_a_child_is_of_a_session_of_its_own(children: Children) -> None:
 
 
 def test_what_a_job_started_ends_with_it(
-    children: Children, monkeypatch: pytest.MonkeyPatch
+    children: JobRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(each_look=2 * PATIENCE)
     with monkeypatch.context() as patch:
-        patch.setattr("offcut.search.children.time.monotonic", clock)
+        patch.setattr("offcut.search.job_runner.time.monotonic", clock)
         ended = children.run("planted_jobs:hang_with_a_child", None, PATIENCE, clock.hear)
 
-    assert ended.ending is Ending.HUNG
+    assert ended.status is JobStatus.HUNG
     assert gone(clock.heard[0])
 
 
@@ -217,7 +219,7 @@ def test_nothing_is_left_where_the_caller_is_interrupted() -> None:
     def interrupt(said: object) -> None:
         raise KeyboardInterrupt
 
-    with Children(MEMORY) as children:
+    with JobRunner(MEMORY) as children:
         started = run(children, "process").value
         with pytest.raises(KeyboardInterrupt):
             children.run("planted_jobs:hang", None, PATIENCE, interrupt)
@@ -227,7 +229,7 @@ def test_nothing_is_left_where_the_caller_is_interrupted() -> None:
 
 
 def test_children_that_are_forgotten_end() -> None:
-    children = Children(MEMORY)
+    children = JobRunner(MEMORY)
     started = run(children, "process").value
     del children
     gc.collect()
@@ -251,7 +253,7 @@ def own_children() -> set[int]:
 def test_no_pipe_and_no_process_is_left() -> None:
     before, others = len(os.listdir("/proc/self/fd")), own_children()
     for _ in range(2):
-        with Children(MEMORY) as children:
+        with JobRunner(MEMORY) as children:
             run(children, "abort")
             run(children, "double", 4)
 
@@ -261,13 +263,13 @@ def test_no_pipe_and_no_process_is_left() -> None:
 
 ORPHAN = """
 import os
-from offcut.search.children import Children
+from offcut.search.job_runner import JobRunner
 
 def end(child):
     print(child, flush=True)
     os.kill(os.getpid(), 9)
 
-children = Children(1 << 30)
+children = JobRunner(1 << 30)
 """
 IDLE = 'end(children.run("planted_jobs:process", None, 60.0).value)'
 BUSY = 'children.run("planted_jobs:hang_by_name", None, 0.1, end)'
@@ -286,7 +288,7 @@ def test_a_child_whose_parent_is_killed_ends(last: str) -> None:
     assert gone(int(parent.stdout))
 
 
-def test_what_cannot_be_sent_is_refused(children: Children) -> None:
+def test_what_cannot_be_sent_is_refused(children: JobRunner) -> None:
     with pytest.raises(OffcutError) as refused:
         run(children, "double", lambda: None)
 
@@ -308,9 +310,9 @@ def test_a_fork_knows_what_this_process_knows_and_changes_nothing_of_it() -> Non
 
     ended = run_in_fork(job, PATIENCE, PATIENCE, MEMORY)
 
-    assert ended.ending is Ending.RETURNED
+    assert ended.status is JobStatus.RETURNED
     assert ended.value[0] != os.getpid()
-    assert (ended.value[1], ended.said, seen) == ([1], "in", [])
+    assert (ended.value[1], ended.last_message, seen) == ([1], "in", [])
     assert not is_there(ended.value[0])
 
 
@@ -319,20 +321,20 @@ def test_a_fork_knows_what_this_process_knows_and_changes_nothing_of_it() -> Non
 @pytest.mark.parametrize(
     ("job", "ending", "because"),
     [
-        (lambda say: os._exit(0), Ending.CRASHED, "it left with status 0"),
-        (lambda say: os.abort(), Ending.CRASHED, "ended by SIGABRT"),
-        (lambda say: [*iter(int, 1)], Ending.HUNG, "busy for 0.1 s of the processor's time"),
-        (lambda say: bytearray(8 << 30), Ending.OUT_OF_MEMORY, "MemoryError"),
-        (lambda say: lambda: 0, Ending.RAISED, "Can't pickle"),
-        (lambda say: 1 // 0, Ending.RAISED, "ZeroDivisionError"),
+        (lambda say: os._exit(0), JobStatus.CRASHED, "it left with status 0"),
+        (lambda say: os.abort(), JobStatus.CRASHED, "ended by SIGABRT"),
+        (lambda say: [*iter(int, 1)], JobStatus.HUNG, "busy for 0.1 s of the processor's time"),
+        (lambda say: bytearray(8 << 30), JobStatus.OUT_OF_MEMORY, "MemoryError"),
+        (lambda say: lambda: 0, JobStatus.RAISED, "Can't pickle"),
+        (lambda say: 1 // 0, JobStatus.RAISED, "ZeroDivisionError"),
     ],
 )
 def test_how_a_fork_ends_is_said(
-    job: Callable[[object], object], ending: Ending, because: str
+    job: Callable[[object], object], ending: JobStatus, because: str
 ) -> None:
     ended = run_in_fork(job, PATIENCE, 0.1 if "busy" in because else PATIENCE, MEMORY)
 
-    assert ended.ending is ending
+    assert ended.status is ending
     assert because in ended.because
 
 
@@ -348,12 +350,12 @@ def test_a_fork_that_is_blocked_before_it_says_a_word_is_followed_by_one_more(
 
     assert run_in_fork(job, 0.3, PATIENCE, MEMORY).value == "done"
     twice = run_in_fork(lambda say: time.sleep(60), 0.3, PATIENCE, MEMORY)
-    assert (twice.ending, twice.because) == (
-        Ending.HUNG,
+    assert (twice.status, twice.because) == (
+        JobStatus.HUNG,
         "silent for 0.3 s, and so was a second run",
     )
     begun = run_in_fork(lambda say: (say(1), time.sleep(60)), 0.3, PATIENCE, MEMORY)
-    assert (begun.because, begun.said) == ("silent for 0.3 s", 1)
+    assert (begun.because, begun.last_message) == ("silent for 0.3 s", 1)
 
 
 @needs_fork
@@ -369,5 +371,5 @@ def test_a_fork_that_is_ended_from_outside_is_followed_by_one_more(tmp_path: Pat
     twice = run_in_fork(
         lambda say: os.kill(os.getpid(), signal.SIGKILL), PATIENCE, PATIENCE, MEMORY
     )
-    assert twice.ending is Ending.CRASHED
+    assert twice.status is JobStatus.CRASHED
     assert twice.because.endswith(", and so was a second run")

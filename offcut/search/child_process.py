@@ -1,4 +1,4 @@
-"""The child's side of `children`: jobs come in by one pipe, answers go out by another.
+"""The child's side of `job_runner`: jobs come in by one pipe, answers go out by another.
 
 Messages are those of `multiprocessing.connection`. A job is ``(module:function, pickled argument, seconds, bytes)``;
 answers are ``started``, once what it needs is imported, ``said`` while it runs, then one of ``returned``,
@@ -49,7 +49,7 @@ def serve(jobs: int, answers: int) -> None:
 
 def run_forked(
     work: Callable[[Callable[[Any], None]], Any],
-    answers: int,
+    answers: Connection,
     errors: int,
     seconds: float,
     processor_seconds: float,
@@ -57,7 +57,8 @@ def run_forked(
 ) -> NoReturn:
     """Run one job in a process that was just forked, and leave: nothing of the parent is finalized here.
 
-    answers, errors   numbers of the pipe for answers, and of the file for what is printed
+    answers   the end of the pipe to write answers to
+    errors    number of the file for what is printed
     """
     try:
         gc.disable()  # what the parent would clean up is not for this process to clean up
@@ -70,13 +71,13 @@ def run_forked(
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _, most = resource.getrlimit(resource.RLIMIT_AS)
         _leave_by_exit_at_once()
-        with Connection(answers, readable=False) as written:
-            say = _Say(written, seconds, processor_seconds)
+        with answers:
+            say = _Say(answers, seconds, processor_seconds)
 
             def start() -> Callable[[Callable[[Any], None]], Any]:
                 return work
 
-            _send_answer(written, _answer(start, say, partial(_limit, memory, most)))
+            _send_answer(answers, _answer(start, say, partial(_limit, memory, most)))
     finally:
         os._exit(0)
 

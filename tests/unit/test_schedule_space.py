@@ -7,9 +7,9 @@ import pytest
 
 from offcut import Schedule
 from offcut.errors import DescribeError
-from offcut.search import Choices
-from offcut.search.choices import Point
+from offcut.search import product_space
 from offcut.search.explorers import Explorer
+from offcut.search.schedule_space import Point
 from tests.facade import Seen, explorer_named
 
 ROWS, COLUMNS = (1, 2, 4, 8, 16), (16, 32, 64)
@@ -32,7 +32,7 @@ def price(schedule: Schedule) -> float:
     return 1.0 + abs(float(str(rows)) - 8) + abs(float(str(columns)) - 32) / 16
 
 
-SPACE = Choices(written((1, 16)), (ROWS, COLUMNS), written, read, expected=price)
+SPACE = product_space(written((1, 16)), (ROWS, COLUMNS), written, read, expected=price)
 
 
 def test_all_points_are_listed_once_the_first_before_all_others() -> None:
@@ -44,14 +44,15 @@ def test_all_points_are_listed_once_the_first_before_all_others() -> None:
 
 
 def test_points_that_are_written_alike_are_one_schedule() -> None:
-    said = Choices(  # the last choice says nothing of rows that are not cut
+    said = product_space(  # the last choice says nothing of rows that are not cut
         written((1, 16)),
         (ROWS, COLUMNS, ("a", "b")),
         lambda point: written((point[0], 64 if point[0] != 1 and point[2] == "b" else 16)),
         lambda schedule: (*(read(schedule) or ()), "a"),
     )
     every = list(said.enumerate())
-    assert every == list(dict.fromkeys(said.written(point) for point in product(*said.options)))
+    points = product(ROWS, COLUMNS, ("a", "b"))
+    assert every == list(dict.fromkeys(said.write(point) for point in points))
     assert len(every) == 9 < said.size
     assert list(said.enumerate(4)) == every[:4]
     assert said.neighbours(written((1, 16))) == (written((2, 16)),)
@@ -67,10 +68,11 @@ def test_neighbours_differ_in_one_choice_by_one_option() -> None:
     with pytest.raises(DescribeError) as refused:
         SPACE.neighbours(written((32, 16)))
     assert str(refused.value) == (
-        "space: cannot find a schedule of C\n"
-        "  because  it decides what the space does not vary\n"
+        "tune: cannot search around a schedule of C\n"
+        "  because  it is not a point of the space\n"
         "  help     space.first\n"
-        "  help     space.sample(rng)"
+        "  help     space.sample(rng)\n"
+        "  help     space.neighbours(point)"
     )
 
 

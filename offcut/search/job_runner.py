@@ -24,16 +24,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from typing import IO, Any
 
 from offcut.core.fork_safety import ForkSafeLock
-from offcut.errors import OffcutError
-from offcut.search.child import run_forked
+from offcut.errors import OffcutError, error_line
+from offcut.search.child_process import run_forked
 
-_SERVE = (
-    "import sys; from offcut.search.child import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
-)
+_SERVE = "import sys; from offcut.search.child_process import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
 _LAST_WORDS = 4096
 _STARTING = 60.0  # seconds until a job has imported what it needs, at most
 _SOON = 5.0
@@ -47,7 +45,7 @@ _FROM_OUTSIDE = {
 """Signals that others send to a process; what it does itself ends it by others, or by leaving."""
 
 
-class Ending(Enum):
+class JobStatus(Enum):
     """How a job ended."""
 
     RETURNED = "returned"
@@ -58,21 +56,21 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobResult:
     """What became of a job.
 
-    value    what the function returned
-    because  why it did not, in a line
-    told     all that is known of it: a traceback, the last words on standard error
-    said     the last that it said; None where it said nothing
-    signal   that ended its process; 0 where none did
+    value         what the function returned
+    because       why it did not, in a line
+    details       a traceback, or the last words on standard error
+    last_message  the last that it said; None if it said nothing
+    signal        that ended its process; 0 if none did
     """
 
-    ending: Ending
+    status: JobStatus
     value: Any = None
     because: str = ""
-    told: str = field(default="", repr=False)
-    said: Any = None
+    details: str = field(default="", repr=False)
+    last_message: Any = None
     signal: int = 0
 
 
@@ -142,7 +140,7 @@ class _Child:
             time.sleep(0.005)
 
 
-class Children:
+class JobRunner:
     """Runs jobs in a child, one at a time; a context manager that leaves no process behind.
 
     memory       bytes of address space that a job may take beside what the interpreter has
@@ -154,7 +152,7 @@ class Children:
         self._child: _Child | None = None
         self._end: Callable[[], int | None] = lambda: None
 
-    def __enter__(self) -> Children:
+    def __enter__(self) -> JobRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -171,7 +169,7 @@ class Children:
         argument: Any,
         seconds: float,
         said: Callable[[Any], None] = lambda value: None,
-    ) -> Ended:
+    ) -> JobResult:
         """What becomes of ``function(argument, say)`` in the child.
 
         function  ``module:name``, importable from this process's `sys.path`
@@ -183,10 +181,13 @@ class Children:
 
         Raises OffcutError for an argument that cannot be pickled.
         """
-        job = (function, _pickled(argument), seconds, self.memory)
+        refused = f"cannot send a {type(argument).__name__} to another process"
+        job = (function, pickled(argument, "run", refused), seconds, self.memory)
         return _once_more(lambda: self._run_once(job, said))
 
-    def _run_once(self, job: tuple[str, bytes, float, int], said: Callable[[Any], None]) -> Ended:
+    def _run_once(
+        self, job: tuple[str, bytes, float, int], said: Callable[[Any], None]
+    ) -> JobResult:
         """Return what becomes of a job in one child."""
         with self._interrupted():
             child = self._child or self._start()
@@ -206,36 +207,31 @@ class Children:
             raise
 
     def _start(self) -> _Child:
-        theirs_in, jobs = os.pipe()
-        answers, theirs_out = os.pipe()
+        (theirs_in, jobs), (answers, theirs_out) = Pipe(duplex=False), Pipe(duplex=False)
         errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the child
+        ends = theirs_in.fileno(), theirs_out.fileno()
+        search_path = os.pathsep.join(filter(None, sys.path))
         try:
             process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(theirs_in), str(theirs_out)],
+                [sys.executable, "-c", _SERVE, *map(str, ends)],
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-                pass_fds=(theirs_in, theirs_out),
+                pass_fds=ends,
                 start_new_session=True,
-                env={
-                    **os.environ,
-                    **self.environment,
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                },
+                env={**os.environ, **self.environment, "PYTHONPATH": search_path},
             )
         except BaseException:
-            for number in (jobs, answers):
-                os.close(number)
-            errors.close()
+            for opened in (jobs, answers, errors):
+                opened.close()
             raise
         finally:
-            for number in (theirs_in, theirs_out):
-                os.close(number)
-        to_child = Connection(jobs, readable=False)
-        child = _Child(process, to_child, Connection(answers, writable=False), errors)
+            theirs_in.close()
+            theirs_out.close()
+        child = _Child(process, jobs, answers, errors)
         self._child, self._end = child, weakref.finalize(self, child.end)
         with suppress(BrokenPipeError):
-            to_child.send(sys.path)
+            jobs.send(sys.path)
         return child
 
 
@@ -245,7 +241,7 @@ def _follow(
     said: Callable[[Any], None],
     before: int,
     close: Callable[[], int],
-) -> Ended:
+) -> JobResult:
     """Return what becomes of the job of a child, which is closed unless it can take another.
 
     before   bytes that the child had written to standard error before the job
@@ -264,28 +260,28 @@ def _follow(
     except TimeoutError:
         words = child.last_words(before)
         close()
-        return Ended(Ending.HUNG, None, f"silent for {seconds:g} s", words, last)
+        return JobResult(JobStatus.HUNG, None, f"silent for {seconds:g} s", words, last)
     except (EOFError, pickle.UnpicklingError):
         child.leave()
         words = child.last_words(before)
         short = any(sign in words for sign in _NO_MEMORY)
-        ending = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
-        status = close()
-        return Ended(ending, None, _status(status), words, last, max(-status, 0))
-    if kind == Ending.RETURNED.value:
-        return Ended(Ending.RETURNED, value, said=last)
-    if kind == Ending.OUT_OF_MEMORY.value:
+        status = JobStatus.OUT_OF_MEMORY if short else JobStatus.CRASHED
+        code = close()
+        return JobResult(status, None, _exit_text(code), words, last, max(-code, 0))
+    if kind == JobStatus.RETURNED.value:
+        return JobResult(JobStatus.RETURNED, value, last_message=last)
+    if kind == JobStatus.OUT_OF_MEMORY.value:
         close()
     because, words = value
-    return Ended(Ending(kind), None, because, words, last)
+    return JobResult(JobStatus(kind), None, because, words, last)
 
 
 def _once_more(
-    run: Callable[[], Ended], is_blocked: Callable[[Ended], bool] = lambda ended: False
-) -> Ended:
+    run: Callable[[], JobResult], is_blocked: Callable[[JobResult], bool] = lambda ended: False
+) -> JobResult:
     """Return what becomes of a job, by a second run where its process was ended from outside in the first, or blocked."""
 
-    def is_by_chance(ended: Ended) -> bool:
+    def is_by_chance(ended: JobResult) -> bool:
         return ended.signal in _FROM_OUTSIDE or is_blocked(ended)
 
     ended = run()
@@ -304,7 +300,7 @@ def run_in_fork(
     seconds: float,
     processor_seconds: float,
     memory: int,
-) -> Ended:
+) -> JobResult:
     """Return what becomes of ``work(say)`` in a fork of this process, which has one thread.
 
     work      any callable; what it needs should be imported already, and what it returns can be pickled
@@ -312,13 +308,13 @@ def run_in_fork(
     processor_seconds   likewise, of the processor's time
     memory    bytes of address space that it may take beside what this process has
 
-    A fork that is ended from outside is followed by one more, as with `Children.run`, and so is one that is silent before
+    A fork that is ended from outside is followed by one more, as with `JobRunner.run`, and so is one that is silent before
     its first ``say``: a lock that another thread had when it was forked stays locked there.
     """
 
-    def is_blocked(ended: Ended) -> bool:
-        silent = ended.ending is Ending.HUNG and ended.because.startswith("silent")
-        return silent and ended.said is None
+    def is_blocked(ended: JobResult) -> bool:
+        silent = ended.status is JobStatus.HUNG and ended.because.startswith("silent")
+        return silent and ended.last_message is None
 
     return _once_more(
         lambda: _run_in_one_fork(work, seconds, processor_seconds, memory), is_blocked
@@ -330,26 +326,23 @@ def _run_in_one_fork(
     seconds: float,
     processor_seconds: float,
     memory: int,
-) -> Ended:
+) -> JobResult:
     """Return what becomes of a job in one fork."""
     with (
         _forking,
         tempfile.TemporaryFile() as errors,
     ):  # one at a time: a fork has the pipes of others
-        answers, theirs = os.pipe()
+        answers, theirs = Pipe(duplex=False)
         with warnings.catch_warnings():
             # Python warns where there are threads: they may hold locks, for which the child waits in vain until its time is over.
             warnings.simplefilter("ignore", DeprecationWarning)
             process = os.fork()
         if not process:
             run_forked(work, theirs, errors.fileno(), seconds, processor_seconds, memory)
-        os.close(theirs)
+        theirs.close()
         with suppress(OSError):  # the child does so as well, whichever is first
             os.setpgid(process, process)
-        child, status = (
-            _Child(_Forked(process), None, Connection(answers, writable=False), errors),
-            list[int](),
-        )
+        child, status = _Child(_Forked(process), None, answers, errors), list[int]()
 
         def close() -> int:
             if not status:
@@ -360,30 +353,33 @@ def _run_in_one_fork(
             ended = _follow(child, seconds, lambda value: None, 0, close)
         finally:
             close()
-    if ended.because == _status(-signal.SIGPROF):
+    if ended.because == _exit_text(-signal.SIGPROF):
         because = f"busy for {processor_seconds:g} s of the processor's time"
-        return replace(ended, ending=Ending.HUNG, because=because)
+        return replace(ended, status=JobStatus.HUNG, because=because)
     return ended
 
 
-def _status(status: int) -> str:
-    """Return how a process ended, in words."""
-    if status >= 0:
-        return f"it left with status {status}"
-    name = signal.Signals(-status).name
-    return f"ended by {name}{_UNASKED if -status == signal.SIGKILL else ''}"
+def _exit_text(code: int) -> str:
+    """Return how a process ended, in words.
+
+    code  as `subprocess` says it: below 0 the signal
+    """
+    if code >= 0:
+        return f"it left with status {code}"
+    name = signal.Signals(-code).name
+    return f"ended by {name}{_UNASKED if -code == signal.SIGKILL else ''}"
 
 
-def _pickled(argument: Any) -> bytes:
+def pickled(value: Any, op: str, refused: str) -> bytes:
+    """Return the pickle of a value for another process.
+
+    Raises OffcutError of `op`, which says what was `refused`, for what cannot be pickled.
+    """
     try:
-        return pickle.dumps(argument)
+        return pickle.dumps(value)
     except Exception as error:
-        raise OffcutError(
-            "run",
-            f"cannot send a {type(argument).__name__} to another process",
-            because=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-            help=("functions and classes of an importable module can be sent",),
-        ) from error
+        help = ("functions and classes of an importable module can be sent",)
+        raise OffcutError(op, refused, because=error_line(error), help=help) from error
 
 
-__all__ = ["Children", "Ended", "Ending", "run_in_fork"]
+__all__ = ["JobResult", "JobRunner", "JobStatus", "pickled", "run_in_fork"]

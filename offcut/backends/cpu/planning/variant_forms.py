@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations, product
-from math import lcm, prod
+from itertools import permutations
+from math import lcm
 from random import Random
+from typing import Any
 
+from offcut.backends.cpu.planning.tile_sizes import column_heights
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.layout import Layout
-from offcut.core.memo import memoize_method
+from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.panels import as_panels
 from offcut.core.program import Form
 from offcut.costmodel import Machine
@@ -36,39 +38,33 @@ from offcut.partition import (
     segments,
 )
 from offcut.schedule import KernelAxes, Nest, Pack, Staging, Way, beside, pack_of
+from offcut.search.decisions import AllOf, Decision, OneOf
 
 _ANY = Var("extent")
 
 
 @dataclass(frozen=True)
-class Cuts:
+class AxisCuts(OneOf[AxisCut]):
     """The splits of one axis that there are, in ascending order of their tiles and groups."""
 
-    options: tuple[AxisCut, ...]
-
-    def joined(self, other: Cuts) -> Cuts:
-        """Those of both."""
+    def joined(self, other: AxisCuts) -> AxisCuts:
+        """Return those of both."""
         return _ordered((*self.options, *other.options), None)
 
     @memoize_method
-    def near(self, cut: AxisCut) -> tuple[AxisCut, ...]:
-        """Those that differ from `cut` in one thing: another strategy, the next tile, the next group."""
-        neighbours = [one for one in self.options if _differ(one, cut) == (True, False, False)]
-        for place in (1, 2):
-            alike = [
-                one
-                for one in self.options
-                if all(same == (k == place) for k, same in enumerate(_differ(one, cut)))
-            ]
-            size = _tile if place == 1 else _group
-            below = [one for one in alike if size(one) < size(cut)]
-            above = [one for one in alike if size(one) > size(cut)]
-            neighbours += [*below[-1:], *above[:1]]
-        return tuple(neighbours)
+    def neighbours(self, at: AxisCut) -> tuple[AxisCut, ...]:
+        """Return those that differ from `at` in one thing: another strategy, the next tile, the next group."""
+        near = [one for one in self.options if _differ(one, at) == (True, False, False)]
+        for differs, size in (((False, True, False), _tile), ((False, False, True), _group)):
+            alike = [one for one in self.options if _differ(one, at) == differs]
+            below = [one for one in alike if size(one) < size(at)]
+            above = [one for one in alike if size(one) > size(at)]
+            near += [*below[-1:], *above[:1]]
+        return tuple(near)
 
     @memoize_method
     def nearest(self, cut: AxisCut) -> AxisCut:
-        """The one that is most like `cut`: of its strategy where there is one, then of the next tile and group."""
+        """Return the one that is most like `cut`: of its strategy where there is one, then of the next tile and group."""
         tile, group = _tile(cut), _group(cut)
         return min(
             self.options,
@@ -80,7 +76,7 @@ class Cuts:
         )
 
 
-def row_cuts(axis: str, kernel: Microkernel, own: AxisCut | None) -> Cuts:
+def row_cuts(axis: str, kernel: Microkernel, own: AxisCut | None) -> AxisCuts:
     """The splits of a microkernel's rows: every height that it has, by every strategy that keeps to its tiles."""
     masks = kernel.rows in kernel.predicates
     heights = sorted({tile.rows for tile in kernel.tiles})
@@ -101,7 +97,7 @@ def column_cuts(
     column_bytes: int,
     machine: Machine,
     own: AxisCut | None,
-) -> Cuts:
+) -> AxisCuts:
     """The splits of a microkernel's columns: the widest tiles by height, in cache groups.
 
     rows          whether the sum has rows; else its tiles are one row high
@@ -119,7 +115,10 @@ def column_cuts(
     widest = {height: kernel.columns_for(height) // panel for height in range(1, tallest + 1)}
     cuts: list[AxisCut] = []
     for cap in sorted(set(widest.values()) - {0}):
-        by_height = _classes({height: min(cap, most) for height, most in widest.items()}, panel)
+        by_height = column_heights(
+            {height: {min(cap, most), min(2, cap, most), 1} for height, most in widest.items()},
+            panel,
+        )
         unit = lcm(*(tile for _, _, heights in by_height for tile in heights))
         for group in _doubled(unit, max(most, unit)):
             if rows:
@@ -130,13 +129,13 @@ def column_cuts(
     return _ordered(cuts, own)
 
 
-def plain_cuts(own: AxisCut, copies: int) -> Cuts:
+def plain_cuts(own: AxisCut, copies: int) -> AxisCuts:
     """The splits of an axis without a microkernel: tiles that are multiples and divisors of the one there.
 
     copies   of a statement, at most, that a strategy may make
     """
     if own.by_height or own.heights is not None:
-        return Cuts((own,))
+        return AxisCuts((own,))
     tiles = {own.tile, own.tile * 2, own.tile * 4}
     tiles |= {own.tile // part for part in (2, 4) if own.tile % part == 0}
     cuts = (
@@ -176,20 +175,6 @@ def _segments(strategy: Strategy, tile: int) -> tuple[Segment, ...]:
         return ()
 
 
-def _classes(
-    widths: dict[int, int], panel: int
-) -> tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...]:
-    """Tile and narrower tiles by height, alike ones together; `widths` in panels by height, from 1 on."""
-    classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
-    for height, width in widths.items():
-        steps = tuple(w * panel for w in sorted({width, min(2, width), 1}, reverse=True))
-        if classes and classes[-1][2] == steps:
-            classes[-1] = ((classes[-1][0][0], height), steps[0], steps)
-        else:
-            classes.append(((height, height), steps[0], steps))
-    return tuple(classes)
-
-
 def _doubled(first: int, most: int) -> list[int]:
     """`first`, twice that, and so on, until one is `most` at least."""
     sizes = [first]
@@ -198,9 +183,11 @@ def _doubled(first: int, most: int) -> list[int]:
     return sizes
 
 
-def _ordered(made: Iterable[AxisCut], own: AxisCut | None) -> Cuts:
+def _ordered(made: Iterable[AxisCut], own: AxisCut | None) -> AxisCuts:
     every = dict.fromkeys(made if own is None else (own, *made))
-    return Cuts(tuple(sorted(every, key=lambda one: (str(one.strategy), _tile(one), _group(one)))))
+    return AxisCuts(
+        tuple(sorted(every, key=lambda one: (str(one.strategy), _tile(one), _group(one))))
+    )
 
 
 def _tile(cut: AxisCut) -> int:
@@ -220,8 +207,8 @@ def _differ(one: AxisCut, other: AxisCut) -> tuple[bool, bool, bool]:
 Order = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class VariantForm:
+@dataclass(frozen=True)
+class VariantForm(Decision[Way]):
     """What covers a nest, how its columns' operand lies, and the choices that are left.
 
     cuts    the splits to choose from, an entry for each axis that is cut, in loop order
@@ -231,13 +218,18 @@ class VariantForm:
     cover: KernelAxes | None
     pack: Pack | None
     lay: Staging | None
-    cuts: tuple[Cuts, ...]
+    cuts: tuple[AxisCuts, ...]
     orders: tuple[Order, ...]
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Those that are cut, in loop order."""
+        """Return those that are cut, in loop order."""
         return tuple(cuts.options[0].axis for cuts in self.cuts)
+
+    @lazy_property
+    def _choices(self) -> AllOf:
+        """Return the splits, then the order."""
+        return AllOf((*self.cuts, OneOf(self.orders)))
 
     def joined(self, other: VariantForm) -> VariantForm:
         """Return the choices of both, which cut the same axes."""
@@ -249,47 +241,46 @@ class VariantForm:
     @property
     def size(self) -> int:
         """Return how many ways it has."""
-        return prod(len(cuts.options) for cuts in self.cuts) * len(self.orders)
+        return self._choices.size
 
-    @property
-    def ways(self) -> Iterator[Way]:
-        """All of them."""
-        for splits in product(*(cuts.options for cuts in self.cuts)):
-            yield from (self._way(splits, order) for order in self.orders)
+    def alternatives(self) -> Iterator[Way]:
+        """Yield all of them."""
+        return map(self._way, self._choices.alternatives())
 
-    def near(self, way: Way) -> Iterator[Way]:
+    def neighbours(self, at: Way) -> Iterator[Way]:
         """Yield the ways of this form that differ from one of it in one choice."""
-        own = self.order(way)
-        for place, cuts in enumerate(self.cuts):
-            for cut in cuts.near(way.splits[place]):
-                splits = (*way.splits[:place], cut, *way.splits[place + 1 :])
-                yield self._way(splits, own or (way.loops, way.inner))
-        orders = (self._way(way.splits, order) for order in self.orders if order != own)
-        yield from (one for one in orders if one != way)
+        near = self._choices.neighbours((*at.splits, self._order(at) or (at.loops, at.inner)))
+        return (way for way in map(self._way, near) if way != at)
+
+    def sample(self, rng: Random) -> Way:
+        """Return one of its ways, each as likely as any other."""
+        return self._way(self._choices.sample(rng))
 
     def nearest(self, way: Way) -> Way:
         """Return the way of this form that is most like one of another."""
         known = {cut.axis: cut for cut in way.splits}
-        splits = tuple(
+        splits = (
             cuts.nearest(known[axis]) if axis in known else cuts.options[0]
             for axis, cuts in zip(self.axes, self.cuts, strict=True)
         )
-        return self._way(splits, self.order(way) or self.orders[0])
+        return self._way((*splits, self._order(way) or self.orders[0]))
 
-    def order(self, way: Way) -> Order | None:
-        """Return the order of a way's plain loops, one of this form's; None where it has another."""
+    def has(self, way: Way) -> bool:
+        """Return whether a way of the same cover and operands is one of this form."""
+        is_cut = len(way.splits) == len(self.cuts)
+        pairs = zip(way.splits, self.cuts, strict=False)
+        return is_cut and all(cut in cuts.options for cut, cuts in pairs) and bool(self._order(way))
+
+    def _order(self, way: Way) -> Order | None:
+        """Return the order of a way's plain loops, one of this form's; None if it has another."""
         plain = way.loops, way.inner
         if plain in self.orders:
             return plain
         whole = (*way.loops, *way.inner)
         return next((one for one in self.orders if (*one[0], *one[1]) == whole), None)
 
-    def drawn(self, rng: Random) -> Way:
-        """Return one of its ways, each as likely as any other."""
-        splits = tuple(rng.choice(cuts.options) for cuts in self.cuts)
-        return self._way(splits, rng.choice(self.orders))
-
-    def _way(self, splits: Sequence[AxisCut], order: Order) -> Way:
+    def _way(self, choices: tuple[Any, ...]) -> Way:
+        *splits, order = choices
         return Way("", None, self.cover, self.pack, tuple(splits), *order).plain
 
 
@@ -411,7 +402,7 @@ class _Forms:
     ) -> VariantForm:
         """Return the form of a microkernel; the splits of `way` are among the choices."""
         own = {cut.axis: cut for cut in way.splits}
-        kernel, made = found.microkernel, list[Cuts]()
+        kernel, made = found.microkernel, list[AxisCuts]()
         extents = {a.name: a.extent for a in (*self.lead.axes, *self.lead.reduce_axes)}
         for axis in own or [name for name in (found.rows, found.columns) if name is not None]:
             if axis == found.rows:
@@ -423,7 +414,7 @@ class _Forms:
                 given = (has_rows, extents[axis], bytes, self.machine, own.get(axis))
                 made.append(column_cuts(axis, kernel, *given))
             else:
-                made.append(Cuts((own[axis],)))
+                made.append(AxisCuts((own[axis],)))
         return VariantForm(KernelAxes.of(found), pack, laid, tuple(made), self.orders(way))
 
     @staticmethod

@@ -1,0 +1,327 @@
+"""The decisions about the nests of a schedule: the variants of each, how many of them compete, and which loops nests share.
+
+    together b h          taken apart      nest scores      way …  loops b h
+      nest scores                          nest result      way …  loops b h
+      nest result
+
+Loops that are taken apart become plain loops of each nest that was in them, by the names that its own axes have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
+from math import comb
+from random import Random
+
+from offcut.backends.cpu.planning.variant_forms import VariantForm, label_of
+from offcut.core.cached_hash import CachedHash, node
+from offcut.core.memo import lazy_property, memoize_method
+from offcut.schedule import (
+    Nest,
+    Schedule,
+    Staging,
+    Together,
+    Way,
+    in_loops,
+    nests_in,
+    nests_with_axes,
+    parts_of,
+    with_ways,
+)
+from offcut.search.decisions import Decision
+
+Stages = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NestTree:
+    """The nests of a schedule, and the loops that they share.
+
+    parts  with all loops shared
+    axes   of each stage, the names of its own axes, outermost first
+    """
+
+    parts: tuple[Nest | Together, ...]
+    axes: Mapping[str, tuple[str, ...]]
+
+    @lazy_property
+    def loops(self) -> tuple[Stages, ...]:
+        """Return the shared loops, outermost first, each by the stages in it."""
+        return tuple(dict.fromkeys(self._stages.values()))
+
+    @property
+    def nests(self) -> tuple[Nest, ...]:
+        """Return the nests, in order."""
+        return tuple(nests_in(self.parts))
+
+    def around(self, stage: str) -> tuple[str, ...]:
+        """Return the axes of all loops that may be shared around a nest."""
+        return next(axes for nest, axes in nests_with_axes(self.parts) if nest.stage == stage)
+
+    def written(
+        self, shared: Sequence[bool], ways: Mapping[str, tuple[Way, ...]]
+    ) -> tuple[Nest | Together, ...]:
+        """Return the nests in these ways.
+
+        shared  which of `loops` stay
+        """
+        kept = {loop for loop, stays in zip(self.loops, shared, strict=True) if stays}
+
+        def parts(
+            given: Sequence[Nest | Together], outer: tuple[str, ...], depth: int
+        ) -> Iterator[Nest | Together]:
+            for part in given:
+                if isinstance(part, Nest):
+                    loops = self.axes[part.stage][depth : len(outer)]
+                    yield self._nest(part, loops, ways[part.stage])
+                    continue
+                axes = (*outer, *part.axes)
+                if self._stages[id(part)] in kept:
+                    inside = tuple(parts(part.parts, axes, len(axes)))
+                    yield replace(part, axes=axes[depth:], parts=inside)
+                else:
+                    yield from parts(part.parts, axes, depth)
+
+        return tuple(parts(self.parts, (), 0))
+
+    @memoize_method
+    def _nest(self, nest: Nest, loops: tuple[str, ...], ways: tuple[Way, ...]) -> Nest:
+        """Return the nest in these ways, which run in further plain loops."""
+        return replace(nest, ways=tuple(in_loops(way, loops) for way in ways))
+
+    @lazy_property
+    def _stages(self) -> dict[int, Stages]:
+        """Return the stages in each shared loop, by its identity."""
+        return {id(loop): stages_of(loop) for loop in _shared_loops(self.parts)}
+
+    def read(
+        self, parts: Sequence[Nest | Together]
+    ) -> tuple[tuple[bool, ...], dict[str, tuple[Way, ...]]]:
+        """Return what `written` has made `parts` of."""
+        kept = {stages_of(loop) for loop in _shared_loops(parts)}
+        ways = {}
+        for nest, axes in nests_with_axes(parts):
+            depth = len(self.around(nest.stage)) - len(axes)
+            ways[nest.stage] = tuple(_without(way, depth) for way in nest.ways)
+        return tuple(loop in kept for loop in self.loops), ways
+
+    def only(self, stages: frozenset[str]) -> NestTree:
+        """Return the same, of these stages alone."""
+        return replace(self, parts=tuple(_only(self.parts, stages)))
+
+
+def stages_of(part: Nest | Together) -> Stages:
+    """Return the stages of the nests in it, in order."""
+    return tuple(nest.stage for nest in nests_in((part,)))
+
+
+def _shared_loops(parts: Sequence[Nest | Together]) -> Iterator[Together]:
+    for part in parts:
+        if isinstance(part, Together):
+            yield part
+            yield from _shared_loops(part.parts)
+
+
+def _only(parts: Sequence[Nest | Together], stages: frozenset[str]) -> Iterator[Nest | Together]:
+    for part in parts:
+        if isinstance(part, Nest):
+            if part.stage in stages:
+                yield part
+        else:
+            inside = tuple(_only(part.parts, stages))
+            if inside:
+                yield replace(part, parts=inside)
+
+
+def _without(way: Way, loops: int) -> Way:
+    if not loops:
+        return way
+    pack = way.pack and replace(way.pack, loops=way.pack.loops[loops:])
+    return replace(way, loops=way.loops[loops:], pack=pack)
+
+
+def limit_ways(schedule: Schedule, most: int) -> Schedule:
+    """Return a schedule in which each nest has its first ways, `most` of them."""
+    for nest in nests_in(parts_of(schedule)):
+        schedule = with_ways(schedule, nest.stage, lambda ways: ways[:most])
+    return schedule
+
+
+@node
+@dataclass(frozen=True, slots=True)
+class VariantSet(CachedHash):
+    """The ways of a nest, without labels, and how the constant lies that their columns read; None: as the array does."""
+
+    ways: tuple[Way, ...]
+    lay: Staging | None
+
+
+@dataclass(frozen=True)
+class VariantDecision(Decision[VariantSet]):
+    """Which ways a nest may run in, one or several that compete.
+
+    first   what the space begins with
+    forms   whose ways there are; those of `first` among them
+    most    ways that may compete
+    labels  of ways that have one already
+    """
+
+    stage: str
+    first: VariantSet
+    forms: tuple[VariantForm, ...]
+    most: int
+    labels: Mapping[Way, str]
+
+    @staticmethod
+    def of(nest: Nest, forms: tuple[VariantForm, ...], most: int) -> VariantDecision:
+        """Return the decision about a nest that begins with its ways, as far as they are of these forms."""
+        labels = {replace(way, label="").plain: way.label for way in nest.ways}
+        keys = {(form.cover, form.pack): form.lay for form in reversed(forms)}
+        lays = (keys[key] for way in nest.ways if (key := (way.cover, way.pack)) in keys)
+        first = VariantSet(tuple(labels), next(lays, None))
+        decision = VariantDecision(nest.stage, first, forms, max(most, len(labels)), labels)
+        return replace(decision, first=decision.nearest(first))
+
+    @property
+    def laid(self) -> frozenset[str]:
+        """Return the constants whose panels it chooses."""
+        return frozenset(form.lay.what for form in self.forms if form.lay is not None)
+
+    @property
+    def size(self) -> int:
+        """Return how many sets of ways there are: of one lay, at most `most`, with one packed copy at most."""
+        total = 0
+        for plain, packs in self._bundles:
+            alone = sum(form.size for form in plain)
+            total += _subsets(0, alone, self.most)
+            for forms in packs:
+                total += _subsets(alone, alone + sum(form.size for form in forms), self.most)
+        return total
+
+    def alternatives(self) -> Iterator[VariantSet]:
+        """Yield all of them, fewer ways first."""
+        for count in range(1, self.most + 1):
+            for plain, packs in self._bundles:
+                lay = next(chain(plain, *packs)).lay
+                alone = [way for form in plain for way in form.alternatives()]
+                yield from (VariantSet(ways, lay) for ways in combinations(alone, count))
+                for forms in packs:
+                    packing = [way for form in forms for way in form.alternatives()]
+                    for ways in combinations((*packing, *alone), count):
+                        if any(way.pack is not None for way in ways):
+                            yield VariantSet(ways, lay)
+
+    @lazy_property
+    def _bundles(
+        self,
+    ) -> tuple[tuple[tuple[VariantForm, ...], tuple[tuple[VariantForm, ...], ...]], ...]:
+        """Return by lay the forms that pack nothing, and by packed copy those that read it."""
+        bundles = []
+        for lay in dict.fromkeys(form.lay for form in self.forms):
+            alike = [form for form in self.forms if form.lay == lay]
+            plain = tuple(form for form in alike if form.pack is None)
+            packs = dict.fromkeys(form.pack for form in alike if form.pack is not None)
+            packed = (tuple(form for form in alike if form.pack == pack) for pack in packs)
+            bundles.append((plain, tuple(packed)))
+        return tuple(bundles)
+
+    @memoize_method
+    def neighbours(self, at: VariantSet) -> tuple[VariantSet, ...]:
+        """Return those that differ in one thing: in one way, in its form, or by one way more or less."""
+        return tuple(self._neighbours(at))
+
+    def _neighbours(self, at: VariantSet) -> Iterator[VariantSet]:
+        for place, way in enumerate(at.ways):
+            others = (*at.ways[:place], *at.ways[place + 1 :])
+            moved = self._moved(way, at.lay)
+            for now in moved:
+                yield from self._legal((*others, now), at.lay)
+            if others:
+                yield from self._legal(others, at.lay)
+            if len(at.ways) < self.most:
+                for now in moved:
+                    yield from self._legal((*at.ways, now), at.lay)
+        for form in self.forms:
+            if form.lay != at.lay:
+                yield VariantSet(tuple(dict.fromkeys(map(form.nearest, at.ways))), form.lay)
+
+    @memoize_method
+    def _moved(self, way: Way, lay: Staging | None) -> tuple[Way, ...]:
+        """Return the ways that differ from `way` in one thing, or in their form."""
+        own = self._form(way, lay)
+        others = (form for form in self.forms if form is not own and form.lay == lay)
+        return (
+            *(() if own is None else own.neighbours(way)),
+            *(form.nearest(way) for form in others),
+        )
+
+    def sample(self, rng: Random) -> VariantSet:
+        """Return a set of ways: how many of them, a form, and what it leaves to choose, each drawn alike."""
+        count, form = rng.randint(1, self.most), rng.choice(self.forms)
+        drawn = VariantSet((form.sample(rng),), form.lay)
+        for _ in range(count - 1):
+            other = rng.choice([one for one in self.forms if one.lay == form.lay])
+            for more in self._legal((*drawn.ways, other.sample(rng)), form.lay):
+                drawn = more
+        return drawn
+
+    def crossed(self, a: VariantSet, b: VariantSet, rng: Random) -> VariantSet:
+        """Return ways of either, or of both where they lie alike."""
+        if a.lay != b.lay or rng.random() < 0.5:
+            return rng.choice((a, b))
+        pool = tuple(dict.fromkeys((*a.ways, *b.ways)))
+        ways = rng.sample(pool, rng.randint(1, min(self.most, len(pool))))
+        return next(iter(self._legal(ways, a.lay)), a)
+
+    @staticmethod
+    def _legal(ways: Sequence[Way], lay: Staging | None) -> Iterator[VariantSet]:
+        """Yield `ways` as they compete, if they can: not where their packed copies differ, or two are one."""
+        packs = [way.pack for way in ways if way.pack is not None]
+        alike = not packs or packs.count(packs[0]) == len(packs)
+        if alike and len({*ways}) == len(ways):
+            yield VariantSet(tuple(ways), lay)
+
+    def written(self, at: VariantSet) -> tuple[Way, ...]:
+        """Return the ways in an order that depends on them alone, those of `first` as they stand there, each with a label
+        of its own.
+        """
+        return self._labelled(at.ways)
+
+    @memoize_method
+    def _labelled(self, ways: tuple[Way, ...]) -> tuple[Way, ...]:
+        own = {way: place for place, way in enumerate(self.first.ways)}
+        labelled: list[Way] = []
+        for way in sorted(ways, key=lambda way: (own.get(way, len(own)), self._text(way))):
+            label = self.labels.get(way) or label_of(way)
+            alike = sum(one.label.split("/")[0] == label for one in labelled)
+            named = f"{label}/{alike + 1}" if alike and way not in own else label
+            labelled.append(replace(way, label=named))
+        return tuple(labelled)
+
+    @memoize_method
+    def _text(self, way: Way) -> str:
+        return repr(way)
+
+    @staticmethod
+    def read(ways: Sequence[Way], lay: Staging | None) -> VariantSet:
+        """Return what `written` has made `ways` of."""
+        return VariantSet(tuple(replace(way, label="") for way in ways), lay)
+
+    def nearest(self, at: VariantSet) -> VariantSet:
+        """Return what is most like ways of a nest whose forms may be others."""
+        if all(self._form(way, at.lay) is not None for way in at.ways):
+            return at
+        first = self.forms[0]
+        return VariantSet(tuple(dict.fromkeys(map(first.nearest, at.ways))), first.lay)
+
+    def _form(self, way: Way, lay: Staging | None) -> VariantForm | None:
+        """Return the form that a way is of; None if it is of none."""
+        alike = (f for f in self.forms if (f.cover, f.pack, f.lay) == (way.cover, way.pack, lay))
+        return next((form for form in alike if form.has(way)), None)
+
+
+def _subsets(less: int, all: int, most: int) -> int:
+    """Return how many sets of 1 to `most` of `all` things there are that are no sets of the first `less`."""
+    return sum(comb(all, count) - comb(less, count) for count in range(1, most + 1))
