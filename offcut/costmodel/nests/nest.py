@@ -51,6 +51,7 @@ class NestCost:
     bytes    into each level, nearest first: registers, caches
     rates    bytes per cycle that fill each of them
     flop     operations on elements
+    runs     of tiles, and of statements outside of tiles
     loss     of the shorter of computing and moving, the share that is not hidden
     """
 
@@ -60,6 +61,7 @@ class NestCost:
     bytes: Array
     rates: Array
     flop: Array
+    runs: Array
     loss: float
 
     @lazy_property
@@ -110,7 +112,7 @@ class Nests:
         extents = {axis.name: axis.extent for axis in cut.group[0].axes}
         every = tiles_of_nest(cut.cuts, extents, self.calls)
         one = self.calls.constant(1)
-        total, tails = np.zeros((3, self.calls.count)), self.calls.constant(0)
+        total, tails = np.zeros((4, self.calls.count)), self.calls.constant(0)
         for shapes, here in every.shapes.items():
             given: dict[str, npt.NDArray[Any]] = {GROUPS: one, **self.calls.values}
             if cut.cuts:
@@ -126,7 +128,7 @@ class Nests:
             each = [np.broadcast_to(part, (len(here), self.calls.count)) for part in taken]
             total += np.array([part.sum(axis=0) for part in each])
             tails = tails + each[0][~every.body[here]].sum(axis=0)
-        cycles, issued, flop = total
+        cycles, issued, flop, runs = total
         return NestCost(
             cycles / THOUSANDTHS + self.waits(cut, behind),
             tails / THOUSANDTHS,
@@ -134,13 +136,14 @@ class Nests:
             self.bytes(computation, cut, rows, earlier),
             self.rates,
             flop,
+            runs,
             self.resources.unhidden,
         )
 
     def computed(
         self, computation: Computation, cut: ResolvedWay, rows: bool, shapes: Mapping[str, Shape]
     ) -> Formulas:
-        """Thousandths of cycles and of instructions, and operations, of tiles of these shapes."""
+        """Return thousandths of cycles and of instructions, operations, and runs, of tiles of these shapes."""
         # How wide a tile is says which function runs it, and how its lanes do; other heights are told by the sizes.
         last = cut.cuts[-1].axis if cut.cuts else ""
         known = {
@@ -154,7 +157,7 @@ class Nests:
             return Formulas(
                 [
                     reduce(ix.add, [getattr(one, name) for one in counts])
-                    for name in ("cycles", "instructions", "flop")
+                    for name in ("cycles", "instructions", "flop", "runs")
                 ]
             )
 
