@@ -103,6 +103,7 @@ _NAMES = {
     "simpler": "reduce",
     "simpler_cuts": "reduce",
     # Searches and records.
+    "Case": "costmodel.learned.case",
     "Cases": "tuning.learning.corrected",
     "Measured": "tuning.problem",
     "Problem": "tuning.problem",

@@ -6,25 +6,22 @@ from collections.abc import Sequence
 from functools import cache
 from random import Random
 
+import numpy as np
+import numpy.typing as npt
+
 import offcut as oc
 from offcut import PartitionError, Record, Records, Schedule
 from tests import spaces
-from tests.facade import Cases, Measured, Problem, Time, nests_in, parts_of
+from tests.facade import Case, Cases, Measured, Problem, Time
 
 SIZES = tuple(({"n": n}, 0.25) for n in (1, 16, 33, 64))
 
 
-def factor(schedule: Schedule) -> float:
-    """Measured over predicted: what is cut by a mask is slow, and so are low tiles and deep loops."""
-    found = 1.3
-    for nest in nests_in(parts_of(schedule)):
-        for way in nest.ways:
-            found *= 1.2 ** len(way.loops)
-            for cut in way.splits:
-                rows = way.cover is not None and cut.axis == way.cover.rows
-                found *= 1.6 if rows and cut.tile < 8 else 1.0
-                found *= 2.0 if cut.strategy.name == "mask" else 1.0
-    return found
+def factor(case: Case) -> npt.NDArray[np.float64]:
+    """Measured over predicted, at each vector of sizes: partial tiles are slow, and so is what issues much."""
+    tails = case.tails / case.cycles
+    issue = case.resources["issue"].sum(axis=0) / case.cycles
+    return 1.3 * (1 + 3 * tails) * np.where(issue > 0.4, 2.0, 1.0)
 
 
 @cache
@@ -38,7 +35,8 @@ def cases(name: str, machine: str = "cascade-lake", seed: int = 0) -> Cases:
 
 def seconds(of: Cases, schedule: Schedule) -> list[float]:
     """What the schedule would take, at each vector of sizes."""
-    return [factor(schedule) * float(one) for one in of(schedule).seconds]
+    case = of(schedule)
+    return [float(one) for one in factor(case) * case.seconds]
 
 
 def drawn(name: str, count: int, machine: str = "cascade-lake") -> Sequence[Schedule]:

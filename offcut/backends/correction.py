@@ -53,12 +53,14 @@ class Correction:
         """
         import numpy as np
 
-        from offcut.costmodel.learned import Counted, columns, described
+        from offcut.costmodel.learned import Case, columns, compute_features, features_found
 
         because = self.because
         if self.pair is not None:
-            names, features = described(Counted((cost,), machine), ())
             try:
+                names, features = compute_features(
+                    Case.of_costs((cost,), machine), features_found()
+                )
                 feature_columns = columns(names, self.pair.names, self.named)
                 closed_form = np.array([cost.seconds])
                 corrections = self.pair.predict(features[:, feature_columns], closed_form)

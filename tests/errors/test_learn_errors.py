@@ -14,7 +14,7 @@ import offcut as oc
 from offcut.costmodel.learned import columns, learned, library
 from offcut.errors import OffcutError, TargetError
 from offcut.tuning.learning import random_programs
-from offcut.tuning.learning.corrected import CountedCases
+from offcut.tuning.learning.corrected import Cases
 from offcut.tuning.learning.learn import learn, target_of
 from offcut.tuning.learning.random_programs import sample
 from offcut.tuning.problem import make_problem
@@ -258,6 +258,6 @@ def test_a_target_whose_cost_says_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     target = oc.target("gemmini")
     problem = make_problem("learn", y, [x], (), {"n": [3]}, target, target.options("learn"))
     monkeypatch.setattr(type(target), "predict_costs", lambda *given: lambda schedule: ())
-    assert refusal(lambda: CountedCases(problem)(oc.Schedule.parse("schedule Y"))) == (
+    assert refusal(lambda: Cases(problem)(oc.Schedule.parse("schedule Y"))) == (
         "learn: cannot describe this schedule\n  because  of calls on gemmini nothing is predicted"
     )

@@ -20,7 +20,7 @@ from conftest import refusals
 import offcut as oc
 from offcut import Outcome, Records, Schedule
 from offcut.backends.correction import model_path
-from offcut.costmodel.learned import FEATURES, Settings, described, learned, library
+from offcut.costmodel.learned import FEATURES, Settings, compute_features, learned, library
 from offcut.errors import DescribeError, OffcutError
 from offcut.search import Price, RefittablePrice, Times, key_of
 from offcut.tuning.campaign import Campaign, Progress
@@ -110,10 +110,10 @@ def test_a_model_stands_behind_the_first_prices_where_it_knows_the_program(tmp_p
     pair().save(tmp_path / "model.json")
     asked = price(tmp_path / "model.json")
     one = planted.cases("dense")(drawn[35])
-    _, features = described(one, FEATURES)
+    _, features = compute_features(one, FEATURES)
 
     assert said(asked) == "the closed form, corrected by model.json"
-    _, first = described(planted.cases("dense")(planted.drawn("dense", 1)[0]), FEATURES)
+    _, first = compute_features(planted.cases("dense")(planted.drawn("dense", 1)[0]), FEATURES)
     expected = pair().corrected(features, one.seconds, first).seconds
     assert list(asked(drawn[35]).values()) == nearly(list(expected))
     assert isinstance(asked, Corrected)

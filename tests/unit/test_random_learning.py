@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.costmodel.learned import Counted, Settings, described, learned
+from offcut.costmodel.learned import FEATURES, Case, Settings, compute_features, learned
 from offcut.search import Source, key_of
 from offcut.search.trials import BEST, DEFAULT, recorded_verdict
 from offcut.tuning.learning import random_programs
@@ -117,13 +117,13 @@ def test_the_target_says_what_its_schedules_cost() -> None:
     x = oc.placeholder((n, 32), "int8", name="X")
     y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
     target = oc.target("gemmini")
-    from offcut.tuning.learning.corrected import CountedCases
+    from offcut.tuning.learning.corrected import Cases
     from offcut.tuning.problem import make_problem
 
     problem = make_problem("learn", y, [x], (), {"n": [3, 40]}, target, target.options("learn"))
     planned = oc.compile(y, inputs=[x], target="gemmini")
     assert planned.schedule is not None
-    case = CountedCases(problem)(planned.schedule)
+    case = Cases(problem)(planned.schedule)
     assert list(case.seconds) == [planned.cost(n=3).seconds, planned.cost(n=40).seconds]
     assert [key_of(at) for at, _ in problem.sizes] == [(("n", 3),), (("n", 40),)]
     assert inf > case.seconds.max() > 0
@@ -145,7 +145,7 @@ def test_a_model_corrects_cost_and_plan_once_within_what_it_was_learned_from(
     monkeypatch.setenv("OFFCUT_MODEL", str(file))
     kernel, costs = relu_on_gemmini()
     closed = np.array([one.seconds for one in costs])
-    names, features = described(Counted(costs, oc.target("gemmini").machine), ())
+    names, features = compute_features(Case.of_costs(costs, oc.target("gemmini").machine), FEATURES)
     each = np.arange(len(costs)).astype(str)
     rows = Rows(
         *(names, features, np.full(len(costs), "p"), np.full(len(costs), "here")),

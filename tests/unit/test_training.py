@@ -12,9 +12,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut import Schedule
-from offcut.costmodel.learned import FEATURES, Settings, described, library
-from offcut.errors import DescribeError, TargetError
+from offcut.costmodel.learned import FEATURES, Settings, compute_features, library
+from offcut.errors import TargetError
 from offcut.search import Origin, Place, ProgramText, Source
 from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn, training_set
@@ -39,14 +38,14 @@ def test_a_row_is_a_schedule_at_one_vector_of_sizes(file: oc.Records) -> None:
     made = training_set(file, file.origins, FEATURES)
     one = planted.cases("dense")
     schedule = planted.drawn("dense", 10)[3]
-    names, found = described(one(schedule), FEATURES)
+    names, found = compute_features(one(schedule), FEATURES)
     here = (made.rows.program == one.problem.program) & (made.rows.place == one.problem.machine)
     row = np.flatnonzero(here)[4 * 3 : 4 * 4]
 
     assert (len(made.rows), made.left) == (4 * (3 * 10 + 6), {})
     assert made.rows.names == names
     agree(made.rows.features[row], found.astype("float64"))
-    assert np.exp(made.rows.log_ratio[row]) == nearly(planted.factor(schedule))
+    assert np.exp(made.rows.log_ratio[row]) == nearly(planted.factor(one(schedule)))
     assert list(made.rows.sizes[row]) == ["n=1", "n=16", "n=33", "n=64"]
 
 
@@ -94,7 +93,7 @@ def test_what_cannot_be_planned_again_is_counted_by_its_reason() -> None:
     assert reason.startswith("parse: ")
 
 
-def test_loops_of_their_own_are_counted_and_left_out_beside_nests() -> None:
+def test_loops_of_their_own_are_counted_as_nests_are() -> None:
     request, options, target = planted.spaces.problem("loops")
     problem = planted.Problem(request, options, target, planted.SIZES)
     schedule = str(planted.spaces.space("loops").first)
@@ -103,22 +102,10 @@ def test_loops_of_their_own_are_counted_and_left_out_beside_nests() -> None:
 
     made = training_set([loops], problem.origins, FEATURES)
     assert (len(made.rows), made.left) == (1, {})
-    assert {name.partition(".")[0] for name in made.rows.names} == {
-        "resources",
-        "memories",
-        "pieces",
-    }
     origins = (*problem.origins, *planted.cases("dense").problem.origins)
     both = training_set([loops, *kept], origins, FEATURES)
-    assert (len(both.rows), both.left) == (8, {"it runs in its own loops": 1})
-
-
-def test_a_schedule_without_nests_is_no_case_of_nests() -> None:
-    with pytest.raises(DescribeError) as refused:
-        planted.cases("dense")(Schedule.parse("schedule C"))
-    assert str(refused.value) == (
-        "learn: cannot describe this schedule\n  because  it runs in its own loops"
-    )
+    assert (len(both.rows), both.left) == (9, {})
+    assert both.rows.names == made.rows.names
 
 
 def test_of_predicted_times_nothing_is_learned() -> None:

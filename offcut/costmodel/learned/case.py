@@ -1,177 +1,243 @@
-"""A schedule at several vectors of sizes, in numbers: what features are functions of."""
+"""A schedule at several vectors of sizes, as the closed form counts it: what features are functions of.
+
+Nests that are priced in a search and the costs that `cost()` prints are counted alike: resources by the names that
+`resources_of` gives, so that a correction that is learned of one holds for the other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 
-from offcut.core.expr import Var
-from offcut.core.memo import lazy_property, memoize_method
-from offcut.costmodel.arrays import Calls, Values
+from offcut.core.memo import lazy_property
+from offcut.costmodel.arrays import Array
+from offcut.costmodel.clock import stage_arrays
+from offcut.costmodel.closed.cost import Cost, PieceCost
+from offcut.costmodel.device import Accelerator, Device
 from offcut.costmodel.machine import Machine
-from offcut.costmodel.nests import NestCost
-from offcut.costmodel.nests.tile_runs import tiles_of
-from offcut.describe.microkernel import Microkernel
-from offcut.schedule import Schedule, Way
+from offcut.costmodel.nests import NestCost, Taken
+from offcut.costmodel.resources import COMPUTE, ISSUE, MachineResources, Resource, resources_of
+from offcut.schedule import Schedule
 
-_EXTENT = Var("extent")
-
-
-@dataclass(frozen=True, slots=True)
-class TileStats:
-    """Tiles along an axis, at each vector of sizes.
-
-    tile     the largest that the cut has; 0: it is not cut
-    count    of them
-    length   their mean length, in iterations
-    whole    the share of the iterations that lies in whole tiles
-    heights  how many lengths there are
-    """
-
-    tile: int
-    count: Values
-    length: Values
-    whole: Values
-    heights: float
-
-
-def tile_stats(
-    way: Way, axis: str | None, extents: Mapping[str, Values], around: Values
-) -> TileStats:
-    """The tiles of an axis of a way; one that is not cut has none, and is as long as it is.
-
-    axis    None: the way has no such axis
-    around  the height of the tile around, by which widths go
-    """
-    none = np.zeros(len(around))
-    cut = next((cut for cut in way.splits if cut.axis == axis), None)
-    if cut is None or cut.axis not in extents:
-        return TileStats(0, none, np.asarray(extents.get(axis or "", none), float), none, 0.0)
-    extent = np.asarray(extents[cut.axis], float)
-    calls = Calls({_EXTENT.name: extent.astype(np.int64)}, len(extent))
-    found = tiles_of(cut, _EXTENT, calls, np.maximum(np.ceil(around), 1))
-    tiles = sum((run.count for run in found), none)
-    covered = sum((run.count * run.height for run in found if run.body), none)
-    whole = np.minimum(covered / np.maximum(extent, 1), 1.0)
-    used = sum(float(run.count.any()) for run in found)
-    return TileStats(cut.tile, tiles, extent / np.maximum(tiles, 1), whole, used)
-
-
-T = TypeVar("T")
-K = TypeVar("K")
+MAIN = "main"
+"""What stands for memories without a capacity, whatever their names are."""
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A way of a nest, as calls run it.
+class StageCounts:
+    """What a stage of a call takes, at each vector of sizes: arrays ``(count,)``.
 
-    nest     its first stage
-    way      the decisions
-    around   loops that it shares with other nests
-    taken    whether a call takes it, at each vector of sizes
-    parts    what it consists of, in closed form: a packed copy first
-    extents  of the nest's axes; none of a stage that the schedule adds
+    resources     cycles of each resource, by its name
+    bytes         from each memory, by its name; from those without a capacity: `MAIN`
+    flop          operations that are executed
+    runs          of tiles, and of statements outside of tiles
+    instructions  that are issued; startups of units that run in order
+    tails         cycles of computing in partial tiles
     """
 
-    nest: str
-    way: Way
-    around: int
-    taken: Values
-    parts: tuple[NestCost, ...]
-    extents: Mapping[str, Values]
-
-    @memoize_method
-    def of(self, function: Callable[[Ran], T]) -> T:
-        """What a function gives of it: it is asked once, though many schedules run a nest so."""
-        return function(self)
-
-    def total(self, of: Callable[[NestCost], Any]) -> Values:
-        """The sum of what a function gives of each part; 0 where no call takes this way."""
-        return np.where(self.taken, sum(of(part) for part in self.parts), 0.0)
-
-    @lazy_property
-    def cycles(self) -> Values:
-        """By the closed form."""
-        return self.total(lambda part: part.cycles)
-
-    def flop(self) -> Values:
-        """Operations on elements."""
-        return self.total(lambda part: part.flop)
-
-    @lazy_property
-    def rows(self) -> TileStats:
-        """The tiles along the rows of its microkernel."""
-        cover = self.way.cover
-        axis = None if cover is None else cover.rows
-        return tile_stats(self.way, axis, self.extents, np.ones(len(self.taken)))
-
-    @lazy_property
-    def columns(self) -> TileStats:
-        """The tiles along the columns of its microkernel; of loops that nothing covers, along the last axis that is cut."""
-        cover, splits = self.way.cover, self.way.splits
-        axis = cover.columns if cover is not None else splits[-1].axis if splits else None
-        return tile_stats(self.way, axis, self.extents, self.rows.length)
+    resources: Mapping[str, Array]
+    bytes: Mapping[str, Array]
+    flop: Array
+    runs: Array
+    instructions: Array
+    tails: Array
 
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule of a program on a machine, at each of `count` vectors of sizes.
+    """A schedule on a machine, at each of `count` vectors of sizes: arrays ``(count,)``.
 
-    machine       that it is predicted for
-    microkernels  that its tiles may name
-    sizes         of the calls, by the program's names
-    ways          of all nests, in order
-    seconds       by the closed form
-    threads       of a call, at most
+    machine   that it is predicted for
+    sizes     of the calls, by the user's names
+    stages    that a call runs, one after the other
+    seconds   of a call, by the closed form
+    call      cycles of the call itself
+    loss      of the shorter of the two busiest resources, the share that is not hidden
+    threads   of a call, at most
+    schedule  None: a call is known by its cost alone
     """
 
-    schedule: Schedule
-    machine: Machine
-    microkernels: Mapping[str, Microkernel]
-    sizes: Mapping[str, Values]
-    ways: tuple[Ran, ...]
-    seconds: Values
+    machine: Device
+    sizes: Mapping[str, Array]
+    stages: tuple[StageCounts, ...]
+    seconds: Array
+    call: Array
+    loss: float
     threads: int = 1
-    count: int = field(default=1)
+    schedule: Schedule | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of vectors of sizes."""
+        return len(self.seconds)
 
     @lazy_property
-    def cycles(self) -> Values:
+    def cycles(self) -> Array:
         """By the closed form, on one core."""
-        return sum((way.cycles for way in self.ways), np.zeros(self.count))
+        stages = (stage_arrays(tuple(one.resources.values()), self.loss) for one in self.stages)
+        return self._sum([self.call, *stages])
 
     @lazy_property
-    def flop(self) -> Values:
-        """Operations on elements."""
-        return self.sum(Ran.flop)
-
-    def sum(self, function: Callable[[Ran], Values]) -> Values:
-        """The sum over the ways of what a function gives of each, by level where it does."""
-        found: Values = np.sum([way.of(function) for way in self.ways], axis=0)
-        return found
+    def flop(self) -> Array:
+        """Operations that are executed."""
+        return self._sum(one.flop for one in self.stages)
 
     @lazy_property
-    def shares(self) -> Values:
-        """Of each of `ways`, its share of the cycles: ``(ways, count)``."""
-        cycles = np.array([way.cycles for way in self.ways])
-        found: Values = cycles / np.maximum(cycles.sum(axis=0), 1e-15)
-        return found
+    def runs(self) -> Array:
+        """How often tiles run."""
+        return self._sum(one.runs for one in self.stages)
 
-    def mean(self, values: Iterable[Values | float]) -> Values:
-        """The mean of numbers, one for each of `ways` in order, by the share of the cycles."""
-        given = list(values)
-        if not any(isinstance(value, np.ndarray) for value in given):
-            plain: Values = np.asarray(given, float) @ self.shares
-            return plain
-        whole = np.empty((len(given), self.count))
-        for place, value in enumerate(given):
-            whole[place] = value
-        found: Values = np.einsum("wc,wc->c", self.shares, whole)
-        return found
+    @lazy_property
+    def instructions(self) -> Array:
+        """That are issued."""
+        return self._sum(one.instructions for one in self.stages)
 
-    def means(self, names: Sequence[K], rows: Sequence[Sequence[float]]) -> dict[K, Values]:
-        """The means of several numbers, of which there is a row for each of `ways`, by the share of the cycles."""
-        found = np.asarray(rows, float).reshape(len(self.ways), len(names)).T @ self.shares
-        return dict(zip(names, found, strict=True))
+    @lazy_property
+    def tails(self) -> Array:
+        """Cycles of computing in partial tiles."""
+        return self._sum(one.tails for one in self.stages)
+
+    @lazy_property
+    def bytes(self) -> dict[str, Array]:
+        """From each memory, by its name: those of the machine first."""
+        own, none = machine_resources(self.machine), np.zeros(self.count)
+        names = [] if own is None else list(map(_counted_as, own.memories))
+        names += (name for one in self.stages for name in one.bytes)
+        return {
+            name: self._sum(one.bytes.get(name, none) for one in self.stages)
+            for name in dict.fromkeys(names)
+        }
+
+    @lazy_property
+    def resources(self) -> dict[str, Array]:
+        """Cycles of each resource, by its name: ``(stages, count)``; those of the machine first."""
+        own, none = machine_resources(self.machine), np.zeros(self.count)
+        names = [] if own is None else list(own.every)
+        names += (name for one in self.stages for name in one.resources)
+        return {
+            name: np.array([one.resources.get(name, none) for one in self.stages]).reshape(
+                len(self.stages), self.count
+            )
+            for name in dict.fromkeys(names)
+        }
+
+    def _sum(self, parts: Iterable[Array]) -> Array:
+        return sum(parts, np.zeros(self.count))
+
+    @staticmethod
+    def of_costs(
+        costs: Sequence[Cost],
+        machine: Device,
+        threads: int = 1,
+        schedule: Schedule | None = None,
+    ) -> Case:
+        """Return a schedule as `cost()` prints it at each vector of sizes; at least one."""
+        sizes = {name: np.array([one.sizes[name] for one in costs]) for name in costs[0].sizes}
+        seconds = np.array([one.cycles / one.hertz for one in costs])
+        call = np.array([one.call for one in costs])
+        stages = _stages_of_costs(costs, _memory_names(costs, machine))
+        return Case(machine, sizes, stages, seconds, call, costs[0].loss, threads, schedule)
+
+
+def machine_resources(machine: Device) -> MachineResources | None:
+    """Return the resources of a machine; None of one whose description does not list them."""
+    return resources_of(machine) if isinstance(machine, Accelerator | Machine) else None
+
+
+def _counted_as(memory: Resource) -> str:
+    """Return the name that bytes from a memory are counted by."""
+    return MAIN if memory.bytes is None else memory.name
+
+
+def stages_of_nest(nest: Taken, own: MachineResources) -> tuple[StageCounts, ...]:
+    """Return the stages of a nest, in the variant that each call takes: packed copies first.
+
+    own  resources of the machine
+    """
+    least = np.argmin([variant.own for variant in nest.ways], axis=0)
+    copies = max(len(variant.parts) for variant in nest.ways)
+    return tuple(
+        _stage_of_nest(
+            [
+                (least == number, variant.parts[place])
+                for number, variant in enumerate(nest.ways)
+                if len(variant.parts) >= -place
+            ],
+            own,
+        )
+        for place in range(-copies, 0)
+    )
+
+
+def _stage_of_nest(parts: Sequence[tuple[Array, NestCost]], own: MachineResources) -> StageCounts:
+    """Return a stage of a nest: of each variant, at which calls it is taken, and what it costs."""
+
+    def total(of: Callable[[NestCost], Array]) -> Array:
+        return sum((np.where(taken, of(part), 0.0) for taken, part in parts), np.array(0.0))
+
+    moved = total(lambda part: part.bytes)
+    memories = [(one, moved[level]) for level, one in enumerate(own.memories)]
+    issue = total(lambda part: part.issue)
+    return StageCounts(
+        resources={
+            COMPUTE: total(lambda part: part.compute),
+            ISSUE: issue,
+            **{one.name: size / one.rate for one, size in memories},
+        },
+        bytes={_counted_as(one): size for one, size in memories},
+        flop=total(lambda part: part.flop),
+        runs=total(lambda part: part.runs),
+        instructions=issue * own[ISSUE].rate,
+        tails=total(lambda part: part.tails),
+    )
+
+
+def _memory_names(costs: Sequence[Cost], machine: Device) -> dict[str, str]:
+    """Return of what `cost()` calls a memory, or an operand that is moved, the name that its bytes are counted by."""
+    own = machine_resources(machine)
+    if own is None:
+        kept = {name for one in costs for name in one.occupancy}
+    else:
+        kept = {one.name for one in own.memories if one.bytes is not None}
+    names = dict.fromkeys(name for one in costs for name in one.memories)
+    return {name: name if name in kept else MAIN for name in names}
+
+
+def _stages_of_costs(costs: Sequence[Cost], memories: Mapping[str, str]) -> tuple[StageCounts, ...]:
+    """Return the stages of a call, whose pieces may differ from one vector of sizes to the next.
+
+    memories  the name that bytes from each memory are counted by
+    """
+    names = dict.fromkeys(piece.stage for one in costs for piece in one.pieces)
+    resources = dict.fromkeys(r for one in costs for piece in one.pieces for r in piece.resources)
+
+    def stage(name: str) -> StageCounts:
+        pieces = [[piece for piece in one.pieces if piece.stage == name] for one in costs]
+
+        def total(of: Callable[[PieceCost], float]) -> Array:
+            return np.array([float(sum(map(of, each))) for each in pieces])
+
+        def cycles(resource: str) -> Array:
+            return total(lambda piece: piece.resources.get(resource, 0.0))
+
+        def moved(kind: str) -> Array:
+            of_kind = [memory for memory, own in memories.items() if own == kind]
+            return total(lambda piece: sum(piece.bytes.get(memory, 0) for memory in of_kind))
+
+        return StageCounts(
+            resources={resource: cycles(resource) for resource in resources},
+            bytes={kind: moved(kind) for kind in dict.fromkeys(memories.values())},
+            flop=total(lambda piece: piece.flop),
+            runs=total(lambda piece: piece.runs),
+            instructions=total(lambda piece: piece.instructions),
+            tails=total(_tail_cycles),
+        )
+
+    return tuple(map(stage, names))
+
+
+def _tail_cycles(piece: PieceCost) -> float:
+    """Return the cycles of computing in a piece of partial tiles; 0 of any other."""
+    return piece.resources.get(COMPUTE, piece.cycles) if piece.role == "tail" else 0.0

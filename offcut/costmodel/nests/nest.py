@@ -26,13 +26,15 @@ from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import THOUSANDTHS
 from offcut.costmodel.nests.parametric import (
     GROUPS,
+    OWNED,
+    Loops,
     Parametric,
     active_of,
     count_of,
     group_of,
     height_of,
 )
-from offcut.costmodel.nests.reuse import Earlier, Loops, Reuse
+from offcut.costmodel.nests.reuse import Earlier, Reuse
 from offcut.costmodel.nests.tile_runs import Shape, tiles_of, tiles_of_nest
 from offcut.costmodel.resources import ISSUE, Hardware, resources_of
 from offcut.describe.computation import Computation
@@ -51,6 +53,7 @@ class NestCost:
     bytes    into each level, nearest first: registers, caches
     rates    bytes per cycle that fill each of them
     flop     operations on elements
+    runs     of tiles, and of statements outside of tiles
     loss     of the shorter of computing and moving, the share that is not hidden
     """
 
@@ -60,6 +63,7 @@ class NestCost:
     bytes: Array
     rates: Array
     flop: Array
+    runs: Array
     loss: float
 
     @lazy_property
@@ -87,7 +91,7 @@ class Nests:
     known: dict[Hashable, tuple[Computation, Any]] = field(default_factory=dict, init=False)
     copies: dict[object, tuple[ResolvedWay, NestCost]] = field(default_factory=dict, init=False)
     reuses: dict[int, Reuse] = field(default_factory=dict, init=False)
-    filled: dict[int, Array] = field(default_factory=dict, init=False)
+    filled: dict[tuple[int, Earlier], Array] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.resources = resources_of(self.hardware.machine)
@@ -100,17 +104,21 @@ class Nests:
         rows: bool,
         earlier: Earlier = (),
         behind: Loops = (),
+        shared: Loops = (),
+        windows: Earlier = (),
     ) -> NestCost:
         """Of a nest.
 
         rows    whether sums over rows of memory may run as lanes of themselves
         earlier  the nests that run before it
         behind  loops that it shares with the nest before it
+        shared  loops that it shares with any other
+        windows  all nests in shared loops, each with these
         """
         extents = {axis.name: axis.extent for axis in cut.group[0].axes}
         every = tiles_of_nest(cut.cuts, extents, self.calls)
         one = self.calls.constant(1)
-        total, tails = np.zeros((3, self.calls.count)), self.calls.constant(0)
+        total, tails = np.zeros((4, self.calls.count)), self.calls.constant(0)
         for shapes, here in every.shapes.items():
             given: dict[str, npt.NDArray[Any]] = {GROUPS: one, **self.calls.values}
             if cut.cuts:
@@ -122,25 +130,31 @@ class Nests:
                 given[active_of(axis)] = every.heights[axis][here]
                 given[group_of(axis)] = one
             kept = dict(zip((along.axis for along in cut.cuts), shapes, strict=True))
-            taken = self.computed(computation, cut, rows, kept)(given)
+            taken = self.computed(computation, cut, rows, kept, shared)(given)
             each = [np.broadcast_to(part, (len(here), self.calls.count)) for part in taken]
             total += np.array([part.sum(axis=0) for part in each])
             tails = tails + each[0][~every.body[here]].sum(axis=0)
-        cycles, issued, flop = total
+        cycles, issued, flop, runs = total
         return NestCost(
             cycles / THOUSANDTHS + self.waits(cut, behind),
             tails / THOUSANDTHS,
             issued / THOUSANDTHS / self.resources[ISSUE].rate,
-            self.bytes(computation, cut, rows, earlier),
+            self.bytes(computation, cut, rows, earlier, shared, windows),
             self.rates,
             flop,
+            runs,
             self.resources.unhidden,
         )
 
     def computed(
-        self, computation: Computation, cut: ResolvedWay, rows: bool, shapes: Mapping[str, Shape]
+        self,
+        computation: Computation,
+        cut: ResolvedWay,
+        rows: bool,
+        shapes: Mapping[str, Shape],
+        shared: Loops,
     ) -> Formulas:
-        """Thousandths of cycles and of instructions, and operations, of tiles of these shapes."""
+        """Return thousandths of cycles and of instructions, operations, and runs, of tiles of these shapes."""
         # How wide a tile is says which function runs it, and how its lanes do; other heights are told by the sizes.
         last = cut.cuts[-1].axis if cut.cuts else ""
         known = {
@@ -149,34 +163,40 @@ class Nests:
         }
 
         def formulas() -> Formulas:
-            program = self.program(computation, cut, rows, known)
+            program = self.program(computation, cut, rows, known, {}, shared)
             counts = counted(program, self.hardware, {}, bytes_of=BytesOf.NOTHING).counts
             return Formulas(
                 [
                     reduce(ix.add, [getattr(one, name) for one in counts])
-                    for name in ("cycles", "instructions", "flop")
+                    for name in ("cycles", "instructions", "flop", "runs")
                 ]
             )
 
-        what = "computed", *known.values()
+        what = "computed", shared, *known.values()
         return self.remembered(what, computation, cut, rows, formulas)
 
     def bytes(
-        self, computation: Computation, cut: ResolvedWay, rows: bool, earlier: Earlier
+        self,
+        computation: Computation,
+        cut: ResolvedWay,
+        rows: bool,
+        earlier: Earlier,
+        shared: Loops,
+        windows: Earlier,
     ) -> Array:
         """Bytes into each level, by level and call: as of tiles that are all as high as they are in the mean."""
 
         given, counts, shapes = self.mean(cut)
 
         def moved_formulas() -> _Moved:
-            program = self.program(computation, cut, rows, shapes, counts)
+            program = self.program(computation, cut, rows, shapes, counts, shared)
             moved = counted(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
             arrays = tuple(dict.fromkeys(str(name) for level in moved for name in level))
             zero = ix.const(0)
             each = [level.get(name, zero) for name in arrays for level in moved]
             return _Moved(Formulas(each), arrays)
 
-        what = "bytes", *shapes.values(), *counts.items()
+        what = "bytes", shared, *shapes.values(), *counts.items()
         found = self.remembered(what, computation, cut, rows, moved_formulas)
         levels, count = len(self.rates), self.calls.count
         if not found.arrays:
@@ -186,7 +206,7 @@ class Nests:
         each = each.reshape(len(found.arrays), levels, count)
         if earlier:
             each = each * self.reuse(computation).fetched(cut.group, found.arrays, earlier)
-        size: Array = each.sum(axis=0) * self.refilled(computation)
+        size: Array = each.sum(axis=0) * self.refilled(computation, windows)
         return size
 
     def mean(
@@ -222,11 +242,12 @@ class Nests:
         cut: ResolvedWay,
         rows: bool,
         shapes: Mapping[str, Shape],
-        counts: Mapping[str, int] | None = None,
+        counts: Mapping[str, int],
+        shared: Loops,
     ) -> Program:
         """A nest as a program whose tiles are parameters."""
         machine, lanes = self.hardware.machine, self.hardware.lanes
-        return Parametric(computation, cut, rows, shapes, counts or {}).program(machine, lanes)
+        return Parametric(computation, cut, rows, shapes, counts, shared).program(machine, lanes)
 
     def remembered(
         self,
@@ -247,12 +268,21 @@ class Nests:
         return found
 
     def copy(
-        self, computation: Computation, cut: ResolvedWay, rows: bool, earlier: Earlier
+        self,
+        computation: Computation,
+        cut: ResolvedWay,
+        rows: bool,
+        earlier: Earlier,
+        shared: Loops,
+        windows: Earlier,
     ) -> NestCost:
         """Of a nest that many ways have before them."""
-        key = id(computation), id(cut), rows, earlier
+        key = id(computation), id(cut), rows, earlier, shared, windows
         if key not in self.copies:
-            self.copies[key] = cut, self.cost(computation, cut, rows, earlier)
+            self.copies[key] = (
+                cut,
+                self.cost(computation, cut, rows, earlier, shared=shared, windows=windows),
+            )
         return self.copies[key][1]
 
     def reuse(self, computation: Computation) -> Reuse:
@@ -261,20 +291,36 @@ class Nests:
             self.reuses[id(computation)] = Reuse(computation, self.hardware, self.calls)
         return self.reuses[id(computation)]
 
-    def refilled(self, computation: Computation) -> npt.NDArray[np.float64]:
-        """1 for each level that a call fills, 0 for a cache that holds all arrays: after a call of the same sizes, it does."""
-        if id(computation) not in self.filled:
+    def refilled(self, computation: Computation, windows: Earlier) -> npt.NDArray[np.float64]:
+        """Return 1 for each level that a call fills, 0 for a cache that holds all arrays: after a call of the same sizes, it does.
+
+        windows  all nests in shared loops, each with these: of what they compute a cache holds a window
+        """
+        key = id(computation), windows
+        if key not in self.filled:
+            loops, at_once = dict(windows), dict[str, dict[int, int]]()
+            for group in computation.groups:
+                blocks = dict(loops.get(group[0].buffer, ()))
+                for stage in group:
+                    at_once[stage.buffer] = {
+                        place: blocks[axis.name]
+                        for place, axis in enumerate(stage.axes)
+                        if axis.name in blocks
+                    }
             total = self.calls.constant(0)
             for buffer in computation.buffers:
-                if buffer.kind is not Kind.PRIVATE:
-                    size = self.calls.constant(ITEM_BYTES[buffer.dtype])
-                    for extent in buffer.shape:
-                        size = size * self.calls.of(extent)
-                    total = total + size
+                if buffer.kind is Kind.PRIVATE:
+                    continue
+                size = self.calls.constant(ITEM_BYTES[buffer.dtype])
+                rows = {} if buffer.kind in OWNED else at_once.get(buffer.name, {})
+                for place, extent in enumerate(buffer.shape):
+                    length = self.calls.of(extent)
+                    size = size * (np.minimum(length, rows[place]) if place in rows else length)
+                total = total + size
             found = np.array([total > level.bytes for level in self.hardware.levels], float)
             found[0] = 1.0
-            self.filled[id(computation)] = found
-        return self.filled[id(computation)]
+            self.filled[key] = found
+        return self.filled[key]
 
     def waits(self, cut: ResolvedWay, behind: Loops) -> Array:
         """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed."""

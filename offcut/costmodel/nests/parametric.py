@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.expr import Compare, Expr, Load, Var, variables, walk
+from offcut.core.expr import Compare, Expr, Load, Var, substitute, variables, walk
 from offcut.core.program import (
     LANE,
     Alloc,
@@ -42,6 +42,9 @@ from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.describe.source import instance, plain_loop
 from offcut.polyhedral import coefficient
 from offcut.schedule import ResolvedWay
+
+Loops = tuple[tuple[str, int], ...]
+"""Shared loops, outermost first: the axis, and how many of its iterations each nest in them runs at once."""
 
 MANY = 1 << 40
 """More than any trip count or height is."""
@@ -70,7 +73,8 @@ def group_of(axis: str) -> str:
 GROUPS = ".groups"
 """The parameter that says how many groups there are."""
 
-_OWNED = (Kind.INPUT, Kind.OUTPUT, Kind.INOUT, Kind.CONSTANT)
+OWNED = (Kind.INPUT, Kind.OUTPUT, Kind.INOUT, Kind.CONSTANT)
+"""Arrays that are there before a call or after it: they have no windows."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Parametric:
     rows    whether sums over rows of memory may run as lanes of themselves
     shapes  what is known of its tiles, by axis that is cut
     counts  how many there are along an axis, where that is known
+    shared  loops around that other nests are in, outermost first, each with the iterations that a nest runs in it at once
     """
 
     computation: Computation
@@ -87,6 +92,7 @@ class Parametric:
     rows: bool
     shapes: Mapping[str, Shape]
     counts: Mapping[str, int] = field(default_factory=dict)
+    shared: Loops = ()
 
     def program(self, machine: Machine, width: int) -> Program:
         """The program.
@@ -110,16 +116,31 @@ class Parametric:
             body = (_loop(f"{grouped}.g", Var(GROUPS), body),)
         for name in reversed(cut.outer):
             body = (_loop(name, axes[name], body),)
-        body = windowed(self.computation, cut.group, cut.around, body)
-        for name in reversed(cut.around):
-            if name in axes:
-                body = (_loop(name, axes[name], body),)
+        body = self.in_shared_loops(axes, body)
         sizes = (*self.computation.sizes, *(Size(name, 1, MANY) for name in parameters))
         sizes += tuple(
             Size(active_of(axis), 0, shape.height or MANY) for axis, shape in self.shapes.items()
         )
         given = self.computation
         return Program(given.name, sizes, given.assumptions, given.buffers, body)
+
+    def in_shared_loops(self, axes: Mapping[str, Expr], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """Return the loops around, with windows of what lives between nests in these; in a block the nest runs a loop of its own."""
+        windows, blocks = dict[str, tuple[Expr, Expr]](), dict[str, Expr]()
+        for name, block in self.shared:
+            start: Expr = Var(name)
+            if block > 1 and name in axes:
+                start = blocks[name] = ix.mul(block, Var(f"{name}.block"))
+                end = ix.minimum(ix.add(start, block), axes[name])
+                body = (For(name, start, end, body),)
+            windows[name] = start, ix.const(block)
+        body = windowed(self.computation, self.cut.group, windows, body)
+        for name, block in reversed(self.shared):
+            if name in blocks:
+                body = (_loop(f"{name}.block", ix.ceildiv(axes[name], block), body),)
+            elif name in axes:
+                body = (_loop(name, axes[name], body),)
+        return body
 
     def tile(
         self, axes: Mapping[str, Expr], grouped: str | None, machine: Machine, width: int
@@ -198,22 +219,36 @@ class Parametric:
 def windowed(
     computation: Computation,
     group: Sequence[Stage],
-    around: Sequence[str],
+    windows: Mapping[str, tuple[Expr, Expr]],
     body: tuple[Stmt, ...],
 ) -> tuple[Stmt, ...]:
-    """`body` with a window of one iteration of the loops around for each array that lives between nests in these."""
+    """Return `body` with a window for each array that lives between nests.
+
+    windows  of each loop that the nests share, where its iterations begin and how many a nest runs at once
+    """
     for name, index in _indices(group):
         buffer = computation.buffer(name)
-        if buffer.kind in _OWNED or buffer.kind is Kind.PRIVATE:
+        if buffer.kind in OWNED or buffer.kind is Kind.PRIVATE:
             continue
-        fixed = [bool(variables(part)) and variables(part) <= {*around} for part in index]
-        if any(fixed):
-            axes = tuple(
-                (part, ix.const(1)) if one else (ix.const(0), extent)
-                for part, extent, one in zip(index, buffer.shape, fixed, strict=True)
-            )
+        axes = tuple(
+            _window(part, extent, windows) for part, extent in zip(index, buffer.shape, strict=True)
+        )
+        if any(axis[1] != extent for axis, extent in zip(axes, buffer.shape, strict=True)):
             body = (Alloc(name, axes, body),)
     return body
+
+
+def _window(
+    index: Expr, extent: Expr, windows: Mapping[str, tuple[Expr, Expr]]
+) -> tuple[Expr, Expr]:
+    """Return where the window of an axis begins and its extent: all of the axis, if the index moves with loops of the nest."""
+    names = variables(index)
+    if not names or not names <= {*windows}:
+        return ix.const(0), extent
+    if isinstance(index, Var):
+        return windows[index.name]
+    starts = {name: windows[name][0] for name in names}
+    return substitute(index, starts), ix.product(windows[name][1] for name in names)
 
 
 def _indices(group: Sequence[Stage]) -> Iterable[tuple[str, tuple[Expr, ...]]]:

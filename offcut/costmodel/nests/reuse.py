@@ -24,13 +24,10 @@ from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.program import For, Program, Stmt
 from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.closed.counting import footprints
-from offcut.costmodel.nests.parametric import windowed
+from offcut.costmodel.nests.parametric import Loops, windowed
 from offcut.costmodel.resources import Hardware
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import instance
-
-Loops = tuple[tuple[str, int], ...]
-"""Shared loops, outermost first: the axis, and how many of its iterations each nest in them runs at once."""
 
 Earlier = tuple[tuple[str, Loops], ...]
 """Nests that run before another, in order: the first stage of each, and the loops that both are in."""
@@ -76,7 +73,8 @@ class Reuse:
             if axis.name in at_once:
                 count = ix.minimum(count, at_once[axis.name])
             body = (For(axis.name, ix.const(0), count, body),)
-        body = windowed(self.computation, group, tuple(at_once), body)
+        windows = {name: (ix.const(0), ix.const(count)) for name, count in loops}
+        body = windowed(self.computation, group, windows, body)
         given = self.computation
         program = Program(given.name, given.sizes, given.assumptions, given.buffers, body)
         taken: dict[str, Array] = {}

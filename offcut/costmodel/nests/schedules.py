@@ -16,13 +16,15 @@ from offcut.core.cached_hash import CachedHash, node
 from offcut.core.program import LANE, THREAD
 from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
-from offcut.costmodel.nests.reuse import Earlier, Loops
+from offcut.costmodel.nests.parametric import Loops
+from offcut.costmodel.nests.reuse import Earlier
 from offcut.costmodel.resources import Hardware
 from offcut.errors import PartitionError
 from offcut.schedule import (
     Bind,
     Binds,
     Nest,
+    ResolvedWay,
     Resolving,
     Schedule,
     Separate,
@@ -42,11 +44,13 @@ class Surroundings(CachedHash):
     around  the loops around it
     behind  those of them in which it runs behind another nest
     before  the nests that run before it, in order, each with the loops that both are in
+    windows  all nests in shared loops, each with these: arrays that they compute have windows there
     """
 
     around: Loops
     behind: Loops
     before: Earlier
+    windows: Earlier
 
 
 @node
@@ -193,14 +197,23 @@ class SchedulePrices:
             computation, way = applying.resolved(key.stage, key.way, key.competing)
         except PartitionError as refused:
             return refused
-        before, parts = key.at.before, list[NestCost]()
+        at, before, parts = key.at, key.at.before, list[NestCost]()
         if way.copy is not None:
-            parts.append(self._nests.copy(computation, way.copy, rows, before))
-            before = (*before, (way.copy.group[0].buffer, key.at.around))
-        parts.append(self._nests.cost(computation, way, rows, before, key.at.behind))
+            shared = _around(way.copy, at)
+            parts.append(self._nests.copy(computation, way.copy, rows, before, shared, at.windows))
+            before = (*before, (way.copy.group[0].buffer, at.around))
+        shared = _around(way, at)
+        parts.append(
+            self._nests.cost(computation, way, rows, before, at.behind, shared, at.windows)
+        )
         cycles = sum((part.cycles for part in parts), start=self.calls.constant(0))
         seconds = cycles / self.hardware.machine.hertz
         return WayCost(seconds, self.calls.of(way.cost), tuple(parts))
+
+
+def _around(way: ResolvedWay, at: Surroundings) -> Loops:
+    """Return the shared loops around the loops of a way."""
+    return tuple(one for one in at.around if one[0] in way.around)
 
 
 @lru_cache(1 << 14)
@@ -220,7 +233,7 @@ def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:
     def visit(part: Nest | Together, around: Loops, behind: Loops, before: Earlier) -> list[str]:
         """The stages in it."""
         if isinstance(part, Nest):
-            found.append((part, Surroundings(around, behind, before)))
+            found.append((part, Surroundings(around, behind, before, ())))
             return [part.stage]
         last = 1 if part.block is None else part.block.tile
         inside = (*around, *((axis, 1) for axis in part.axes[:-1]), (part.axes[-1], last))
@@ -233,7 +246,8 @@ def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:
     done: list[str] = []
     for part in parts:
         done += visit(part, (), (), tuple((stage, ()) for stage in done))
-    return found
+    windows = tuple((nest.stage, at.around) for nest, at in found if at.around)
+    return [(nest, replace(at, windows=windows)) for nest, at in found]
 
 
 @dataclass(frozen=True, slots=True)

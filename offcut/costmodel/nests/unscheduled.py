@@ -16,7 +16,7 @@ from offcut.core.expr import Expr, Load, Select, Var, reads_memory, substitute, 
 from offcut.core.program import For, Program, Stmt, Store
 from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.nests.nest import Nests
-from offcut.costmodel.nests.reuse import Loops
+from offcut.costmodel.nests.parametric import Loops
 from offcut.costmodel.nests.schedules import shared
 from offcut.costmodel.resources import Hardware
 from offcut.describe.computation import Computation, Stage, StageAxis

@@ -7,8 +7,7 @@ corrected by a model that was learned before, and by what the campaign has measu
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,24 +20,25 @@ from offcut.costmodel import Cost
 from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned import (
     Case,
-    Counted,
     Feature,
     Pair,
-    Ran,
     Rows,
     Settings,
+    StageCounts,
     check_names,
     columns,
-    described,
+    compute_features,
     features_found,
     learned,
     library,
+    stages_of_nest,
 )
 from offcut.costmodel.learned.pair import LEAST
-from offcut.costmodel.nests import SchedulePrices, Taken
+from offcut.costmodel.nests import SchedulePrices
+from offcut.costmodel.resources import resources_of
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
-from offcut.schedule import Nest, Schedule, nests_with_axes, parts_of
+from offcut.schedule import Schedule, parts_of
 from offcut.search import Price, RefittablePrice, Sizes, Times
 from offcut.search.entry_points import load_entry_point
 from offcut.tuning.problem import Problem
@@ -52,12 +52,9 @@ from offcut.tuning.schedule_prices import (
 SHORTEST = 1e-12
 """Seconds, of which there is a logarithm."""
 
-LOOPS = "it runs in its own loops"
-"""Why nothing is learned of a schedule without nests, where others have some."""
-
 
 @dataclass(frozen=True)
-class ProblemCases(ABC):
+class Cases:
     """The schedules of a problem as cases, at its sizes.
 
     computation  what nests are of; None where there are none
@@ -66,115 +63,58 @@ class ProblemCases(ABC):
     problem: Problem
     computation: Computation | None = None
 
-    @abstractmethod
-    def __call__(self, schedule: Schedule) -> Case | Counted:
-        """Return a schedule at each vector of sizes.
+    def __call__(self, schedule: Schedule) -> Case:
+        """Return a schedule at each vector of sizes: of nests as search prices them, of any other as the target counts it.
 
-        Raises PartitionError for one that is not legal, DescribeError for one that is no case.
+        Raises PartitionError or TargetError for one that is refused, DescribeError where nothing is predicted.
         """
+        nests, options = self.closed.nests, self.problem.options
+        if nests is not None and has_nests(schedule):
+            return self._of_nests(nests, schedule)
+        machine, costs = self.problem.target.machine, self.costs(schedule)
+        if len(costs) < len(self.problem.sizes):
+            because = f"of calls on {machine.name} nothing is predicted"
+            raise DescribeError("learn", "cannot describe this schedule", because=because)
+        return Case.of_costs(costs, machine, options.threads, schedule)
 
-    @abstractmethod
-    def describes(self, schedule: Schedule) -> bool:
-        """Return whether a schedule is a case."""
+    def _of_nests(self, nests: SchedulePrices, schedule: Schedule) -> Case:
+        seconds, taken = nests(schedule), nests.taken_in(schedule)
+        machine = nests.hardware.machine
+        own = resources_of(machine)
+        stages = list[StageCounts]()
+        for nest in taken:
+            if id(nest) not in self._stages:
+                self._stages[id(nest)] = stages_of_nest(nest, own)
+            stages += self._stages[id(nest)]
+        sizes = {
+            name: np.array([at[name] for at, _ in self.problem.sizes])
+            for name in self.problem.sizes[0][0]
+        }
+        call = machine.call.of([len(nest.ways) for nest in taken]) * machine.hertz
+        return Case(
+            machine,
+            sizes,
+            tuple(stages),
+            seconds,
+            nests.calls.constant(call),
+            own.unhidden,
+            self.problem.options.threads,
+            schedule,
+        )
+
+    @lazy_property
+    def _stages(self) -> dict[int, tuple[StageCounts, ...]]:
+        """By what `SchedulePrices` keeps of a nest where it stands, its stages."""
+        return {}
 
     @lazy_property
     def closed(self) -> ClosedForm:
-        """Return the closed form of any schedule, of one that is no case too."""
+        """Return the closed form of any schedule."""
         return ClosedForm(self.problem, self.computation)
 
     def seconds(self, schedule: Schedule) -> Values:
         """Return the seconds by the closed form, at each vector of sizes."""
         return np.maximum(list(self.closed(schedule).values()), SHORTEST)
-
-
-@dataclass(frozen=True)
-class Cases(ProblemCases):
-    """The schedules with nests."""
-
-    computation: Computation
-
-    def __call__(self, schedule: Schedule) -> Case:
-        """A schedule at each vector of sizes.
-
-        Raises PartitionError for one that is not legal, DescribeError for one without nests, TargetError where the
-        machine is no processor.
-        """
-        if not has_nests(schedule):
-            raise DescribeError("learn", "cannot describe this schedule", because=LOOPS)
-        prices = self.prices
-        seconds = prices(schedule)
-        ways: list[Ran] = []
-        for (nest, around), taken in zip(
-            nests_with_axes(parts_of(schedule)), prices.taken_in(schedule), strict=True
-        ):
-            if id(taken) not in self.ran:
-                self.ran[id(taken)] = tuple(self._ran(nest, len(around), taken))
-            ways += self.ran[id(taken)]
-        hardware, calls = prices.hardware, prices.calls
-        return Case(
-            schedule,
-            hardware.machine,
-            hardware.microkernels,
-            calls.values,
-            tuple(ways),
-            seconds,
-            self.problem.options.threads,
-            calls.count,
-        )
-
-    def describes(self, schedule: Schedule) -> bool:
-        """Return whether it has nests."""
-        return has_nests(schedule)
-
-    def _ran(self, nest: Nest, around: int, taken: Taken) -> Iterator[Ran]:
-        """The ways of a nest, as calls run them."""
-        least = np.argmin([cost.own for cost in taken.ways], axis=0)
-        extents = self.extents.get(nest.stage, {})
-        for place, (way, cost) in enumerate(zip(nest.ways, taken.ways, strict=True)):
-            yield Ran(nest.stage, way, around, least == place, cost.parts, extents)
-
-    @lazy_property
-    def ran(self) -> dict[int, tuple[Ran, ...]]:
-        """By what `prices` keeps of a nest where it stands, its ways as calls run them."""
-        return {}
-
-    @property
-    def prices(self) -> SchedulePrices:
-        """Return the closed form of nests."""
-        assert self.closed.nests is not None
-        return self.closed.nests
-
-    @lazy_property
-    def extents(self) -> Mapping[str, Mapping[str, Values]]:
-        """Of the axes of each stage."""
-        return {
-            stage.buffer: {
-                axis.name: self.prices.calls.of(axis.extent)
-                for axis in (*stage.axes, *stage.reduce_axes)
-            }
-            for group in self.computation.groups
-            for stage in group[:1]
-        }
-
-
-@dataclass(frozen=True)
-class CountedCases(ProblemCases):
-    """The schedules that the target itself counts, where no nest describes its loops."""
-
-    def __call__(self, schedule: Schedule) -> Counted:
-        """Return a schedule at each vector of sizes.
-
-        Raises PartitionError or TargetError for one that is refused, DescribeError where nothing is predicted.
-        """
-        costs = self.costs(schedule)
-        if len(costs) < len(self.problem.sizes):
-            because = f"of calls on {self.problem.target.machine.name} nothing is predicted"
-            raise DescribeError("learn", "cannot describe this schedule", because=because)
-        return Counted(tuple(costs), self.problem.target.machine)
-
-    def describes(self, schedule: Schedule) -> bool:
-        """Return that any schedule is."""
-        return True
 
     @lazy_property
     def costs(self) -> Callable[[Schedule], Sequence[Cost]]:
@@ -187,15 +127,6 @@ class CountedCases(ProblemCases):
             return [one for one in planned_costs(problem, schedule) if isinstance(one, Cost)]
 
         return target.predict_costs(request, problem.options, vectors) or planned
-
-
-def cases_of(problem: Problem, computation: Computation | None, first: Schedule) -> ProblemCases:
-    """Return the cases of a problem: of its nests, or as the target counts them.
-
-    first  the target's own schedule
-    """
-    nests = computation is not None and has_nests(first)
-    return Cases(problem, computation) if computation and nests else CountedCases(problem)
 
 
 def has_nests(schedule: Schedule) -> bool:
@@ -224,7 +155,7 @@ class Corrected:
     notes     what else is to be said of the price
     """
 
-    cases: ProblemCases
+    cases: Cases
     features: tuple[Feature, ...]
     model: Pair | None = None
     named: str = ""
@@ -260,12 +191,10 @@ class Corrected:
             self.model, self.notes = None, (*self.notes, f"not by {self.named}: {because}")
 
     def __call__(self, schedule: Schedule) -> dict[Sizes, float]:
-        """Seconds by sizes; of a schedule without nests, of which nothing is learned, by the closed form.
+        """Return seconds by sizes.
 
         Raises PartitionError for what is not legal.
         """
-        if not self.cases.describes(schedule):
-            return dict(self.cases.closed(schedule))
         if self._fit is None and self.model is None:
             seconds = self.cases.seconds(schedule)
         else:
@@ -279,7 +208,7 @@ class Corrected:
         self._fit, self._learned = None, 0
         if self._exact(times):
             return
-        tried = [self._row(schedule)[0] for schedule in times if self.cases.describes(schedule)]
+        tried = [self._row(schedule)[0] for schedule in times]
         if tried:
             self._centre = np.median(tried, axis=0)
         rows = self._rows(times)
@@ -294,7 +223,6 @@ class Corrected:
         return self.model is None and all(
             abs(found - at[key][0]) <= EXACT * at[key][0]
             for schedule, at in times.items()
-            if self.cases.describes(schedule)
             for key, found in zip(self.keys, self.cases.seconds(schedule), strict=True)
         )
 
@@ -315,7 +243,7 @@ class Corrected:
         """Features and the closed form of a schedule, at all sizes."""
         if schedule not in self._known:
             case = self.cases(schedule)
-            names, features = described(case, self.features)
+            names, features = compute_features(case, self.features)
             check_names(self._names, names)
             self._names = names
             self._known[schedule] = features, self.cases.seconds(schedule)
@@ -331,11 +259,7 @@ class Corrected:
         return features, self.model.corrected(features[:, wanted], closed, centre).seconds
 
     def _rows(self, times: Times) -> Rows | None:
-        found = [
-            (schedule, at, *self._before(schedule))
-            for schedule, at in times.items()
-            if self.cases.describes(schedule)
-        ]
+        found = [(schedule, at, *self._before(schedule)) for schedule, at in times.items()]
         if len(found) < SCHEDULES or len(found) * len(self.keys) < LEAST:
             return None
         here = {"program": "it", "place": "here", "machine": "here"}
@@ -406,9 +330,7 @@ def _learned(
     if missing:
         return ClosedForm(problem, computation, (*notes, f"not learned: {missing}"))
     every = (*features_found(), *features)
-    made = Corrected(
-        cases_of(problem, computation, first), every, model, named, problem.seed, tuple(notes)
-    )
+    made = Corrected(Cases(problem, computation), every, model, named, problem.seed, tuple(notes))
     made.begin(first)
     return made
 

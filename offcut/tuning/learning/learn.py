@@ -2,7 +2,7 @@
 that it teaches.
 
 What cannot be planned again is left out, and counted by its reason: a program or a place of which no text was kept, microkernels that
-were handed over, a schedule without nests, one that is no longer legal.
+were handed over, a schedule that is no longer legal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from offcut.costmodel.learned import (
     Pair,
     Rows,
     check_names,
-    described,
+    compute_features,
     features_found,
     learned,
 )
@@ -36,7 +36,7 @@ from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source
 from offcut.search.record import digest_of, read_file
-from offcut.tuning.learning.corrected import LOOPS, Cases, CountedCases, has_nests
+from offcut.tuning.learning.corrected import Cases
 from offcut.tuning.learning.heldout import APART, PROGRAM, HeldOut, held_out, useless_of
 from offcut.tuning.problem import Problem
 
@@ -89,8 +89,6 @@ def training_set(
 ) -> Training:
     """Return of each schedule that is ok its rows; at the same sizes what was written last counts.
 
-    Where some schedules have nests, those without are left out: what is counted of both is not the same.
-
     tell  how many schedules are done, and how many there are
     """
     programs = {one.digest: one for one in origins if isinstance(one, ProgramText)}
@@ -100,10 +98,7 @@ def training_set(
         grouped[record.program, record.machine, record.schedule].append(record)
     left = Counter[str]()
     entries, feature_names = list[dict[str, Any]](), tuple[str, ...]()
-    cases_by_problem: dict[
-        tuple[str, str, tuple[str, ...]], tuple[Cases | None, CountedCases] | str
-    ] = {}
-    nests = any(_has_nests(text) for _, _, text in grouped)
+    cases_by_problem: dict[tuple[str, str, tuple[str, ...]], Cases | str] = {}
     for number, ((program, place, text), kept) in enumerate(grouped.items(), 1):
         tell(number, len(grouped))
         if any(record.outcome is not Outcome.OK for record in kept):
@@ -122,12 +117,8 @@ def training_set(
             continue
         try:
             schedule = Schedule.parse(text)
-            if nests > has_nests(schedule):
-                left[LOOPS] += 1
-                continue
-            of = (cases[0] if nests else None) or cases[1]
-            names, found = described(of(schedule), features)
-            closed = of.seconds(schedule)
+            names, found = compute_features(cases(schedule), features)
+            closed = cases.seconds(schedule)
             check_names(feature_names, names)
         except OffcutError as refused:
             left[f"{refused.op}: {refused.refused}"] += 1
@@ -140,8 +131,8 @@ def training_set(
 
 def _cases(
     program: ProgramText | None, place: Place | None, vectors: Sequence[Mapping[str, int]]
-) -> tuple[Cases | None, CountedCases] | str:
-    """Return the cases of schedules of a program in a place, at vectors of sizes: of nests, if there are, and of others; or why not."""
+) -> Cases | str:
+    """Return the cases of schedules of a program in a place, at vectors of sizes; or why there are none."""
     if program is None:
         return "the text of the program was not kept"
     if place is None:
@@ -162,18 +153,7 @@ def _cases(
         return f"{refused.op}: {refused.refused}"
     if problem.program != program.digest or problem.machine != place.digest:
         return "this version reads the program or the machine otherwise"
-    return (
-        None if computation is None else Cases(problem, computation),
-        CountedCases(problem),
-    )
-
-
-def _has_nests(text: str) -> bool:
-    """Whether a schedule has nests; a text that is none has not."""
-    try:
-        return has_nests(Schedule.parse(text))
-    except OffcutError:
-        return False
+    return Cases(problem, computation)
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned.case import Case
-from offcut.costmodel.learned.features import COUNTED, FEATURES, Counted
+from offcut.costmodel.learned.features import FEATURES
 from offcut.errors import DescribeError, blamed_on_another
 
 GROUP = "offcut.features"
@@ -19,9 +19,8 @@ Feature: TypeAlias = Callable[[Any], Any]
 """A case -> a number, a number for each vector of sizes, or several of these by name."""
 
 
-def described(case: Case | Counted, features: Sequence[Feature]) -> tuple[tuple[str, ...], Values]:
-    """Return the names of what features give, and the numbers: ``(vectors of sizes, names)``; of a schedule without nests what
-    `cost()` counts, whatever features there are of nests.
+def compute_features(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...], Values]:
+    """Return the names of what features give, and the numbers: ``(vectors of sizes, names)``.
 
     A number is called as the function is, or ``function.key``.
 
@@ -29,8 +28,7 @@ def described(case: Case | Counted, features: Sequence[Feature]) -> tuple[tuple[
     """
     names: list[str] = []
     parts: list[Values] = []
-    readers: Sequence[Feature] = COUNTED if isinstance(case, Counted) else features
-    for feature in readers:
+    for feature in features:
         name = _name(feature)
         with blamed_on_another(partial(_refused, name)):
             found = feature(case)
