@@ -339,8 +339,8 @@ class _Reader:
             raise _OtherLoops
         place = head.index(grouped[0]) if grouped else len(head)
         inner_loops = dict(zip(cuts, inside, strict=False))
-        around = dict(zip(tiles[1:], map(inner_loops.get, tiles), strict=False))
-        if any(around.get(name) != by for name, by in heights.items()):
+        tile_around = dict(zip(tiles[1:], map(inner_loops.get, tiles), strict=False))
+        if any(tile_around.get(name) != by for name, by in heights.items()):
             raise _OtherLoops
         others = (cut for name, cut in cuts.items() if name not in tiles)
         splits = (*(cuts[name] for name in tiles), *others, *repeated)
