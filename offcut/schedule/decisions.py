@@ -209,6 +209,8 @@ class Bind:
     tree: bool = False
 
 
+SERIAL = "serial"
+"""What texts call the unit that runs iterations one after the other."""
 VECTORS = "vectors"
 """What runs a tile that no microkernel does: instructions of the target's own, along lanes where it has some."""
 

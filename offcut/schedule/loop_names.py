@@ -191,8 +191,14 @@ class Binds:
         return Binds(schedule, tuple(lines))
 
     def take(self, stmt: For | Tile) -> bool:
-        """Return whether the lines allow to bind a loop: one names it, or leaves the choice to the target."""
-        return any(line.stage == ANY for line in self.lines) or self._name(self.lines, stmt)
+        """Return whether the lines allow to bind a loop: one names it, or leaves the choice to the target, and none runs it serially."""
+        chosen = any(line.stage == ANY for line in self.lines) or self._name(self.lines, stmt)
+        return chosen and not self._name(self._serial_lines, stmt)
+
+    @lazy_property
+    def _serial_lines(self) -> tuple[Bind, ...]:
+        """Return the lines by which loops run one iteration after the other."""
+        return tuple(s for s in self.schedule.steps if isinstance(s, Bind) and s.unit is None)
 
     def force(self, stmt: For | Tile) -> bool:
         """Return whether a forced line names a loop."""

@@ -74,7 +74,7 @@ def nests_of(schedule: Schedule) -> NestView | None:
         return None
     line, members = 2, stages_of_points(steps)
     for first, step in enumerate(steps):
-        if not isinstance(step, Bind) or step.unit in (LANE, THREAD, UNROLL):
+        if not isinstance(step, Bind) or step.unit in (LANE, THREAD, UNROLL, None):
             if any(map(_is_pack, steps[:first])):
                 return None  # a copy in panels is made for a cover, which is of no nest without it
             with suppress(_OtherLoops):
@@ -165,7 +165,7 @@ class _Reader:
                     raise _OtherLoops  # what a target decides begins there
                 case Staging("value" | "write" | "prepack") | Separate():
                     pass
-                case Bind(_, _, str()):
+                case Bind():
                     pass
                 case At(stage, reader, str(), None, 1, None) if copies.get(stage) == self.home(
                     reader
@@ -503,15 +503,21 @@ def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | 
 def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
     """Return the decisions about loops as they stand that a schedule begins with: those before what a processor decides.
 
-    A processor decides which sums add up in lanes at its end, when loops stand: that is no primitive, nor are binds behind it.
+    A processor decides at its end, when loops stand, which sums add up in lanes, and which loops run serially: that is no primitive, nor
+    are binds behind it.
     """
     view = nests_of(schedule)
     steps = schedule.steps if view is None else schedule.steps[: view.first]
     if view is None:
-        last = next((k for k, step in enumerate(reversed(steps)) if not isinstance(step, Bind)), 0)
+        places = (k for k, step in enumerate(reversed(steps)) if not isinstance(step, Bind))
+        last = next(places, len(steps))
         binds = steps[len(steps) - last :]
-        trees = (k for k, step in enumerate(binds) if isinstance(step, Bind) and step.tree)
-        steps = steps[: len(steps) - last + next(trees, last)]
+        of_target = (
+            k
+            for k, step in enumerate(binds)
+            if isinstance(step, Bind) and (step.tree or step.unit is None)
+        )
+        steps = steps[: len(steps) - last + next(of_target, last)]
     primitives: list[Primitive] = []
     for step in steps:
         is_of_all = isinstance(step, Bind | Cover) and step.stage == ANY

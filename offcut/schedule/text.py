@@ -33,6 +33,7 @@ from offcut.core.text.printer import format_expr
 from offcut.schedule.decisions import (
     ANY,
     ANY_PRODUCTS,
+    SERIAL,
     Alternative,
     At,
     Bind,
@@ -125,7 +126,7 @@ def format_decision(step: Primitive) -> str:
             return f"rfactor {stage}.{axis} as {name}"
         case Bind(stage, axis, unit, tree):
             loop = ANY if stage == ANY else f"{stage}.{axis}"
-            return f"bind {loop} {unit or 'serial'}{' tree' if tree else ''}"
+            return f"bind {loop} {unit or SERIAL}{' tree' if tree else ''}"
         case Cover(stage, _, kernel) if stage == ANY == kernel:
             return f"cover {ANY}"
         case Cover(stage, axis, microkernel, axes, operands):
@@ -353,7 +354,7 @@ def _read_bind(line: Line) -> Bind:
         "bind C.k lane tree",
         "bind C.j serial",
     )
-    unit, tree = None if found[4] == "serial" else found[4], found[5] is not None
+    unit, tree = None if found[4] == SERIAL else found[4], found[5] is not None
     if tree and unit != LANE:
         line.refuse("partial sums of lanes are added in a tree", "bind C.k lane tree")
     return Bind(*((ANY, ANY) if found[1] else (found[2], found[3])), unit, tree)

@@ -122,7 +122,7 @@ schedule: cannot unroll Y.j
 bind: cannot run 4 iterations of Y.k together
   at       line 5: bind Y.b unroll
   because  no loop of that name runs in turn around tiles
-  help     split Y.k 1 as a b""",
+  help     the schedule without this line, and without the split""",
     ),
 }
 

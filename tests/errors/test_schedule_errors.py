@@ -732,9 +732,7 @@ def test_a_unit_that_the_target_has_not_is_refused_for_one_loop() -> None:
         "schedule: cannot bind C.i_tile to warp\n"
         "  at       line 5: bind C.i_tile warp\n"
         "  because  the target has no such unit\n"
-        "  help     bind C.i_tile lane tree\n"
-        "  help     bind C.i_tile lane\n"
-        "  help     bind C.i_tile thread"
+        "  help     lane, lane tree for sums, thread, unroll, serial"
     )
 
 
@@ -840,3 +838,53 @@ def test_a_copy_in_panels_in_another_order_is_refused_by_a_line() -> None:
     edited = text.replace("order K_panels j_tile j_in", "order K_panels j_in j_tile")
     with pytest.raises(oc.PartitionError, match="line "):
         oc.compile(y, inputs=[q, k, v], target=target, schedule=oc.Schedule.parse(edited))
+
+
+LINES_OF_DENSE = """\
+schedule Y
+split Y.i balance 6 as i_tile i_in
+split Y.j ladder 32 as j_tile j_in
+order Y i_tile j_tile i_in j_in
+cover Y at i_in vectors
+"""
+
+
+def line_at_end(line: str, threads: int, columns: int = 40) -> oc.Kernel:
+    """Return an element-wise program in tiles, with one more line of its schedule."""
+    a = oc.placeholder((n, columns), name="A")
+    y = oc.compute((n, columns), lambda i, j: oc.tanh(a[i, j]), name="Y")
+    schedule = oc.Schedule.parse(LINES_OF_DENSE + line)
+    return oc.compile(y, inputs=[a], schedule=schedule, threads=threads)
+
+
+def test_a_loop_that_a_line_runs_serially_is_bound_to_nothing() -> None:
+    shared, serial = (line_at_end(line, 2) for line in ("bind * thread", "bind Y.i_tile serial"))
+    assert "@thread" in str(shared.loops)
+    assert "@thread" not in str(serial.loops)
+    assert str(serial.schedule).count("Y.i_tile") == 1
+    again = oc.Schedule.parse(str(serial.schedule))
+    assert again == serial.schedule
+    by_hand = oc.create_schedule(
+        oc.compute((n,), lambda i: oc.placeholder((n,), name="A")[i] + 1.0, name="Y")
+    )
+    by_hand["Y"].bind("i", "serial")
+    assert str(by_hand.schedule) == "schedule Y\nbind Y.i serial"
+    assert "serial" not in str(oc.compile(by_hand.lower()).loops)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_loop_in_a_tile_is_not_bound_to_threads_however_many_there_are(threads: int) -> None:
+    with rejection("""\
+PartitionError: bind: cannot bind Y.i_in to thread
+  at       line 6: bind Y.i_in thread
+  because  it lies in a tile, which one thread runs
+  help     a loop around the tile"""):
+        line_at_end("bind Y.i_in thread", threads)
+
+
+def test_a_line_whose_loop_is_one_tile_is_noted() -> None:
+    kernel = line_at_end("bind Y.j_tile thread", 2, columns=8)
+    note = "bind Y.j_tile thread: no loop of that name is left: its extent is one tile"
+    assert note in str(kernel.plan(n=20)).splitlines()
+    with pytest.raises(oc.PartitionError, match=r"cannot find the loop Y\.z"):
+        line_at_end("bind Y.z serial", 2)

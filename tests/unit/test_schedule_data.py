@@ -188,9 +188,7 @@ given ('lane tree', 'warp')
 schedule: cannot bind loops to warp
   at       line 6: bind * warp
   because  the target has no such unit
-  help     bind * lane tree
-  help     bind * lane
-  help     bind * thread
+  help     lane, lane tree for sums, thread, unroll, serial
 
 scratch of what is not computed
 given ('split matmul_A_B.i', 'stage value factors for matmul_A_B as *()\nsplit matmul_A_B.i')

@@ -13,6 +13,7 @@ from offcut.partition import StrategyLike, parse_strategy
 from offcut.schedule.apply import covering, loops
 from offcut.schedule.apply.axes import Axis, Target
 from offcut.schedule.decisions import (
+    SERIAL,
     UNIT_PRIMITIVES,
     At,
     Bind,
@@ -135,9 +136,11 @@ class Stage:
         return self._run(axis, THREAD)
 
     def bind(self, axis: str | Axis, index: str) -> Stage:
-        """Run the iterations of the loop by a hardware index; it must carry no dependence. Return this stage."""
-        target = self._target()
-        return self._do(Bind(target.stage, target.axis("bind", axis), index))
+        """Run the iterations of the loop by a hardware index, for which it must carry no dependence, or one after the other
+        (``serial``). Return this stage.
+        """
+        target, unit = self._target(), None if index == SERIAL else index
+        return self._do(Bind(target.stage, target.axis("bind", axis), unit))
 
     def _run(self, axis: str | Axis, unit: str) -> Stage:
         target = self._target()

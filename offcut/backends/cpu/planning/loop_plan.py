@@ -121,7 +121,7 @@ def plan_loops(
             units.shares.program,
             schedule=with_leading_separate(units.schedule),
             unnamed=schedule,
-            notes=(*notes, *units.notes, *remaining.notes, *plain),
+            notes=(*notes, *units.notes, *units.absent, *remaining.notes, *plain),
             seconds=seconds_of_program(units.shares.program, host),
             shares=units.shares,
             through=(program, guarded, *((uncut,) if run is not uncut else ()), *units.divided),

@@ -164,7 +164,7 @@ def plan_nests(
         seconds=seconds_of_choices(applied),
         shares=units.shares,
         work=computation.instances,
-        notes=(*notes, *dict.fromkeys(vector_notes)),
+        notes=(*notes, *dict.fromkeys(vector_notes), *units.absent),
         through=(source(computation), applied.staged, *unpadded, *units.divided),
     )
 

@@ -49,6 +49,8 @@ from offcut.schedule import (
     stages_of,
     unit_splits,
 )
+from offcut.schedule.decisions import SERIAL
+from offcut.schedule.text import format_decision
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,14 @@ class UnitBinding:
     schedule  with the names of loops in place of lines for all loops (``*``)
     notes     one for each loop, about lanes
     divided   the program before its loops were divided among threads; empty if none was
+    absent    one for each line whose loop the program has not, since it has one iteration
     """
 
     shares: Parallel
     schedule: Schedule
     notes: tuple[str, ...]
     divided: tuple[Program, ...]
+    absent: tuple[str, ...] = ()
 
 
 def bind_units(
@@ -138,7 +142,36 @@ class _UnitBinder:
 
     def bind(self, program: Program) -> UnitBinding:
         self.check_units()
-        return self.threads(self.lanes(self.rows(program)))
+        self.check_serial(program)
+        absent = self.absent_loops(program)
+        units = self.threads(self.lanes(self.rows(program)))
+        return replace(units, absent=absent)
+
+    def check_serial(self, program: Program) -> None:
+        """Check that each line that runs a loop serially names one.
+
+        Raises PartitionError, with the line.
+        """
+        binds = Binds.of(self.schedule, None)
+        for line in binds.lines:
+            named = any(binds.name(line, loop) for loop in _loops(program))
+            if line.stage != ANY and not named and not binds.names.says(line):
+                with at_line(self.schedule, line):
+                    self.refuse(program, binds, line)
+
+    def absent_loops(self, program: Program) -> tuple[str, ...]:
+        """Return a note for each line that names a loop of the schedule which the program has not, since it has one iteration."""
+        steps = (step for step in self.schedule.steps if isinstance(step, Bind))
+        notes = []
+        for line in (step for step in steps if step.stage != ANY and step.unit != UNROLL):
+            binds = Binds(self.schedule, (line,))
+            is_chunk = binds.chunk_split(line) is not None
+            named = is_chunk or any(binds.name(line, loop) for loop in _loops(program))
+            if not named and binds.names.says(line):
+                notes.append(
+                    f"{format_decision(line)}: no loop of that name is left: its extent is one tile"
+                )
+        return tuple(notes)
 
     def check_units(self) -> None:
         """Check that the target has each unit of the schedule, and that chunks have iterations.
@@ -161,15 +194,14 @@ class _UnitBinder:
                         because="no split says how many iterations run together",
                         help=(f"split {name} 4 as {step.axis}_tile {step.axis}_in",),
                     )
-            if step.unit not in (LANE, THREAD, UNROLL):
+            if step.unit not in (LANE, THREAD, UNROLL, None):
                 of = ANY if step.stage == ANY else f"{step.stage}.{step.axis}"
-                units = (f"{LANE} tree", LANE, THREAD)
                 with at_line(self.schedule, step):
                     raise PartitionError(
                         "schedule",
                         f"cannot bind {'loops' if of == ANY else of} to {step.unit}",
                         because="the target has no such unit",
-                        help=tuple(f"bind {of} {unit}" for unit in units),
+                        help=(f"{LANE}, {LANE} tree for sums, {THREAD}, {UNROLL}, {SERIAL}",),
                     )
         for step in each_decision(self.schedule.steps):
             if isinstance(step, Bind) and step not in self.schedule.steps:
@@ -231,6 +263,7 @@ class _UnitBinder:
         if not binds.lines and not any(_is_bound(loop, THREAD) for loop in _loops(program)):
             result = single_threaded(program, "its schedule binds no loop to thread")
         elif self.host.threads == 1 or external_kernels(program, self.host):
+            self.check_in_tiles(program, binds)
             result = single_threaded(program)
         else:
             chunk, threads = self.host.machine.threads.chunk, self.host.threads
@@ -248,6 +281,19 @@ class _UnitBinder:
         divided = divided and concatenate_loops(result.program) == concatenate_loops(program)
         through = (program,) if divided else ()
         return UnitBinding(result, self.schedule, self.notes, through)
+
+    def check_in_tiles(self, program: Program, binds: Binds) -> None:
+        """Check that no line binds a loop that lies in a tile to threads, of which a call has one.
+
+        Raises PartitionError, with the line.
+        """
+        for line in binds.lines:
+            if line.stage == ANY or binds.chunk_split(line) is not None:
+                continue
+            named = [loop for loop in _loops(program) if binds.name(line, loop)]
+            if named and all(isinstance(loop, Tile) for loop in named):
+                with at_line(self.schedule, line):
+                    self.refuse(program, binds, line)
 
     def unroll(self, units: UnitBinding) -> UnitBinding:
         """Return a program with loops around tiles unrolled, whose iterations run the tiles together."""
@@ -281,7 +327,8 @@ class _UnitBinder:
 
     def refuse(self, program: Program, binds: Binds, line: Bind) -> NoReturn:
         """Raise the error of a line that no loop can follow."""
-        name, unit = f"{line.stage}.{line.axis}", f"{line.unit}{' tree' if line.tree else ''}"
+        unit = f"{line.unit or SERIAL}{' tree' if line.tree else ''}"
+        name = f"{line.stage}.{line.axis}"
         loops = [stmt for stmt in _loops(program) if binds.name(line, stmt)]
         chunk = binds.chunk_split(line)
         if chunk is not None and not any(isinstance(stmt, Tile) for stmt in loops):

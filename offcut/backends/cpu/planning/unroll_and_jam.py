@@ -181,15 +181,17 @@ class _Marker:
             split = self.binds.split_of(line)
             if split is None or split in self.marked:
                 continue
-            name = f"{split.stage}.{split.axis}"
+            name, because = f"{split.stage}.{split.axis}", self.reasons.get(split)
+            help = f"split {name} 1 as {' '.join(split.names)}"
+            if because is None:
+                because = "no loop of that name runs in turn around tiles"
+                help = "the schedule without this line, and without the split"
             with at_line(self.binds.schedule, line):
                 raise PartitionError(
                     "bind",
                     f"cannot run {split.levels[0].tile} iterations of {name} together",
-                    because=self.reasons.get(
-                        split, "no loop of that name runs in turn around tiles"
-                    ),
-                    help=(f"split {name} 1 as {' '.join(split.names)}",),
+                    because=because,
+                    help=(help,),
                 )
 
     def why_in_turn(self, loop: For, body: Sequence[Stmt]) -> str | None:
