@@ -50,7 +50,7 @@ from offcut.costmodel.launch_loops import (
     typical_iteration,
     with_bounds,
 )
-from offcut.costmodel.shortened import part_of_cheapest, shortened
+from offcut.costmodel.simplification import part_of_cheapest, simplify_cost
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral.window_room import agent_count, window_rooms
 
@@ -124,7 +124,7 @@ class LaunchCounter:
         share = Binary("/", real(ix.ceildiv(blocks, count)), real(blocks))
 
         def busy(amount: Expr, rate: float) -> Expr:
-            return shortened(Binary("*", Binary("*", real(amount), real(1 / rate)), share))
+            return simplify_cost(Binary("*", Binary("*", real(amount), real(1 / rate)), share))
 
         shared, l2 = self.shared, machine.memory[-1]
         lanes = next((u.multiply_adds for u in machine.unit if "float32" in u.of), 1.0)
@@ -145,7 +145,7 @@ class LaunchCounter:
             main.name: Binary("*", real(dram_bytes), real(1 / (main.bytes_per_cycle * count))),
             WAITING: Select(has_work, latency, real(0.0)),
         }
-        resources = {name: shortened(cycles) for name, cycles in resources.items()}
+        resources = {name: simplify_cost(cycles) for name, cycles in resources.items()}
         cache_bytes = {memory.name: moved for memory in machine.memory[1:]}  # through caches
         bytes_ = {shared.name: work.shared, **cache_bytes, main.name: dram_bytes}
         stores = [store.buffer for store in walk((stmt,)) if isinstance(store, Store)]

@@ -10,7 +10,7 @@ from offcut.core.conditions import conjuncts
 from offcut.core.expr import Compare, Const, Expr, Select, rewrite, substitute, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, walk
 from offcut.costmodel.closed.counting import with_divisor
-from offcut.costmodel.shortened import decided, part_of_cheapest
+from offcut.costmodel.simplification import drop_decided_conditions, part_of_cheapest
 from offcut.proof.normal_forms.condition_hoisting import bound
 
 ZERO, ONE = ix.const(0), ix.const(1)
@@ -103,7 +103,7 @@ def inner_statements(
         case For(name, lo, _, inner):
             return inner, {**values, name: substitute(lo, values)}
         case If(condition, then, other):
-            match decided(condition):
+            match drop_decided_conditions(condition):
                 case Const(holds):
                     return then if holds else other, values
             return (*then, *other), values

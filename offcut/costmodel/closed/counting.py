@@ -74,7 +74,7 @@ from offcut.costmodel.closed.traffic import Held
 from offcut.costmodel.description import load
 from offcut.costmodel.machine import processor
 from offcut.costmodel.resources import Hardware
-from offcut.costmodel.shortened import decided, folded
+from offcut.costmodel.simplification import drop_decided_conditions, simplify_index
 
 
 def counted(
@@ -238,7 +238,7 @@ class _Counter(MicrokernelCounts):
             case Tile():
                 return self.tile(stmt, stmt.axes, scope)
             case If(condition, then, other):
-                match decided(condition):
+                match drop_decided_conditions(condition):
                     case Const(holds):
                         return self.block(then if holds else other, scope)
                     case open_:
@@ -261,16 +261,16 @@ class _Counter(MicrokernelCounts):
             return self.with_conditions(seen, unlimited(tile)) if tile.axes else seen
         axis, *rest = axes
         extent = extent_of(axis)
-        start, end = folded(axis.start), folded(ix.add(axis.start, extent))
+        start, end = simplify_index(axis.start), simplify_index(ix.add(axis.start, extent))
         known = inside_loop(scope.known, axis.iter, start, end)
         with self.around(axis.iter, start, end):
             run = None if OPEN in variables(axis.extent) else ix.literal_value(extent)
             stop = end
             for limit in limits(tile, axis.iter):
-                stop = ix.minimum(stop, folded(limit))
+                stop = ix.minimum(stop, simplify_index(limit))
             reach = stop
             for other in _ends_of(axis.iter, unlimited(tile)):
-                reach = ix.minimum(reach, folded(other))
+                reach = ix.minimum(reach, simplify_index(other))
             across = None if rest or run is None else (axis.iter, start, ix.sub(reach, 1))
             inside = replace(
                 scope,
@@ -312,7 +312,7 @@ class _Counter(MicrokernelCounts):
         else a name for it.
         """
         # It is evaluated where it is not asked, too.
-        value = rewrite(folded(let.value), with_divisor)
+        value = rewrite(simplify_index(let.value), with_divisor)
         range_ = ix.const(let.lo), ix.const(let.hi - 1)
         open_ = {one.name for one in self.program.sizes} | set(self.values)
         if isinstance(value, Const) or not variables(value) <= open_:
@@ -344,7 +344,7 @@ class _Counter(MicrokernelCounts):
         """Outside of it, the window lies where it always does, as large as half-way through the loops around."""
         shape = tuple(extent for _, extent in axes)
         for name, middle in reversed(self.traffic.middle.items()):
-            shape = tuple(folded(substitute(extent, {name: middle})) for extent in shape)
+            shape = tuple(simplify_index(substitute(extent, {name: middle})) for extent in shape)
         own = [name for name in self.held if name.partition(APART)[0] == buffer]
         self.held.update({name: Held(self.held[name].buffer, shape) for name in own})
         starts = [start for start, _ in axes]
