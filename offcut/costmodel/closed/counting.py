@@ -93,7 +93,7 @@ def counted(
     piece is counted as if all conditions around it held, which is a bound.
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
-    known = _with_known_ends(program.body)
+    known = with_known_ends(program.body)
     text = rewrite_body(known, _with_open)
     body = map_body(substitute_coordinates(text, fixed), _by_quotients)
     ways: dict[int, Sequence[SumMethod]] = {}
@@ -127,13 +127,13 @@ def _operations_anywhere(program: Program, sizes: frozenset[tuple[str, int]]) ->
     return count_operations(program, dict(sizes), hardware)
 
 
-def _with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Return a block whose loops end where they do at the latest, if the least of what is known and of elements of arrays ends them."""
 
     def change(stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
             stmt = replace(stmt, lo=_known_part("max", stmt.lo), hi=_known_part("min", stmt.hi))
-        return map_blocks(stmt, _with_known_ends)
+        return map_blocks(stmt, with_known_ends)
 
     return tuple(map(change, body))
 
