@@ -67,6 +67,7 @@ from offcut.costmodel.simplification import (
     drop_decided_conditions,
     part_of_cheapest,
     simplify_cost,
+    simplify_index,
 )
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral.window_room import agent_count, window_rooms
@@ -432,7 +433,7 @@ def _total(name: str, lo: Expr, hi: Expr, each: Expr, known: ScanContext) -> Exp
         if count is None or count > MAX_ADDED_ITERATIONS:
             return half_way(name, lo, hi, each, known)
         terms = (substitute(each, {name: ix.add(lo, step)}) for step in range(count))
-        return ix.add(*map(folded, terms), ZERO)
+        return ix.add(*map(simplify_index, terms), ZERO)
 
 
 def _ticks(cycles: float) -> Expr:
