@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from fractions import Fraction
 from math import isfinite
 
 import numpy as np
@@ -32,3 +33,18 @@ def binary_fraction(value: float) -> tuple[int, int] | None:
         return None
     over, under = value.as_integer_ratio()
     return (over, under) if under <= MOST_PARTS else None
+
+
+def simple_fraction(value: float) -> Fraction | None:
+    """Return the fraction with a denominator of at most `MOST_PARTS` that a float stands for, a float32 as well as a float64; None if it stands
+    for none above 0.
+
+    >>> simple_fraction(1.7), simple_fraction(float(np.float32(1.7))), simple_fraction(np.pi)
+    (Fraction(17, 10), Fraction(17, 10), None)
+    """
+    if not isfinite(value):
+        return None
+    near = Fraction(value).limit_denominator(MOST_PARTS)
+    single = float(np.float32(value)) == value
+    exact = float(near) == value or (single and float(np.float32(float(near))) == value)
+    return near if near > 0 and exact else None

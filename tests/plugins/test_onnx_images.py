@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
+import onnx.parser
 from conftest import slow
 from onnx.reference import ReferenceEvaluator
 
@@ -239,3 +240,22 @@ def test_bits_of_floats_are_no_integers() -> None:
     assert "BitCast y: bits of float32 as int32\n  help     integers of as many bits" in str(
         refused.value
     )
+
+
+@pytest.mark.parametrize("transform", ["asymmetric", "half_pixel", "align_corners"])
+@pytest.mark.parametrize("rounding", ["floor", "round_prefer_ceil"])
+def test_nearest_elements_by_a_scale_that_is_rounded_are_those_of_onnxruntime(
+    transform: str, rounding: str
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="a peer, for ties of float32")
+    text = f"""<ir_version: 9, opset_import: ["" : 19]>
+    scaled (float[n, 1, h, w] x) => (float[n, 1, p, q] y) {{
+      s = Constant<value = float[4] {{1.0, 1.0, 1.7, 0.6}}>()
+      y = Resize<coordinate_transformation_mode = "{transform}", nearest_mode = "{rounding}">(x, , s)
+    }}"""
+    proto = onnx.parser.parse_model(text)
+    model, session = oc.from_onnx(proto), onnxruntime.InferenceSession(proto.SerializeToString())
+    for extent in (2, 5, 20, 50, 101):
+        x = np.arange(extent * (extent + 3), dtype=np.float32).reshape(1, 1, extent, extent + 3)
+        (expected,) = session.run(None, {"x": x})
+        np.testing.assert_array_equal(model(x)["y"], expected)

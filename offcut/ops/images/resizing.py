@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from offcut.core.dtypes import FLOATS
-from offcut.core.integers import MOST_PARTS
+from offcut.core.integers import MOST_PARTS, simple_fraction
 from offcut.core.sizes import size_expr
 from offcut.describe.functions import floor, index, maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
@@ -280,8 +280,8 @@ def _stretched(op: str, extents: list[Any], size: Any, scale: Any) -> list[_Stre
 
 def _ratio(op: str, scale: Any) -> Fraction:
     known = number(scale)
-    near = Fraction(0 if known is None else known).limit_denominator(MOST_PARTS)
-    if known is None or near <= 0 or float(near) != known:
+    near = None if known is None else simple_fraction(known)
+    if near is None:
         raise DescribeError(
             op,
             f"cannot take scale={scale!r}",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial, reduce
 
-from offcut.core.integers import MOST_PARTS
+from offcut.core.integers import MOST_PARTS, simple_fraction
 from offcut.graph.sizes.numbers import arithmetic
 from offcut.plugins.onnx.images.sampling import (
     CUBIC,
@@ -69,23 +69,24 @@ def _weighed(
 
 
 def _scaled(whole: Element, scale: float | None) -> Element:
-    ratio = Fraction(scale or 0).limit_denominator(MOST_PARTS)
-    if ratio <= 0 or float(ratio) != scale:
-        raise Refused(f"{said(whole)} elements by a scale of {scale}", "sizes in place of scales")
+    ratio = None if scale is None else simple_fraction(scale)
+    if ratio is None:
+        refused = f"{said(whole)} elements by a scale of {scale}, which is no fraction above 0 of at most {MOST_PARTS} parts"
+        raise Refused(refused, "sizes in place of scales")
     return arithmetic("//", arithmetic("*", whole, ratio.numerator), ratio.denominator)
 
 
 def _places(g: Context, call: Call, whole: Element, count: Element, scale: float | None) -> Operand:
-    """Where each of `count` elements lies among `whole`, in float64."""
+    """Where each of `count` elements lies among `whole`: in float64; of nearest elements in float32, whose rounding onnxruntime's ties have."""
+    dtype = "float32" if call.get("mode", "nearest") == "nearest" else "float64"
     mode = call.get("coordinate_transformation_mode", "half_pixel")
     mode = "asymmetric" if call.version < 11 else mode
-    own: Operand = g.cast(g.op("iota", count, "int64"), "float64")
-    have, want = (g.cast(known(one), "float64") for one in (whole, count))
+    own: Operand = g.cast(g.op("iota", count, "int64"), dtype)
+    have, want = (g.cast(known(one), dtype) for one in (whole, count))
     each = g.binary("divide", want, have) if scale is None else number(g, own, scale)
     if mode == "align_corners":
         last = g.binary("maximum", scalar(g, "subtract", want, 1.0), number(g, own, 1.0))
-        step = g.binary("divide", scalar(g, "subtract", have, 1.0), last)
-        return g.binary("multiply", own, step)
+        return g.binary("divide", g.binary("multiply", own, scalar(g, "subtract", have, 1.0)), last)
     if mode == "asymmetric":
         return g.binary("divide", own, each)
     middle = g.binary("divide", scalar(g, "add", own, 0.5), each)
@@ -94,9 +95,15 @@ def _places(g: Context, call: Call, whole: Element, count: Element, scale: float
         alone = g.binary("less", want, number(g, own, 2.0))
         return g.op("where", g.broadcast(alone, (count,)), 0.0, found)
     if mode == "half_pixel_symmetric":
+        if dtype == "float32" and scale is not None and simple_fraction(scale) != Fraction(scale):
+            raise Refused(
+                f"the nearest of {said(whole)} elements in the mode {mode} by a scale that is rounded",
+                "sizes in place of scales",
+            )
         spread = g.binary("divide", want, g.binary("multiply", each, have))
         share = scalar(g, "add", g.op("negative", spread), 1.0)
-        return g.binary("add", found, scalar(g, "multiply", g.binary("multiply", share, have), 0.5))
+        shift = g.binary("multiply", scalar(g, "multiply", have, 0.5), share)
+        return scalar(g, "subtract", g.binary("add", shift, middle), 0.5)
     if mode != "half_pixel":
         raise Refused(f"a symbolic extent {said(whole)} in the mode {mode}")
     return found

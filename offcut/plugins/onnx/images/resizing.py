@@ -7,6 +7,7 @@ the identity. Nearest neighbours are a choice of places. Along an axis of symbol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from onnx import helper
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
+from offcut.core.integers import simple_fraction
 from offcut.describe.request import Array
 from offcut.graph.sizes.numbers import arithmetic, extent, product
 from offcut.plugins.onnx.images.placed import placed
@@ -135,7 +137,7 @@ def _stretched(
     rounding = "floor" if call.version < 11 else call.get("nearest_mode", "round_prefer_floor")
     if (
         mode not in modes
-        or (nearest and rounding != "floor")
+        or (nearest and (rounding != "floor" or not _is_fraction(scale)))
         or (how == "cubic" and call.get("cubic_coeff_a", -0.75) != -0.75)
         or call.get("antialias", 0)
         or call.get("exclude_outside", 0)
@@ -178,6 +180,11 @@ def _repeats(call: Call) -> bool:
     if mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
         return bool(rounding.startswith("round"))
     return bool(mode == "asymmetric" and rounding == "floor")
+
+
+def _is_fraction(scale: float | None) -> bool:
+    """Return whether a scale is exactly a simple fraction; a rounded one (1.7) gives ties that only float32 decides as onnxruntime does."""
+    return scale is None or simple_fraction(scale) == Fraction(scale)
 
 
 def _repeated(g: Context, x: Operand, times: Mapping[int, int]) -> Operand:
