@@ -1,6 +1,6 @@
 """Groups of cells measured in a process of its own, which a contender may end: its cell is then a row that says how.
 
-The child keeps what it has compiled from group to group. Where it ends, the contender whose turn it was is measured alone, in
+The child keeps what it has compiled from group to group of one operator; kernels of the one before hold its constants, and go. Where it ends, the contender whose turn it was is measured alone, in
 another child, and the others take their turns anew: memory that one contender damaged may end the turn of another, and only a
 cell that ends a process in which nobody else ran has failed by itself.
 """
@@ -8,6 +8,7 @@ cell that ends a process in which nobody else ran has failed by itself.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import tempfile
@@ -188,6 +189,10 @@ def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
         end_with_parent()
     definition = _definition(order.source)
     groups = groups_of(definition, frozenset(order.cells))
+    names = frozenset(group.operator.name for group in groups)
+    if names != _READ[0].operators:
+        definition = _definition(order.source, names)
+        groups = groups_of(definition, frozenset(order.cells))
     missing = set(order.cells).difference(*(group.cells for group in groups))
     if missing:
         others = f"{len(missing)} of {len(order.cells)} cells are others now"
@@ -216,15 +221,34 @@ def end_with_parent() -> None:
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-_READ: list[tuple[Source, Definition]] = []
+@dataclass(frozen=True, slots=True)
+class _Study:
+    """A study as the child has read it.
+
+    operators  that its contenders have compiled
+    """
+
+    source: Source
+    definition: Definition
+    operators: frozenset[str]
+
+
+_READ: list[_Study] = []
 """The study that was read last."""
 
 
-def _definition(source: Source) -> Definition:
-    """Return the study, read once: its contenders keep what they have compiled."""
-    if not _READ or _READ[0][0] != source:
-        _READ[:] = [(source, source.read())]
-    return _READ[0][1]
+def _definition(source: Source, operators: frozenset[str] | None = None) -> Definition:
+    """Return the study, read once for the same operators: its contenders keep what they have compiled.
+
+    operators  that are measured next; None: those before
+    """
+    old = _READ[0] if _READ else None
+    if old is None or old.source != source or operators not in (None, old.operators):
+        del old
+        _READ.clear()
+        gc.collect()  # kernels and their callers refer to each other
+        _READ.append(_Study(source, source.read(), operators or frozenset()))
+    return _READ[0].definition
 
 
 _limits = cache(Limits)

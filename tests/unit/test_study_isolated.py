@@ -212,3 +212,31 @@ def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(
     assert f"the process {process.pid}, which measured into out, was killed" in done.stderr
     samples = read_samples(tmp_path / "out" / FILE)
     assert [one.failed for one in samples.values()] == [""] * 2
+
+
+def test_what_contenders_compiled_of_an_operator_goes_with_it(tmp_path: Path) -> None:
+    operators = (
+        DENSE.replace("[[operators]]", f'[[operators]]\nname = "{name}"')
+        for name in ("first", "next")
+    )
+    contenders = '[[contenders]]\nstrategy = "auto"\n'
+    (tmp_path / "study.toml").write_text(HEAD + "".join(operators) + contenders)
+    source = read_definition(tmp_path / "study.toml").source
+    definition = source.read()
+    measured = []
+    for name in ("first", "next"):
+        cells = tuple(
+            group_cell
+            for group in isolated.groups_of(
+                definition, frozenset(cell for *_, cell in definition.cells())
+            )
+            for group_cell in group.cells
+            if group.operator.name == name
+        )
+        order = isolated._Order(source, cells, {}, tmp_path, has_owner=False)
+        (tmp_path / isolated.TURN).write_text("")
+        isolated.measure_cells(order, measured.append)
+        (contender,) = isolated._READ[0].definition.contenders
+        assert set(contender._compiled) == {name}
+    isolated._READ.clear()
+    assert sum(map(len, measured)) == 4
