@@ -216,8 +216,8 @@ def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(
 
 def test_what_contenders_compiled_of_an_operator_goes_with_it(tmp_path: Path) -> None:
     operators = (
-        DENSE.replace("[[operators]]", f'[[operators]]\nname = "{name}"')
-        for name in ("first", "next")
+        f'[[operators]]\nname = "{name}"\n' + DENSE.partition("\n")[2].replace("16", columns)
+        for name, columns in (("first", "16"), ("next", "17"))
     )
     contenders = '[[contenders]]\nstrategy = "auto"\n'
     (tmp_path / "study.toml").write_text(HEAD + "".join(operators) + contenders)
