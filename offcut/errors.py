@@ -66,7 +66,12 @@ def _rebuilt(kind: type[OffcutError], op: str, refused: str, rest: dict[str, Any
 
 
 class DescribeError(OffcutError):
-    """A tensor expression that means nothing: ranks, element types, axes, sizes."""
+    """A tensor expression that means nothing: ranks, element types, axes, sizes.
+
+    equal  pairs of extents that the operator needs to be equal, and that are not seen to be; () where it needs something else
+    """
+
+    equal: tuple[tuple[Any, Any], ...] = ()
 
 
 class PartitionError(OffcutError):

@@ -77,7 +77,7 @@ class Dims:
 
     def extent(self, described: Any) -> Expr:
         """An extent of a description as one of the graph."""
-        index = index_of(described)
+        index = ix.const(described) if isinstance(described, int) else index_of(described)
         if index is None:
             raise ValueError(f"no extent: {described}")
         return extents.at(index, self.extents)
@@ -256,7 +256,7 @@ def inferred(
 ) -> tuple[tuple[str, tuple[Expr, ...]], ...]:
     """The element type and the shape of each result of an operator.
 
-    Raises DescribeError where it does not take such operands or options.
+    Raises DescribeError where it does not take such operands or options; the pairs that it says to be equal are extents of the graph.
     """
     node = Node((), op, arguments, options)
     _check_arguments(node, values)
@@ -274,7 +274,12 @@ def inferred(
         description = Description(sizes)
         for name in node.operands:
             description.given(values[name])
-        description.node(op, node, ("result",))
+        try:
+            description.node(op, node, ("result",))
+        except DescribeError as refused:
+            dims = description.dims
+            refused.equal = tuple((dims.extent(a), dims.extent(b)) for a, b in refused.equal)
+            raise
         raise
 
 

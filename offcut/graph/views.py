@@ -62,7 +62,7 @@ def reshaped(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     if wanted.count(None) > 1 or (None in wanted and left is None):
         raise _unequal(x, shape, "what -1 stands for is not seen")
     if None not in wanted and known != total:
-        raise _unequal(x, shape, "it is not seen to have as many elements")
+        raise _unequal(x, shape, "it is not seen to have as many elements", (total, known))
     rest = ix.const(1) if left is None else left
     return tuple(rest if one is None else one for one in wanted)
 
@@ -76,10 +76,9 @@ def broadcasted(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
         raise _refused(x, "broadcast_to", f"shape={shape!r}")
     wanted = tuple(map(extents.normal, shape))
     own = (*[ix.const(1)] * (len(wanted) - len(x.shape)), *x.shape)
-    if len(own) != len(wanted) or any(
-        a not in (ix.const(1), b) for a, b in zip(own, wanted, strict=True)
-    ):
-        raise _unequal(x, shape, "an extent is neither 1 nor equal")
+    pairs = [(a, b) for a, b in zip(own, wanted, strict=False) if a not in (ix.const(1), b)]
+    if len(own) != len(wanted) or pairs:
+        raise _unequal(x, shape, "an extent is neither 1 nor equal", *pairs)
     return wanted
 
 
@@ -108,14 +107,18 @@ def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int =
     return tuple(shape)
 
 
-def _unequal(x: Value, shape: tuple[Any, ...], because: str) -> DescribeError:
+def _unequal(
+    x: Value, shape: tuple[Any, ...], because: str, *equal: tuple[Expr, Expr]
+) -> DescribeError:
     wanted = ", ".join(format_expr(extents.normal(one)) for one in shape)
-    return DescribeError(
+    error = DescribeError(
         "graph",
         f"cannot take {x.name} as [{wanted}]",
         at=f"{x.name}: {x.dtype}[{', '.join(map(format_expr, x.shape))}]",
         because=because,
     )
+    error.equal = equal
+    return error
 
 
 def _refused(x: Value, view: str, because: str) -> DescribeError:

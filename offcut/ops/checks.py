@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -133,12 +133,29 @@ def same_extent(a: Any, b: Any) -> bool:
 SAME_SIZE = "one size for both: a size is known by its name and facts"
 
 
-def pair_error(op: str, a: Tensor, b: Tensor, because: str, *help: str) -> DescribeError:
-    """Return the error for two tensors that do not fit each other."""
-    at = f"{a!r} and {b!r}"
-    return DescribeError(
-        op, f"cannot pair {a.name} with {b.name}", at=at, because=because, help=help
-    )
+def unequal_error(
+    op: str,
+    refused: str,
+    *extents: tuple[Any, Any],
+    at: str,
+    because: str,
+    help: tuple[str, ...] = (),
+) -> DescribeError:
+    """Return the error for extents, in pairs, that an operator needs to be equal: it names those that differ."""
+    error = DescribeError(op, refused, at=at, because=because, help=help)
+    error.equal = tuple(pair for pair in extents if not same_extent(*pair))
+    return error
+
+
+def pair_error(
+    op: str, a: Tensor, b: Tensor, because: str, *help: str, equal: Iterable[tuple[Any, Any]] = ()
+) -> DescribeError:
+    """Return the error for two tensors that do not fit each other.
+
+    equal  extents of theirs that must be equal, in pairs
+    """
+    refused, at = f"cannot pair {a.name} with {b.name}", f"{a!r} and {b!r}"
+    return unequal_error(op, refused, *equal, at=at, because=because, help=help)
 
 
 def check_extent(op: str, one: tuple[Tensor, int], other: tuple[Tensor, int]) -> None:
@@ -146,17 +163,18 @@ def check_extent(op: str, one: tuple[Tensor, int], other: tuple[Tensor, int]) ->
     (a, i), (b, j) = one, other
     if not same_extent(a.shape[i], b.shape[j]):
         because = f"axis {i} of {a.name} is {a.shape[i]}, axis {j} of {b.name} is {b.shape[j]}"
-        raise pair_error(op, a, b, because, SAME_SIZE)
+        raise pair_error(op, a, b, because, SAME_SIZE, equal=[(a.shape[i], b.shape[j])])
 
 
 def check_shape(op: str, label: str, tensor: Tensor, shape: Sequence[Any]) -> None:
     """Raises DescribeError where `tensor` is not of `shape`."""
     actual = tensor.shape
-    equal = len(actual) == len(shape) and all(map(same_extent, actual, shape))
-    if not equal:
-        raise DescribeError(
+    pairs = list(zip(actual, shape, strict=True)) if len(actual) == len(shape) else []
+    if len(actual) != len(shape) or not all(same_extent(*pair) for pair in pairs):
+        raise unequal_error(
             op,
             f"cannot take {label} of shape {_shown(actual)}",
+            *pairs,
             at=repr(tensor),
             because=f"{label} has the shape {_shown(shape)}",
         )

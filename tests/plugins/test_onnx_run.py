@@ -49,13 +49,14 @@ def test_inputs_that_are_not_given_are_drawn_at_the_sizes_that_are_asked_for(mod
 
 def test_a_size_that_a_model_cannot_be_read_without_is_given_to_it(tmp_path: Path) -> None:
     text = """<ir_version: 9, opset_import: ["" : 20]>
-    g (float[n, m] x) => (float[n, a, b] y) { q = Constant <value_ints = [0, 2, 3]> ()  y = Reshape (x, q) }"""
+    g (float[n, h, w] x) => (float[n, a, b] y) { q = Constant <value_ints = [0, 2, 3]> ()  y = Reshape (x, q) }"""
     path = tmp_path / "parts.onnx"
     onnx.save(onnx.parser.parse_model(text), path)
     refused = run(app, ["run", str(path)])
     assert refused.exit_code == 2
     assert "Reshape y: cannot take x as [n, 2, 3]" in refused.stderr
-    done = run(app, ["run", str(path), "--size", "m=6", "--size", "n=4"])
+    assert 'sizes={"h": …, "w": …}) at which h * w is 6' in refused.stderr
+    done = run(app, ["run", str(path), "--size", "h=3", "--size", "n=4"])
     assert (done.exit_code, done.stdout) == (0, "y: float32[4, 2, 3]\n")
 
 

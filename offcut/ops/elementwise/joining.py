@@ -14,7 +14,14 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
-from offcut.ops.checks import axis_letters, check_dtype, is_one, of_operands, same_extent
+from offcut.ops.checks import (
+    axis_letters,
+    check_dtype,
+    is_one,
+    of_operands,
+    same_extent,
+    unequal_error,
+)
 from offcut.ops.naming import Option, named
 
 Operand: TypeAlias = Tensor | float
@@ -129,9 +136,10 @@ def joined(op: str, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
         tensor, axis = (long or owners)[0]
         for other, position in long[1:]:
             if not same_extent(tensor.shape[axis], other.shape[position]):
-                raise DescribeError(
+                raise unequal_error(
                     op,
                     f"cannot join the shapes of {tensor.name} and {other.name}",
+                    (tensor.shape[axis], other.shape[position]),
                     at=f"{tensor!r} and {other!r}",
                     because=f"axis {axis} of {tensor.name} is {tensor.shape[axis]},"
                     f" axis {position} of {other.name} is {other.shape[position]}",

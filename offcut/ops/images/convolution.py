@@ -19,6 +19,7 @@ from offcut.ops.checks import (
     integer,
     pair_error,
     same_extent,
+    unequal_error,
     wider,
 )
 from offcut.ops.images.window import Padding, Pair, Window, windows
@@ -160,7 +161,7 @@ def _convolution(
     last, extents, sizes = check_operands(op, layouts, layout, x, w)
     channels = x.shape[-1 if last else 1]
     inner, outer = (w.shape[-2], w.shape[-1]) if last else (w.shape[1], w.shape[0])
-    groups = group_count(op, x, w, groups, input=channels, output=outer)
+    groups = group_count(op, x, w, groups, inner, input=channels, output=outer)
     check_channels(op, x, w, inner, groups, channels)
     placed = windows(op, extents, sizes, stride, padding, dilation)
     places = tuple(window.results for window in placed)
@@ -262,9 +263,12 @@ def check_operands(
     return last, x.shape[1:-1] if last else x.shape[2:], tuple(map(int, window))
 
 
-def group_count(op: str, x: Tensor, w: Tensor, value: Any, **channels: Any) -> int:
+def group_count(
+    op: str, x: Tensor, w: Tensor, value: Any, inner: Any = None, **channels: Any
+) -> int:
     """Return `value` as a number of groups.
 
+    inner     input channels of a group, as `w` has them; None where `w` does not say how many groups there are
     channels  the extents that it divides: of the ``input``, of the ``output``
 
     Raises DescribeError for anything but an int of at least 1 that divides them.
@@ -272,9 +276,10 @@ def group_count(op: str, x: Tensor, w: Tensor, value: Any, **channels: Any) -> i
     groups = integer(op, "groups", value, 1)
     for label, extent in channels.items():
         if groups > 1 and (not extent.is_Integer or extent % groups):
-            raise DescribeError(
+            raise unequal_error(
                 op,
                 f"cannot take groups={groups}",
+                *([] if inner is None else [(channels["input"], groups * inner)]),
                 at=f"{x!r} and {w!r}",
                 because=f"{groups} does not divide the {extent} {label} channels",
             )
@@ -288,4 +293,4 @@ def check_channels(op: str, x: Tensor, w: Tensor, inner: Any, groups: int, chann
         because = f"x has {channels} channels, and w {inner}"
         if groups > 1:
             because = f"{channels} channels in {groups} groups are {own} each, and w has {inner}"
-        raise pair_error(op, x, w, because)
+        raise pair_error(op, x, w, because, equal=[(channels, groups * inner)])

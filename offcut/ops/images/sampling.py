@@ -8,8 +8,7 @@ from typing import Any
 from offcut.describe.functions import absolute, floor, index, maximum, minimum, round, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.errors import DescribeError
-from offcut.ops.checks import check_dtype, check_tensor, choice, flag, same_extent
+from offcut.ops.checks import check_dtype, check_tensor, choice, flag, same_extent, unequal_error
 from offcut.ops.naming import named
 
 MODES, PADDINGS = ("linear", "nearest"), ("zeros", "border", "reflection")
@@ -42,9 +41,12 @@ def grid_sample(
     for label, tensor in (("x", x), ("grid", grid)):
         check_dtype(op, label, tensor, ("float32", "float64"))
     if grid.dtype != x.dtype or not (same_extent(grid.shape[0], x.shape[0]) and grid.shape[3] == 2):
-        raise DescribeError(
+        raise unequal_error(
             op,
             f"cannot read {x!r} at {grid!r}",
+            (x.shape[0], grid.shape[0]),
+            (grid.shape[3], 2),
+            at="",
             because="a grid is (n, i, j, 2), of the batch and the type of the images",
         )
     for label, value, choices in (("mode", mode, MODES), ("padding", padding, PADDINGS)):

@@ -127,8 +127,8 @@ def _transposed(
     last, extents, sizes = check_operands(op, layouts, layout, x, w)
     axes, channels = len(sizes), x.shape[-1 if last else 1]
     inner, outer = (w.shape[-2], w.shape[-1]) if last else (w.shape[0], w.shape[1])
-    count = group_count(op, x, w, groups, input=channels)
     check_channels(op, x, w, inner, 1, channels)
+    count = group_count(op, x, w, groups, input=channels)
     given = zip(
         extents,
         sizes,

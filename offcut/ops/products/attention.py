@@ -30,6 +30,7 @@ from offcut.ops.checks import (
     of_operands,
     pair_error,
     same_extent,
+    unequal_error,
     wider,
 )
 from offcut.ops.naming import named
@@ -270,15 +271,14 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> str:
 
 def _check_mask(mask: Any, extents: tuple[Any, ...]) -> None:
     check_tensor("attention", "mask", mask, dtypes=MASKS)
-    found = mask.shape
-    fits = len(found) <= len(extents) and all(
-        is_one(one) or same_extent(one, other)
-        for one, other in zip(found[::-1], extents[::-1], strict=False)
-    )
-    if not fits:
-        raise DescribeError(
+    pairs = [
+        pair for pair in zip(mask.shape[::-1], extents[::-1], strict=False) if not is_one(pair[0])
+    ]
+    if len(mask.shape) > len(extents) or not all(same_extent(*pair) for pair in pairs):
+        raise unequal_error(
             "attention",
             "cannot spread the mask over the scores",
+            *pairs,
             at=repr(mask),
             because=f"the scores have the shape ({', '.join(map(str, extents))})",
             help=("axes of the mask are those of the scores, or the literal 1",),
@@ -289,13 +289,12 @@ def _check_lengths(lengths: Any, k: Tensor) -> None:
     """Refuse lengths of other axes than the first ones of the keys."""
     check_tensor("attention", "lengths", lengths, dtypes=INTEGERS)
     leading = k.shape[:-2]
-    fits = len(lengths.shape) <= len(leading) and all(
-        map(same_extent, lengths.shape, leading[: len(lengths.shape)])
-    )
-    if not fits:
-        raise DescribeError(
+    pairs = list(zip(leading, lengths.shape, strict=False))
+    if len(lengths.shape) > len(leading) or not all(same_extent(*pair) for pair in pairs):
+        raise unequal_error(
             "attention",
             "cannot read a length for each sequence of keys",
+            *pairs,
             at=repr(lengths),
             because=f"the leading axes of k are ({', '.join(map(str, leading))})",
             help=("the first of these axes, in their order",),
@@ -315,6 +314,7 @@ def _sharing(q: Tensor, k: Tensor) -> int:
             k,
             because,
             "ints, or one size for both: a size is known by its name and facts",
+            equal=[(own, other)],
         )
     return int(own) // int(other)
 

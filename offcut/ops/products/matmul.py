@@ -98,7 +98,7 @@ def broadcast(
     for x, y in zip(*padded, strict=True):
         if not (is_one(x) or is_one(y) or same_extent(x, y)):
             because = f"leading axes of {x} and {y} are neither equal nor 1"
-            raise pair_error(op, a, b, because, SAME_SIZE)
+            raise pair_error(op, a, b, because, SAME_SIZE, equal=[(x, y)])
         joined.append(y if is_one(x) else x)
     return tuple(joined)
 

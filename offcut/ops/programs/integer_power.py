@@ -21,9 +21,9 @@ def integer_power(x: Tensor, y: Tensor, *, name: str | None = None) -> Program:
     op = "integer_power"
     check_tensor(op, "x", x, dtypes=INTEGERS)
     check_tensor(op, "y", y, dtypes=(x.dtype,))
-    ranks = len(x.shape) == len(y.shape)
-    if not ranks or not all(same_extent(a, b) for a, b in zip(x.shape, y.shape, strict=True)):
-        raise pair_error(op, x, y, "they are of one shape")
+    pairs = list(zip(x.shape, y.shape, strict=False))
+    if len(x.shape) != len(y.shape) or not all(same_extent(*pair) for pair in pairs):
+        raise pair_error(op, x, y, "they are of one shape", equal=pairs)
     text = Written(op, named(op, name, [x, y]), {"x": x, "y": y})
     result = text.result(text.name, x.dtype, x.shape)
     total, base, left = (

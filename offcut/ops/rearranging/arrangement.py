@@ -21,6 +21,7 @@ from offcut.ops.checks import (
     is_one,
     same_extent,
     several,
+    unequal_error,
 )
 from offcut.ops.naming import named
 from offcut.ops.rearranging.padding import Pieces, pieced
@@ -78,9 +79,10 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str | None = None)
         check_tensor("concat", f"tensors[{number}]", tensor, rank, dtypes=(first.dtype,))
         for n in range(rank):
             if n != position and not same_extent(first.shape[n], tensor.shape[n]):
-                raise DescribeError(
+                raise unequal_error(
                     "concat",
                     f"cannot join {first.name} and {tensor.name}",
+                    (first.shape[n], tensor.shape[n]),
                     at=f"{first!r} and {tensor!r}",
                     because=f"axis {n} is {first.shape[n]} in one and {tensor.shape[n]} in the other",
                 )

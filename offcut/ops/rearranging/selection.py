@@ -88,7 +88,7 @@ def take_along_axis(
     for n, (own, other) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if n != position and not (is_one(own) or is_one(other) or same_extent(own, other)):
             because = f"axis {n} is {own} in one and {other} in the other"
-            raise pair_error(op, x, indices, because, SAME_SIZE)
+            raise pair_error(op, x, indices, because, SAME_SIZE, equal=[(own, other)])
         shape.append(own if n != position and is_one(other) else other)
     within = not flag(op, "from_end", from_end)
     name = named(op, name, [x, indices], ("axis", position, None), ("within", within, False))

@@ -190,8 +190,6 @@ class _Import:
         versions |= {domain: versions[""] for domain in STANDARD if "" in versions}
         walk = Walk(self.context, functions)
         walk.nodes(self.graph.node, Scope(values, versions))
-        if walk.guess is not None:
-            raise walk.guess
         self.complaints += walk.complaints
         outputs = {
             one.name: self.output(one.name, values.get(one.name)) for one in self.graph.output
@@ -296,9 +294,12 @@ class _Import:
             return int(dim.dim_value)
         text = _name(dim) or f"{name}_{axis}"
         try:
-            return self.expression(ast.parse(text, mode="eval").body)
+            extent = self.expression(ast.parse(text, mode="eval").body)
         except (SyntaxError, _NoExtent):
-            return self.size(text)
+            extent = self.size(text)
+        for size in self.symbols:
+            self.context.axes.setdefault(size, f"axis {axis} of the input {name}")
+        return extent
 
     def expression(self, node: ast.expr) -> Element:
         """``past + 1`` over sizes.

@@ -147,7 +147,10 @@ def _deformed(g: Context, call: Call) -> Results:
     x, w, offset, mask = call[0], call[1], call[2], call.input(4)
     groups, apart = call.get("group", 1), call.get("offset_group", 1)
     call.overlook("kernel_shape")
-    batch, channels = g.shape(x)[0], g.whole(g.shape(x)[1], "the channels")
+    batch, inner = g.shape(x)[0], arithmetic("*", groups, g.shape(w)[1])
+    g.require_equal("channels differ from those of its weights", (g.shape(x)[1], inner))
+    g.require_equal("batches differ", (batch, g.shape(offset)[0]))
+    channels = g.whole(inner, "the channels")
     window = [g.whole(one, "the extent of a window") for one in g.shape(w)[2:]]
     if len(window) != 2:
         raise Refused(f"windows of {len(window)} axes", "of two")

@@ -375,7 +375,12 @@ def _laid_over(g: Context, call: Call) -> Results:
         raise Refused(f"windows of {axes} axes", "of one to three")
     strides, dilations = (call.get(each) or [1] * axes for each in ("strides", "dilations"))
     pads = call.get("pads") or [0] * (2 * axes)
-    check_count(image, axes, "extents of an image")
+    for values, what in (
+        (image, "extents of an image"),
+        (strides, "strides"),
+        (dilations, "dilations"),
+    ):
+        check_count(values, axes, what)
     check_count(pads, 2 * axes, "pads")
     each = window, strides, dilations, pads[:axes], pads[axes:]
     made: Operand = fold(g, x, image, Windows(*map(tuple, each)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from offcut import ops
 from offcut.core.dtypes import DTYPES, HALVES, numpy_dtype
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
-from offcut.errors import OffcutError
+from offcut.errors import DescribeError, OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.composed import of_size, required
 from offcut.graph.sizes.numbers import extent, plain
@@ -20,7 +21,15 @@ from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.making.dtypes import not_ours
 from offcut.plugins.onnx.making.facts import Wanted
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
-from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused, known, said
+from offcut.plugins.onnx.making.operands import (
+    Element,
+    Equation,
+    Known,
+    Operand,
+    Refused,
+    known,
+    said,
+)
 
 
 class Context:
@@ -28,12 +37,14 @@ class Context:
 
     free     the sizes whose least value nobody stated
     origins  by a size, that of the file, and the number of which it is a multiple: it is this size times that
+    axes     by a size of the file, the input and the axis that have it first, in words
     """
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
         self.free: set[str] = set()
         self.origins: dict[str, tuple[str, int]] = {}
+        self.axes: dict[str, str] = {}
         self.held: dict[int, tuple[Known, Ref]] = {}
 
     # -- what an operand is
@@ -171,6 +182,18 @@ class Context:
         """Return whether two extents are seen to be equal at every size."""
         return extents.normal(a) == extents.normal(b)
 
+    def require_equal(self, because: str, *equations: Equation) -> None:
+        """Check that extents are seen to be equal, in pairs.
+
+        because  what is wrong with others, in words
+
+        Raises Refused with the pairs that are not.
+        """
+        unequal = [pair for pair in equations if not self.same(*pair)]
+        if unequal:
+            shown = ", ".join(f"{said(one)} and {said(other)}" for one, other in unequal)
+            raise Refused(f"{because}: {shown}", equations=unequal)
+
     def is_zero(self, operand: Operand) -> bool:
         """Return whether it is known to be nothing but zeros."""
         if isinstance(operand, Known):
@@ -196,7 +219,9 @@ class Context:
         try:
             made = self.builder.node(name, *given, **named)
         except OffcutError as refused:
-            raise Refused(f"{refused.refused}: {refused.because}") from None
+            equations = refused.equal if isinstance(refused, DescribeError) else ()
+            because = f"{refused.refused}: {refused.because}"
+            raise Refused(because, equations=equations) from None
         results: tuple[Ref, ...] = made if isinstance(made, tuple) else (made,)
         operands = [Ref(operand) for operand in self.builder.nodes[-1].operands]
         own = {value for operand in operands for value in self.shape(operand)}
@@ -268,9 +293,12 @@ class Context:
             return Known(operand.array.reshape(numbers), operand.dtype)
         try:
             return self.op("reshape", operand, shape)
-        except Refused:
-            self._whole_parts(self.shape(operand), shape)
-            raise
+        except Refused as refused:
+            own = self.shape(operand)
+            self._whole_parts(own, shape)
+            raise Refused(
+                refused.because, refused.help, refused.equations or _renamed_axes(own, shape)
+            ) from None
 
     def _whole_parts(self, own: Sequence[Element], shape: Sequence[Element]) -> None:
         """See to it that a reshape into ``h//4`` parts of 4, or into ``-1`` of them, has no rest: h is a multiple of 4."""
@@ -294,17 +322,24 @@ class Context:
             raise Wanted(factors=factors)
 
     def _whole_rows(self, own: Sequence[Element], shape: Sequence[Element]) -> None:
-        """See to it that what a literal shape leaves to -1 has no rest, where one size decides it."""
-        rows = math.prod(one for one in shape if isinstance(one, int) and one != -1)
-        total = extents.product(map(extents.normal, own))
-        names = variables(total)
-        if -1 not in shape or any(isinstance(one, Expr) for one in shape) or len(names) != 1:
+        """See to it that what a shape leaves to -1 has no rest, where one size decides it by being a multiple.
+
+        Raises Wanted with the least factor of that size.
+        """
+        if -1 not in shape:
             return
-        (name,) = names
-        for factor in (one for one in range(2, rows + 1) if rows % one == 0):
-            made: dict[str, Expr] = {name: Binary("*", Const(factor, "index"), Var(name))}
-            if extents.quotient(extents.at(total, made), Const(rows, "index")) is not None:
-                raise Wanted(factors={name: factor})
+        total = extents.product(map(extents.normal, own))
+        known = extents.product(extents.normal(one) for one in shape if one != -1)
+        rows = math.prod(one for one in shape if isinstance(one, int) and one != -1)
+        divisors = [factor for factor in range(2, rows + 1) if rows % factor == 0]
+        factors: dict[str, int] = {}
+        for factor, name in product(divisors, sorted(variables(total) & self.free)):
+            multiple: dict[str, Expr] = {name: Binary("*", Const(factor, "index"), Var(name))}
+            whole, part = (extents.at(one, multiple) for one in (total, known))
+            if extents.quotient(whole, part) is not None:
+                factors.setdefault(name, factor)
+        if len(factors) == 1:
+            raise Wanted(factors=factors)
 
     def transpose(self, operand: Operand, axes: Sequence[int]) -> Operand:
         """Its axes in another order."""
@@ -342,6 +377,20 @@ class Context:
         if isinstance(argument, list | tuple):
             return tuple(map(self._argument, argument))
         return argument
+
+
+def _renamed_axes(own: Sequence[Element], shape: Sequence[Element]) -> list[Equation]:
+    """Return the extents of a reshape with one -1 that must be equal for it to have no rest: a size at the place of another; none for others."""
+    pairs = [pair for pair in zip(own, shape, strict=False) if pair[0] != pair[1]]
+    sizes = [(a, b) for a, b in pairs if isinstance(a, Var) and isinstance(b, Var)]
+    if -1 not in shape or len(sizes) != 1:
+        return []
+    ((one, other),) = sizes
+    total, rows = extents.product(map(extents.normal, own)), [one for one in shape if one != -1]
+    rest = extents.quotient(
+        extents.at(total, {one.name: other}), extents.product(map(extents.normal, rows))
+    )
+    return [(one, other)] if rest is not None else []
 
 
 def single_number(operand: Operand, rank: int) -> Any:

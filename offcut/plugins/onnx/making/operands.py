@@ -134,16 +134,21 @@ def check_count(values: Sequence[Any], count: int, what: str) -> None:
         raise Refused(f"its {what} are {len(values)} numbers, not {count}")
 
 
+Equation: TypeAlias = tuple[Element, Element]
+"""Two extents that must be equal."""
+
+
 class Refused(Exception):
     """A node that cannot be taken.
 
-    because  why
-    help     what would be
+    because    why
+    help       what would be
+    equations  extents that must be equal for it to be taken; () if it needs something else
     """
 
-    def __init__(self, because: str, help: str = "") -> None:
+    def __init__(self, because: str, help: str = "", equations: Sequence[Equation] = ()) -> None:
         super().__init__(because)
-        self.because, self.help = because, help
+        self.because, self.help, self.equations = because, help, equations
 
 
 def known(values: Any, dtype: str = "int64") -> Known:

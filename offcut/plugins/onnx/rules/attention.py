@@ -18,6 +18,9 @@ def _attention(g: Context, call: Call) -> Results:
         if call.get(name, default) != default:
             raise Refused(f"{name}={call.get(name)}", f"{name}={default}")
     call.overlook("softmax_precision")
+    operands = [k, v, *(one for one in map(call.input, (4, 5, 6)) if one is not None)]
+    g.require_equal("batches differ", *((g.shape(q)[0], g.shape(one)[0]) for one in operands))
+    g.require_equal("keys and values differ in their rows", (g.shape(k)[-2], g.shape(v)[-2]))
     if call.outputs > 3:
         raise Refused("the products of queries and keys as an output", "three outputs")
     flat = g.rank(q) == 3

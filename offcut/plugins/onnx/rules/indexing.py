@@ -106,7 +106,10 @@ def _scatter_nd(g: Context, call: Call) -> Results:
     x, indices, updates = call[0], call[1], call[2]
     places = g.shape(indices)
     inner = g.shape(x)[g.whole(places[-1], "the last extent of indices") :]
-    count = product(places[:-1])
+    count, whole = product(places[:-1]), (*places[:-1], *inner)
+    if g.rank(updates) == len(whole):
+        pairs = zip(whole, g.shape(updates), strict=True)
+        g.require_equal("updates are of another shape than the places that indices name", *pairs)
     rows, values = g.reshape(indices, (count, places[-1])), g.reshape(updates, (count, *inner))
     return g.op("scatter_nd", x, rows, values, drop=False, **_reduction(call))
 

@@ -131,7 +131,8 @@ def _split(g: Context, call: Call) -> Results:
         ends = [arithmetic("min", arithmetic("*", n + 1, part), whole) for n in range(count - 1)]
     else:
         if min(sizes) < 0 or (isinstance(whole, int) and sum(sizes) != whole):
-            raise Refused(f"parts of {said(*sizes)} elements, of {said(whole)}")
+            because = f"parts of {said(*sizes)} elements, of {said(whole)}"
+            raise Refused(because)
         ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
     places = [0, *ends, whole]
     return tuple(g.slice(x, axis, places[n], places[n + 1]) for n in range(len(places) - 1))
@@ -206,7 +207,8 @@ def _expand(g: Context, call: Call) -> Results:
     for mine, other in zip(own, wanted, strict=True):
         if other != 1 and mine != 1 and not g.same(mine, other):
             raise Refused(
-                f"extents {said(mine)} and {said(other)} are neither 1 nor seen to be equal"
+                f"extents {said(mine)} and {said(other)} are neither 1 nor seen to be equal",
+                equations=[(mine, other)],
             )
         shape.append(plain(mine if other == 1 else other))
     return g.broadcast(x, shape)

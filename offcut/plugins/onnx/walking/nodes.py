@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import onnx
@@ -18,8 +17,8 @@ from offcut.core.expr import Expr
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import code_of, name_of
 from offcut.plugins.onnx.making.facts import Wanted
-from offcut.plugins.onnx.making.fitting import fit_sizes, guessed, join_sizes, settle_sizes
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, said
+from offcut.plugins.onnx.making.unification import facts_said, sizes_help, solve
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.tables.contributed import CONTRIBUTED
 from offcut.plugins.onnx.tables.table import TABLE
@@ -68,13 +67,11 @@ class Walk:
 
     context    what is built
     functions  of the model, by domain and name
-    guess      of what sizes are, where nodes are refused and nothing says more
     """
 
     def __init__(self, context: Context, functions: Mapping[tuple[str, str], Any]) -> None:
         self.context, self.functions = context, functions
         self.complaints: list[Complaint] = []
-        self.guess: Wanted | None = None
 
     def nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
         """Take nodes in order; results of those that are refused are None."""
@@ -86,36 +83,13 @@ class Walk:
                 try:
                     made = self.node(node, given, scope)
                 except Refused as refused:
-                    fit_sizes(self.context, given)
-                    taken = partial(self.taken, node, scope)
-                    settle_sizes(self.context, given, taken)
-                    join_sizes(self.context, given, taken)
-                    self.guess = self.guess or guessed(self.context, given, taken)
+                    solve(self.context, refused.equations)
+                    help = refused.help or sizes_help(self.context, refused.equations)
                     place = f"{scope.within}{node.name or node.output[0]}"
-                    self.complaints.append(
-                        Complaint(place, node.op_type, refused.because, refused.help)
-                    )
+                    self.complaints.append(Complaint(place, node.op_type, refused.because, help))
             for name, one in zip(node.output, (*made, *[None] * len(node.output)), strict=False):
                 if name:
                     scope.values[name] = one
-
-    def taken(
-        self, node: Any, scope: Scope, context: Context, given: Sequence[Operand | None]
-    ) -> bool:
-        """Whether a node is taken in a context of its own, by sizes that are large enough."""
-        try:
-            Walk(context, self.functions).node(node, given, scope)
-        except Wanted as wanted:
-            every, facts = context.builder.sizes, wanted.facts
-            for size, low in facts.lows.items():
-                every[size] = replace(every[size], min=low)
-            for size, high in facts.highs.items():
-                every[size] = replace(every[size], max=high)
-            more = bool(facts.lows or facts.highs)
-            return more and self.taken(node, scope, context, given)
-        except Refused:
-            return False
-        return True
 
     def node(self, node: Any, given: Sequence[Operand | None], scope: Scope) -> Sequence[Any]:
         """What a node gives.
@@ -154,6 +128,7 @@ class Walk:
             try:
                 return self.ruled(rule, call)
             except Refused as why:
+                solve(self.context, why.equations)
                 refused = why
                 self.undo(mark)
         body = self.body(call)
@@ -269,8 +244,9 @@ class Walk:
         ]
         requests = [one for one in both if isinstance(one, Wanted)]
         if len(requests) == 2 and requests[0].facts != requests[1].facts:
+            wanted = " and ".join(facts_said(self.context, one.facts) for one in requests)
             raise Refused(
-                "its branches want other sizes, and its condition is not known at import",
+                f"its branches want {wanted}, and its condition is not known at import",
                 self.known_by(condition),
             )
         if requests:

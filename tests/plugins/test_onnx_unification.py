@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
+import onnx
 from conftest import slow
 
 import offcut as oc
-from offcut.plugins.onnx.making import fitting
 from tests.agree import agree, of_peer
 from tests.plugins.test_onnx import drawn, each, parsed
 
@@ -53,7 +53,8 @@ def test_a_length_that_is_bounded_beyond_the_table_is_refused() -> None:
         str(refused.value)
         == """\
 from_onnx: cannot take one node of g
-  because  Add y: cannot join the shapes of x and slice: axis 1 of x is n, axis 0 of slice is extent2"""
+  because  Add y: cannot join the shapes of x and slice: axis 1 of x is n, axis 0 of slice is extent2
+  help     from_onnx(…, sizes={"n": …}) at which n is min(12, n): n is axis 1 of the input x"""
     )
 
 
@@ -131,16 +132,99 @@ def test_an_output_may_have_no_shape_and_no_type() -> None:
     agree(made["z"], of_peer(-x))
 
 
-def test_extents_that_no_single_number_fits_are_refused() -> None:
+def test_extents_that_a_constant_has_are_its_numbers() -> None:
     proto = parsed("g (float[b, n] x) => (float[p, q] y) { y = Add (x, v) }", v=drawn(1, 3, 5))
+    model = each(proto, [{"x": drawn(2, 3, 5)}])
+    assert not model.sizes
+    with pytest.raises(oc.CallError, match="axis 0 is 3, not 4"):
+        model({"x": drawn(2, 4, 5)})
+
+
+def test_sizes_that_are_not_derived_are_asked_for_by_their_axes() -> None:
+    proto = parsed("g (float[b, h, w] x) => (float[b, n] y) { y = Reshape (x, to) }", to=np.array([0, 100]))  # fmt: skip
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(proto)
     assert (
         str(refused.value)
         == """\
 from_onnx: cannot take one node of g
-  because  Add y: cannot join the shapes of x and w: axis 0 of x is b, axis 0 of w is 3"""
+  because  Reshape y: cannot take x as [b, 100]: it is not seen to have as many elements
+  help     from_onnx(…, sizes={"h": …, "w": …}) at which h * w is 100: h is axis 1 of the input x, w is axis 2 of the input x"""
     )
+    each(proto, [{"x": drawn(1, b, 5, 20)} for b in (1, 3)], sizes={"h": 5})
+    with pytest.raises(oc.DescribeError) as bounded:
+        oc.from_onnx(JOINED_TWICE, sizes={"a": (1, 9), "b": (1, 9)})
+    assert bounded.value.help == (
+        'from_onnx(…, sizes={"a": …, "b": …}) at which a is b: a is axis 0 of the input x, b is axis 0 of the input y',
+    )
+
+
+JOINED_TWICE = parsed("g (float[a, 4] x, float[b, 4] y) => (float[c, 4] z) { z = Add (x, y) }")
+
+
+ATTENTION = """g (float[a, s, 12] q, float[b, t, 12] k, float[c, u, 12] v, int64[d] lengths) => (float[e, f, 12] y) {{
+    y = Attention <q_num_heads = 3, kv_num_heads = 3{more}> (q, k, v, , , , lengths) }}"""
+
+
+@pytest.mark.parametrize("more", ["", ", is_causal = 1"])
+def test_a_batch_that_each_input_of_attention_names_apart_is_one(more: str) -> None:
+    head = '<ir_version: 11, opset_import: ["" : 24]> '
+    proto = onnx.parser.parse_model(head + ATTENTION.format(more=more))
+    model = oc.from_onnx(proto, threads=1)
+    assert {*bounds(model)} == {"a", "s", "t"}
+    x = {"q": drawn(1, 2, 5, 12), "k": drawn(2, 2, 7, 12), "v": drawn(3, 2, 7, 12)}
+    y = model({**x, "lengths": np.array([7, 3])})["y"]
+    short = {name: x[name][1:, :3] if name != "q" else x[name][1:] for name in x}
+    if not more:
+        agree(y[1:], of_peer(model({**short, "lengths": np.array([3])})["y"]))
+    with pytest.raises(oc.CallError, match="axis 0 is 2 at a = 2, not 3"):
+        model({**x, "lengths": np.array([7, 3, 1])})
+
+
+def test_a_norm_of_groups_whose_channels_are_open_is_walked_once() -> None:
+    """The body of a function, each node of which is refused: nothing is tried again inside of it."""
+    proto = parsed("""g (float[b, c, h] x) => (float[b, d, e] y) {
+        y = GroupNormalization <num_groups = 2> (x, gain, gain) }""",
+        21, gain=drawn(1, 4))  # fmt: skip
+    model = each(proto, [{"x": drawn(2, b, 4, h)} for b, h in ((1, 3), (2, 5))])
+    assert {*bounds(model)} == {"b", "h"}
+
+
+ROWS = "g (float[a, s] x, float[b, t] y, float[c, u] z) => (float[e, f] o) {{ o = {} }}"
+
+
+@pytest.mark.parametrize(
+    ("node", "sizes"),
+    [
+        ("Max (x, y, z)", {"a", "s"}),
+        ("Gemm <transB = 1> (x, y)", {"a", "s", "b", "c", "u"}),
+        ('Einsum <equation = "ij,jk->ik"> (x, y)', {"a", "s", "t", "c", "u"}),
+        ("Concat <axis = 1> (x, y, z)", {"a", "s", "t", "u"}),
+    ],
+)
+def test_axes_that_a_node_joins_are_one_size(node: str, sizes: set[str]) -> None:
+    assert {*bounds(oc.from_onnx(parsed(ROWS.format(node)), threads=1))} == sizes
+
+
+def test_extents_inside_of_loops_and_sequences_are_one_size() -> None:
+    scan = """g (float[k] first, float[3, m] x) => (float[k] last) { last = Scan <num_scan_inputs = 1, body =
+        step (float[k] state, float[k] one) => (float[k] next) { next = Add (state, one) }> (first, x) }"""
+    assert {*bounds(oc.from_onnx(parsed(scan), threads=1))} == {"k"}
+    loop = """g (float[k] first, float[m] x) => (float[k] last) <int64 n = {3}, bool go = {1}> {
+        last = Loop <body = step (int64 i, bool more, float[k] state) => (bool again, float[k] next) {
+            next = Add (state, x)  again = Identity (more) }> (n, go, first) }"""
+    assert {*bounds(oc.from_onnx(parsed(loop), threads=1))} == {"k"}
+    sequence = """g (float[n, 6] x, float[m, 6] z) => (float[n, 6] y) <int64 place = {0}> {
+        both = SequenceConstruct (x, z)  first = SequenceAt (both, place)  y = Add (first, z) }"""
+    assert {*bounds(oc.from_onnx(parsed(sequence), threads=1))} == {"n"}
+
+
+def test_a_reshape_that_names_the_batch_of_another_input_has_it() -> None:
+    proto = parsed("""g (float[a, s, 6] x, float[b, t] y) => (float[p, q, 2, 3] z) {
+        first = Shape <end = 1> (y)  to = Concat <axis = 0> (first, rest, two)  z = Reshape (x, to) }""",
+        rest=np.array([-1]), two=np.array([2, 3]))  # fmt: skip
+    model = each(proto, [{"x": drawn(1, b, s, 6), "y": drawn(2, b, 3)} for b, s in ((1, 1), (3, 2))])  # fmt: skip
+    assert {*bounds(model)} == {"a", "s", "t"}
 
 
 JOINED = """g (float[a, s, 4] x, float[b, 4] y, float[c, t, 4] z) => (float[p, q, 4] o, float[e, f, 4] j) {
@@ -190,12 +274,6 @@ def test_a_mask_that_is_cut_to_a_length_has_it() -> None:
     proto = cut_mask()
     model = each(proto, [{"x": drawn(1, b, n, 4), "mask": drawn(2, b, n)} for b, n in ((1, 1), (2, 5))])  # fmt: skip
     assert {*bounds(model)} == {"b", "n"}
-
-
-def test_of_more_pairs_than_are_tried_nothing_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "MOST_PAIRS", 1)
-    with pytest.raises(oc.DescribeError, match="axis 1 of x is n, axis 1 of reshape is extent2"):
-        oc.from_onnx(cut_mask())
 
 
 @pytest.mark.parametrize("first", [slow(""), "last = Slice (mask, from, total, one)"])
