@@ -23,7 +23,7 @@ from offcut.backends.decide import attempt
 from offcut.backends.options import TargetPlan
 from offcut.backends.tilings_by_size import LARGEST, Price
 from offcut.core.program import Program
-from offcut.costmodel import sampled, select_options, shortened_over
+from offcut.costmodel import sampled, select_options, simplify_cost_over
 from offcut.errors import PartitionError
 from offcut.polyhedral.isl_budget import REQUEST, operations
 from offcut.schedule import Schedule, each_decision, with_strategy_options
@@ -81,7 +81,7 @@ def with_priced_options(
     priced = (
         Alternative(
             label if labels.count(label) == 1 else f"{label}_{k}",
-            shortened_over(price(planned[k]), sizes),
+            simplify_cost_over(price(planned[k]), sizes),
             options[k].steps,
         )
         for k, label in zip(planned, labels, strict=True)

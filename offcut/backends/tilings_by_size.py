@@ -18,7 +18,7 @@ from offcut.backends.options import TargetPlan
 from offcut.backends.raising import unfuse_stages
 from offcut.core.expr import Expr
 from offcut.core.program import Program
-from offcut.costmodel import sampled, select_options, shortened_over
+from offcut.costmodel import sampled, select_options, simplify_cost_over
 from offcut.schedule import Schedule, each_decision
 from offcut.schedule.decisions import Alternative, Choose, Level
 
@@ -70,7 +70,7 @@ def competing(plans: Plans, price: Price, complete: Callable[[TargetPlan], Targe
     for at in selection.options:
         label = "_".join(("tile", *map(str, plans.tilings[at].values())))
         cost = price(complete(TargetPlan(programs[at])).program)
-        cost = shortened_over(cost, before.sizes)
+        cost = simplify_cost_over(cost, before.sizes)
         options.append(Alternative(label, cost, tuple(each_decision(schedules[at].steps))))
     note = f"{len(options)} of {len(programs)} tilings, by size: {selection}"
     return Draft(Schedule(plans.name, (Choose(tuple(options)),)), (note,))

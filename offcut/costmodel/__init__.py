@@ -32,8 +32,8 @@ from offcut.costmodel.resources import Hardware as Hardware
 from offcut.costmodel.resources import Level as Level
 from offcut.costmodel.resources import Roofline as Roofline
 from offcut.costmodel.resources import roofline as roofline
-from offcut.costmodel.shortened import shortened as shortened
-from offcut.costmodel.shortened import shortened_over as shortened_over
+from offcut.costmodel.simplification import simplify_cost as simplify_cost
+from offcut.costmodel.simplification import simplify_cost_over as simplify_cost_over
 from offcut.costmodel.statements import Inside as Inside
 from offcut.costmodel.statements import StatementPrices as StatementPrices
 from offcut.costmodel.tile_cycles import SumExtents as SumExtents

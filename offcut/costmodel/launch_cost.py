@@ -8,19 +8,31 @@ and all blocks together do W of one kind of work, at a rate per multiprocessor a
     main memory    = bytes of each array once, or what is moved of it if that is less, / (P * its share), if these do not fit L2
     launch         = max of these
 
-Extents that differ from block to block count as in the first block; if they are trip counts of stages, or of blocks, as in the middle block. All
-iterations of a loop count as its first one. Stages with terms at the border of a mask, which lanes add, are the first and the last ones of a block:
-these are counted one by one, by the first and the last unit, and all others as the middle one. Warps run whole issues, in tails too.
+All blocks count as the first one; as the middle one where their trip counts depend on the block. What runs inside of a block is summed over its
+loops in closed form, else estimated by the last iteration of a loop and the middle one of the others; stages with terms at the border of a mask,
+which lanes add, are counted one by one (`launch_blocks`). Warps run whole issues, in tails too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Binary, Compare, Expr, Select, loads, real, substitute, variables
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Select,
+    loads,
+    reads_memory,
+    real,
+    rewrite,
+    substitute,
+)
 from offcut.core.program import (
     COUNTED_UNITS,
     THREAD,
@@ -37,20 +49,26 @@ from offcut.core.program import (
     Tile,
     walk,
 )
+from offcut.core.scan import ScanContext
+from offcut.costmodel.closed.count_loops import inside_loop
+from offcut.costmodel.closed.counting import with_divisor, with_known_ends
 from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.prediction import Predicted, joules
+from offcut.costmodel.closed.summation import NoClosedForm, half_way, summed
 from offcut.costmodel.device import Accelerator, Grid, Memory
-from offcut.costmodel.launch_loops import (
+from offcut.costmodel.launch_blocks import (
+    block_iteration,
     count_blocks,
-    count_statements,
-    counted_iterations,
-    inner_statements,
-    trip_count,
-    typical_iteration,
+    sampled_iterations,
     with_bounds,
 )
-from offcut.costmodel.shortened import part_of_cheapest, shortened
+from offcut.costmodel.simplification import (
+    drop_decided_conditions,
+    part_of_cheapest,
+    simplify_cost,
+    simplify_index,
+)
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral.window_room import agent_count, window_rooms
 
@@ -90,17 +108,21 @@ class Work:
         """Add bytes of an array that are moved."""
         self.main[array] = ix.add(self.main.get(array, ZERO), amount)
 
-    def add_cheapest(self, costs: Sequence[Expr], works: Sequence[Work]) -> None:
-        """Add the work of the option whose cost is least."""
-        self.kernels |= {name: None for work in works for name in work.kernels}
-        for one in fields(self) if works else ():
-            if one.name not in ("kernels", "main"):
-                amounts = [getattr(work, one.name) for work in works]
-                if any(amount != ZERO for amount in amounts):
-                    self.add(one.name, part_of_cheapest(costs, amounts))
-        for array in dict.fromkeys(name for work in works for name in work.main):
-            amounts = [work.main.get(array, ZERO) for work in works]
-            self.move(array, part_of_cheapest(costs, amounts))
+    def mapped(self, change: Callable[[Expr], Expr]) -> Work:
+        """Return the work with each amount changed."""
+        return combined([self], lambda amounts: change(amounts[0]))
+
+
+def combined(works: Sequence[Work], change: Callable[[Sequence[Expr]], Expr]) -> Work:
+    """Return the work whose amounts are made of those of others; of no work, nothing."""
+    total = Work(kernels={name: None for work in works for name in work.kernels})
+    for one in fields(Work) if works else ():
+        if one.name not in ("kernels", "main"):
+            amounts = [getattr(work, one.name) for work in works]
+            setattr(total, one.name, change(amounts) if any(a != ZERO for a in amounts) else ZERO)
+    for array in dict.fromkeys(name for work in works for name in work.main):
+        total.main[array] = change([work.main.get(array, ZERO) for work in works])
+    return total
 
 
 @dataclass(frozen=True)
@@ -117,21 +139,22 @@ class LaunchCounter:
 
         way  the number of a choice and of its option, if the launch is in one
         """
-        work, bounded = Work(), with_bounds(stmt)
-        self.count((bounded,), {}, ONE, work)
+        (stmt,) = with_known_ends((stmt,))
+        work = self.count((with_bounds(stmt),), {}, ScanContext.of(self.program.sizes))
         machine, count = self.machine, self.machine.cores
         blocks = ix.maximum(count_blocks((stmt,), {}) or ONE, 1)
         share = Binary("/", real(ix.ceildiv(blocks, count)), real(blocks))
 
         def busy(amount: Expr, rate: float) -> Expr:
-            return shortened(Binary("*", Binary("*", real(amount), real(1 / rate)), share))
+            return simplify_cost(Binary("*", Binary("*", real(amount), real(1 / rate)), share))
 
         shared, l2 = self.shared, machine.memory[-1]
         lanes = next((u.multiply_adds for u in machine.unit if "float32" in u.of), 1.0)
         resident = count * self.resident((stmt,))
         waves = real(ix.ceildiv(blocks, resident))
         has_work = Compare(">", work.instances, ZERO)
-        latency = Binary("*", waves, self.latency((stmt,), {}, 1))
+        ticks = self.latency((stmt,), {}, ScanContext.of(self.program.sizes), 1)
+        latency = Binary("*", waves, Binary("*", real(ticks), real(1 / TICKS)))
         moved = ix.add(*work.main.values(), ZERO)
         arrays = ix.add(*map(self.bytes_once, work.main, work.main.values()), ZERO)
         fits = Compare("<=", arrays, ix.const(l2.bytes * count))
@@ -145,7 +168,7 @@ class LaunchCounter:
             main.name: Binary("*", real(dram_bytes), real(1 / (main.bytes_per_cycle * count))),
             WAITING: Select(has_work, latency, real(0.0)),
         }
-        resources = {name: shortened(cycles) for name, cycles in resources.items()}
+        resources = {name: simplify_cost(cycles) for name, cycles in resources.items()}
         cache_bytes = {memory.name: moved for memory in machine.memory[1:]}  # through caches
         bytes_ = {shared.name: work.shared, **cache_bytes, main.name: dram_bytes}
         stores = [store.buffer for store in walk((stmt,)) if isinstance(store, Store)]
@@ -160,49 +183,67 @@ class LaunchCounter:
         energy = joules(work.picojoules, bytes_, machine)
         return Predicted(piece, counts, resources, bytes_, energy)
 
-    def count(
-        self, body: Sequence[Stmt], values: Mapping[str, Expr], times: Expr, work: Work
-    ) -> None:
-        """Add the work of statements that run `times` times.
+    def count(self, body: Sequence[Stmt], values: Mapping[str, Expr], known: ScanContext) -> Work:
+        """Return the work of one run of statements, over the iterators around.
 
-        values  of the iterators around: the first value of each
+        values  of bounded values, and of the iterators of blocks around
         """
-        for stmt in body:
-            match stmt:
-                case For(name, lo, hi, inner):
-                    lo, hi = substitute(lo, values), substitute(hi, values)
-                    trips = ix.maximum(ix.sub(hi, lo), 0)
-                    for at, often in counted_iterations(stmt, lo, hi, trips):
-                        self.count(inner, {**values, name: at}, ix.mul(times, often), work)
-                case If(condition, then, other):
-                    holds = substitute(condition, values)
-                    if self.is_of_sizes(condition):
-                        self.count(then, values, Select(holds, times, ZERO), work)
-                        self.count(other, values, Select(holds, ZERO, times), work)
-                    else:
-                        self.count(*inner_statements(stmt, values), times, work)
-                case Let() | Alloc():
-                    self.count(*inner_statements(stmt, values), times, work)
-                case Choose(options):
-                    works = [Work() for _ in options]
-                    for option, own in zip(options, works, strict=True):
-                        self.count(option.body, values, times, own)
-                    work.add_cheapest([substitute(one.cost, values) for one in options], works)
-                case Tile(axes, inner):
-                    starts = {a.iter: substitute(a.start, values) for a in axes}
-                    if self.is_product(stmt):
-                        kernel = self.kernels[stmt.microkernel or ""]
-                        self.product(stmt, {**values, **starts}, times, work, kernel)
-                        continue
-                    extents = (ix.maximum(substitute(a.extent, values), 0) for a in axes)
-                    often, before = ix.product((times, *extents)), work.operations
-                    self.count(inner, {**values, **starts}, often, work)
-                    if self.is_background_copy(stmt):
-                        work.operations = before
-                case Store():
-                    self.store(stmt, times, work)
-                case Sync():
-                    pass
+        works = [self.statement(stmt, values, known) for stmt in body]
+        return combined(works, lambda amounts: ix.add(*amounts, ZERO))
+
+    def statement(self, stmt: Stmt, values: Mapping[str, Expr], known: ScanContext) -> Work:
+        """Return the work of one run of a statement, over the iterators around."""
+        match stmt:
+            case For(name, lo, hi, inner):
+                lo, hi = substitute(lo, values), substitute(hi, values)
+                works = list[Work]()
+                for at, often in sampled_iterations(stmt, lo, hi):
+                    each = self.count(inner, {**values, name: at}, known)
+                    works.append(each.mapped(partial(ix.mul, often)))
+                if works:
+                    return combined(works, lambda amounts: ix.add(*amounts))
+                work = self.count(inner, values, inside_loop(known, name, lo, hi))
+                return work.mapped(lambda each: _total(name, lo, hi, each, known))
+            case If(condition, then, other):
+                holds = drop_decided_conditions(substitute(condition, values))
+                if isinstance(holds, Const):
+                    return self.count(then if holds.value else other, values, known)
+                sides = [self.count(side, values, known) for side in (then, other)]
+                if reads_memory(holds):
+                    return combined(sides, lambda amounts: ix.add(*amounts))
+                return combined(sides, lambda amounts: Select(holds, *amounts))
+            case Let(name, _, _, value, inner):
+                inside = {**values, name: rewrite(substitute(value, values), with_divisor)}
+                return self.count(inner, inside, known)
+            case Alloc(body=inner):
+                return self.count(inner, values, known)
+            case Choose(options):
+                costs = [substitute(one.cost, values) for one in options]
+                works = [self.count(one.body, values, known) for one in options]
+                return combined(works, lambda amounts: part_of_cheapest(costs, amounts))
+            case Tile() if self.is_product(stmt):
+                return self.product(stmt, values, self.kernels[stmt.microkernel or ""])
+            case Tile():
+                return self.tile(stmt, values, known)
+            case Store():
+                return self.store(stmt)
+            case Sync():
+                return Work()
+
+    def tile(self, tile: Tile, values: Mapping[str, Expr], known: ScanContext) -> Work:
+        """Return the work of a tile that no product covers: of all its instances."""
+        loops = list[tuple[str, Expr, Expr, ScanContext]]()
+        for axis in tile.axes:
+            lo = substitute(axis.start, values)
+            hi = ix.add(lo, substitute(axis.extent, values))
+            loops.append((axis.iter, lo, hi, known))
+            known = inside_loop(known, axis.iter, lo, hi)
+        work = self.count(tile.body, values, known)
+        if self.is_background_copy(tile):
+            work.operations = ZERO
+        for name, lo, hi, around in reversed(loops):
+            work = work.mapped(partial(_total, name, lo, hi, known=around))
+        return work
 
     @property
     def shared(self) -> Memory:
@@ -219,23 +260,14 @@ class LaunchCounter:
         kernel = self.kernels.get(tile.microkernel or "")
         return kernel is not None and kernel.reducer is not None
 
-    def is_of_sizes(self, condition: Expr) -> bool:
-        """Return whether a condition is about sizes alone: it holds for all blocks or for none."""
-        return variables(condition) <= {size.name for size in self.program.sizes}
-
-    def product(
-        self,
-        tile: Tile,
-        values: Mapping[str, Expr],
-        times: Expr,
-        work: Work,
-        kernel: Microkernel,
-    ) -> None:
-        """Add the work of a product of a tile, in whole issues of the hardware: of tensor cores, else of lanes.
+    def product(self, tile: Tile, values: Mapping[str, Expr], kernel: Microkernel) -> Work:
+        """Return the work of a product of a tile, in whole issues of the hardware: of tensor cores, else of lanes.
 
         Each issue of a warpgroup reads both operands from shared memory, which binds those of few columns.
         """
-        work.kernels[kernel.name] = None
+        work = Work(kernels={kernel.name: None})
+        starts = {axis.iter: substitute(axis.start, values) for axis in tile.axes}
+        inside = {**values, **starts}
         types = {tensor.dtype for tensor in kernel.definition.reads}
         units = [u for u in self.machine.unit if types & {*u.of}]
         on_lanes = not any(u.name.startswith(TENSOR) for u in units)
@@ -249,40 +281,42 @@ class LaunchCounter:
             inner = stmt
             terms: Expr = ONE
             while isinstance(inner, For):
-                terms = ix.mul(terms, trip_count(inner, values))
+                ends = (substitute(end, inside) for end in (inner.hi, inner.lo))
+                terms = ix.mul(terms, ix.maximum(ix.sub(*ends), 0))
                 inner = inner.body[0]
             assert isinstance(inner, Store)
-            instances = ix.product((rows, columns, terms, times))
+            instances = ix.product((rows, columns, terms))
             work.add("instances", instances)
             if inner.reduce is None:
                 continue
             whole_terms = ix.mul(ix.ceildiv(terms, unit.terms), unit.terms)
-            steps = ix.product((whole_rows, whole_columns, whole_terms, times))
+            steps = ix.product((whole_rows, whole_columns, whole_terms))
             work.add("operations" if on_lanes else "steps", steps)
             work.add("flop", ix.mul(operations(inner), instances))
             self.energy(inner, instances, work)
             item = max((ITEM_BYTES[load.dtype] for load, _ in loads(inner.value)), default=2)
             reads = ix.mul(issues, whole_columns) if self.is_grouped(kernel) else whole_columns
             elements = ix.mul(ix.add(whole_rows, reads), whole_terms)
-            work.add("shared", ix.product((elements, item, times)))
+            work.add("shared", ix.mul(elements, item))
+        return work
 
     def is_grouped(self, kernel: Microkernel) -> bool:
         """Return whether a warpgroup runs a microkernel."""
         return kernel.unit == "warpgroup"
 
-    def store(self, store: Store, times: Expr, work: Work) -> None:
-        """Add the work of a statement that lanes run `times` times."""
-        work.add("instances", times)
-        work.add("flop", ix.mul(operations(store), times))
-        work.add("operations", ix.mul(operations(store) + 1, times))
-        self.energy(store, times, work)
+    def store(self, store: Store) -> Work:
+        """Return the work of one instance of a statement that lanes run."""
+        flop = operations(store)
+        work = Work(instances=ONE, flop=ix.const(flop), operations=ix.const(flop + 1))
+        self.energy(store, ONE, work)
         arrays = [load.buffer for load in dict.fromkeys(load for load, _ in loads(store.value))]
         for name in (*arrays, store.buffer):
             buffer = self.program.buffer(name)
             if buffer.scope is None and not self.is_window(name):
-                work.move(name, ix.mul(ITEM_BYTES[buffer.dtype], times))
+                work.move(name, ix.const(ITEM_BYTES[buffer.dtype]))
             elif buffer.scope is not None:
-                work.add("shared", ix.mul(ITEM_BYTES[buffer.dtype], times))
+                work.add("shared", ix.const(ITEM_BYTES[buffer.dtype]))
+        return work
 
     def is_window(self, name: str) -> bool:
         """Return whether the program has windows of a buffer."""
@@ -336,48 +370,80 @@ class LaunchCounter:
         issue = next(one for one in kernel.tiles if one.columns >= columns)
         return issue.cycles * (ix.literal_bound(ix.sub(loop.hi, loop.lo)) or kernel.at_once)
 
-    def latency(self, body: Sequence[Stmt], values: Mapping[str, Expr], depth: int) -> Expr:
-        """Return the cycles from the begin to the end of a block that has its multiprocessor for itself.
+    def latency(
+        self, body: Sequence[Stmt], values: Mapping[str, Expr], known: ScanContext, depth: int
+    ) -> Expr:
+        """Return the ticks from the begin to the end of a block that has its multiprocessor for itself, over the iterators around.
 
-        depth  of the ring of windows around: as many loads are in flight
+        values  of bounded values, and of the iterators of units around: of blocks as they are counted, of others the first
+        depth   of the ring of windows around: as many loads are in flight
         """
-        total: Expr = real(0.0)
+        each = (self.latency_of(stmt, values, known, depth) for stmt in body)
+        return ix.add(*each, ZERO)
+
+    def latency_of(
+        self, stmt: Stmt, values: Mapping[str, Expr], known: ScanContext, depth: int
+    ) -> Expr:
+        """Return the ticks of a statement, as `latency` does."""
         far, near = self.machine.memory[-1].latency_cycles, self.shared.latency_cycles
-        for stmt in body:
-            inner: Expr | None = None
-            match stmt:
-                case For(name, lo, _, inner_body, unit=unit):
-                    trips = trip_count(stmt, values)
-                    first = substitute(lo, values)
-                    inner_values = {**values, name: typical_iteration(stmt, first, trips)}
-                    if unit in _LANES and not any(
-                        isinstance(child, Tile | Alloc) for child in walk(inner_body)
-                    ):
-                        steps = count_statements(inner_body, inner_values)
-                        inner = Binary("*", real(steps), real(_STEP_CYCLES / _LANES[unit]))
-                        inner = Binary("+", inner, real(far))
-                    else:
-                        inner = self.latency(inner_body, inner_values, depth)
-                    if unit is None and inner != real(0.0):
-                        inner = Binary("*", real(trips), inner)
-                case If() | Let() | Alloc():
-                    deeper = max(depth, stmt.depth) if isinstance(stmt, Alloc) else depth
-                    inner = self.latency(*inner_statements(stmt, values), deeper)
-                case Choose(options) if options:
-                    costs = [substitute(one.cost, values) for one in options]
-                    parts = [self.latency(one.body, values, depth) for one in options]
-                    inner = part_of_cheapest(costs, parts)
-                case Tile() if self.is_product(stmt):
-                    inner = real(near + self.product_cycles(stmt))
-                case Tile() | Store():
-                    inner = real(far / depth)
-                case Sync(action=Action.BARRIER | Action.WAIT | Action.WAIT_GROUP):
-                    inner = real(self.grid.barrier_cycles)
-            if inner is not None and inner != real(0.0):
-                total = inner if total == real(0.0) else Binary("+", total, inner)
-        return total
+        match stmt:
+            case For(name, lo, hi, inner, unit=unit):
+                lo, hi = substitute(lo, values), substitute(hi, values)
+                at = {**values, name: block_iteration(stmt, lo, hi) if unit == "block" else lo}
+                if unit in _LANES and not any(isinstance(one, Tile | Alloc) for one in walk(inner)):
+                    steps = self.count(inner, at, known).instances
+                    return ix.add(ix.mul(steps, _ticks(_STEP_CYCLES / _LANES[unit])), _ticks(far))
+                if unit is not None:
+                    return self.latency(inner, at, known, depth)
+                each = self.latency(inner, values, inside_loop(known, name, lo, hi), depth)
+                return _total(name, lo, hi, each, known)
+            case If(condition, then, other):
+                holds = drop_decided_conditions(substitute(condition, values))
+                sides = [self.latency(side, values, known, depth) for side in (then, other)]
+                if isinstance(holds, Const):
+                    return sides[0 if holds.value else 1]
+                return ix.add(*sides) if reads_memory(holds) else Select(holds, *sides)
+            case Let(name, _, _, value, inner):
+                inside = {**values, name: rewrite(substitute(value, values), with_divisor)}
+                return self.latency(inner, inside, known, depth)
+            case Alloc(body=inner):
+                return self.latency(inner, values, known, max(depth, stmt.depth))
+            case Choose(options):
+                costs = [substitute(one.cost, values) for one in options]
+                parts = [self.latency(one.body, values, known, depth) for one in options]
+                return part_of_cheapest(costs, parts) if parts else ZERO
+            case Tile() if self.is_product(stmt):
+                return _ticks(near + self.product_cycles(stmt))
+            case Tile() | Store():
+                return _ticks(far / depth)
+            case Sync(action=Action.BARRIER | Action.WAIT | Action.WAIT_GROUP):
+                return _ticks(self.grid.barrier_cycles)
+            case Sync():
+                return ZERO
 
 
+def _total(name: str, lo: Expr, hi: Expr, each: Expr, known: ScanContext) -> Expr:
+    """Return an amount of all iterations of a loop inside of a block: in closed form; added up, of few; else as many as the last one and the
+    middle one of the others say.
+    """
+    try:
+        return summed(name, lo, hi, each, known)
+    except NoClosedForm:
+        count = ix.literal_value(ix.sub(hi, lo))
+        if count is None or count > MAX_ADDED_ITERATIONS:
+            return half_way(name, lo, hi, each, known)
+        terms = (substitute(each, {name: ix.add(lo, step)}) for step in range(count))
+        return ix.add(*map(simplify_index, terms), ZERO)
+
+
+def _ticks(cycles: float) -> Expr:
+    return ix.const(round(cycles * TICKS))
+
+
+MAX_ADDED_ITERATIONS = 16
+"""Maximum number of iterations of a loop that are added up one by one: those of the warps of a block."""
+TICKS = 1 << 10
+"""Ticks in a cycle: of whole ones, sums over loops are those of any other count."""
 _LANES = {"warpgroup": 128, "warp": 32, "thread": 1}
 """Lanes of each unit of a block, side by side."""
 _STEP_CYCLES = 8.0

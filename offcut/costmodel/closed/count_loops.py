@@ -34,7 +34,7 @@ from offcut.costmodel.closed.summation import middle_of, trips
 from offcut.costmodel.closed.sums import SumMethod, Sums, SumTables, byte_methods
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic
 from offcut.costmodel.resources import Hardware
-from offcut.costmodel.shortened import chosen, folded
+from offcut.costmodel.simplification import select, simplify_index
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 
@@ -108,7 +108,7 @@ class Scope:
 
 def extent_of(axis: TileAxis) -> Expr:
     """How many instances a tile has along an axis."""
-    return folded(substitute(axis.extent, {OPEN: ZERO}))
+    return simplify_index(substitute(axis.extent, {OPEN: ZERO}))
 
 
 def stored_in(body: Sequence[Stmt]) -> frozenset[str]:
@@ -142,7 +142,9 @@ class LoopCounts(ABC):
         self.fixed = fixed
         self.known = ScanContext.of(size for size in program.sizes if size.name not in fixed)
         self.held = {
-            one.name: Held(one, tuple(folded(substitute(extent, fixed)) for extent in one.shape))
+            one.name: Held(
+                one, tuple(simplify_index(substitute(extent, fixed)) for extent in one.shape)
+            )
             for one in program.buffers
             if one.kind is not Kind.PRIVATE
         }
@@ -192,7 +194,7 @@ class LoopCounts(ABC):
     def bound(self, end: Expr, start: Expr | None = None) -> Expr:
         """A bound of a loop; of one that is read from memory, what the policy assumes."""
         if not reads_memory(end):
-            return folded(end)
+            return simplify_index(end)
         self.exactness = Exactness.ESTIMATE
         if start is None:
             return ix.const(0)
@@ -273,7 +275,7 @@ class LoopCounts(ABC):
         on_sizes = variables(condition) <= {*self.values, *(one.name for one in self.program.sizes)}
 
         def either(piece: int, one: Counts, two: Counts) -> Counts:
-            of = chosen if on_sizes else self.sums[piece].where
+            of = select if on_sizes else self.sums[piece].where
             pairs = zip(values_of(one), values_of(two), strict=True)
             return Counts(*(of(condition, a, b) for a, b in pairs))
 

@@ -21,7 +21,7 @@ from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts
 from offcut.costmodel.closed.footprints import lesser
 from offcut.costmodel.closed.traffic import Touched
 from offcut.costmodel.machine import Machine
-from offcut.costmodel.shortened import chosen, folded
+from offcut.costmodel.simplification import select, simplify_index
 from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import Match, matches
@@ -74,7 +74,7 @@ class MicrokernelCounts(LoopCounts):
             fits = ix.compare(
                 "<=", self.operand_bytes(tile, found), self.hardware.machine.nearest.bytes
             )
-            taken = chosen(fits, taken, cycles(kernel, height, width, depth, widest, far))
+            taken = select(fits, taken, cycles(kernel, height, width, depth, widest, far))
         taken = ix.mul(taken, again)
         issued = taken  # of another unit: one in a cycle, at most
         if self.hardware.on_core(kernel):
@@ -84,7 +84,7 @@ class MicrokernelCounts(LoopCounts):
         counts = replace(counts, runs=ix.const(1), cycles=taken, instructions=issued)
         if any(any(limits(tile, name)) for name in (rows, columns)):
             some = ix.compare(">", ix.mul(lengths.get(rows, ix.const(1)), width), 0)
-            counts = counts.mapped(lambda count: chosen(some, count, ZERO))
+            counts = counts.mapped(lambda count: select(some, count, ZERO))
         staged: dict[int, StagedRows] = {}
         if tile.form is Form.PAD and found is not None:
             counts = counts.plus(self.copied(tile, lengths, columns))
@@ -106,7 +106,7 @@ class MicrokernelCounts(LoopCounts):
         for part, extent in zip(load.index, self.program.buffer(load.buffer).shape, strict=True):
             size = ix.mul(size, extent) if variables(part) & inner else size
         size = ix.ceildiv(size, found.microkernel.per_byte)
-        return folded(substitute(size, self.fixed))
+        return simplify_index(substitute(size, self.fixed))
 
     def laid(self, found: Match) -> tuple[float, float]:
         """How much longer a microkernel takes on operands that lie otherwise than it likes: in the nearest caches, and beyond them."""
@@ -115,7 +115,7 @@ class MicrokernelCounts(LoopCounts):
         buffer = self.program.buffer(load.buffer)
         if not found.microkernel.packed or buffer.layout is not None or not buffer.shape:
             return times, times
-        row = ix.literal_value(folded(substitute(buffer.shape[-1], self.fixed)))
+        row = ix.literal_value(simplify_index(substitute(buffer.shape[-1], self.fixed)))
         narrow = row is not None and row * ITEM_BYTES[buffer.dtype] <= traffic.narrow_bytes
         if narrow:
             return times, times
@@ -137,7 +137,10 @@ class MicrokernelCounts(LoopCounts):
         """How many instances along an axis of a tile are in the domain."""
         length, limited = extent_of(axis), False
         for limit in limits(tile, axis.iter):
-            length, limited = lesser(length, _left(folded(limit), folded(axis.start)), known), True
+            length, limited = (
+                lesser(length, _left(simplify_index(limit), simplify_index(axis.start)), known),
+                True,
+            )
         if limited and not known.at_least_zero(length):
             return ix.maximum(length, 0)
         return length
@@ -285,7 +288,7 @@ def _by_height(rows: Expr, low: int, high: int, of: Callable[[int], Expr]) -> Ex
     if low == high:
         return of(low)
     middle = ceil((low + high) / 2) - 1
-    return chosen(
+    return select(
         ix.compare("<=", rows, middle),
         _by_height(rows, low, middle, of),
         _by_height(rows, middle + 1, high, of),

@@ -74,7 +74,7 @@ from offcut.costmodel.closed.traffic import Held
 from offcut.costmodel.description import load
 from offcut.costmodel.machine import processor
 from offcut.costmodel.resources import Hardware
-from offcut.costmodel.shortened import decided, folded
+from offcut.costmodel.simplification import drop_decided_conditions, simplify_index
 
 
 def counted(
@@ -93,7 +93,7 @@ def counted(
     piece is counted as if all conditions around it held, which is a bound.
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
-    known = _with_known_ends(program.body)
+    known = with_known_ends(program.body)
     text = rewrite_body(known, _with_open)
     body = map_body(substitute_coordinates(text, fixed), _by_quotients)
     ways: dict[int, Sequence[SumMethod]] = {}
@@ -127,13 +127,13 @@ def _operations_anywhere(program: Program, sizes: frozenset[tuple[str, int]]) ->
     return count_operations(program, dict(sizes), hardware)
 
 
-def _with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Return a block whose loops end where they do at the latest, if the least of what is known and of elements of arrays ends them."""
 
     def change(stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
             stmt = replace(stmt, lo=_known_part("max", stmt.lo), hi=_known_part("min", stmt.hi))
-        return map_blocks(stmt, _with_known_ends)
+        return map_blocks(stmt, with_known_ends)
 
     return tuple(map(change, body))
 
@@ -238,7 +238,7 @@ class _Counter(MicrokernelCounts):
             case Tile():
                 return self.tile(stmt, stmt.axes, scope)
             case If(condition, then, other):
-                match decided(condition):
+                match drop_decided_conditions(condition):
                     case Const(holds):
                         return self.block(then if holds else other, scope)
                     case open_:
@@ -261,16 +261,16 @@ class _Counter(MicrokernelCounts):
             return self.with_conditions(seen, unlimited(tile)) if tile.axes else seen
         axis, *rest = axes
         extent = extent_of(axis)
-        start, end = folded(axis.start), folded(ix.add(axis.start, extent))
+        start, end = simplify_index(axis.start), simplify_index(ix.add(axis.start, extent))
         known = inside_loop(scope.known, axis.iter, start, end)
         with self.around(axis.iter, start, end):
             run = None if OPEN in variables(axis.extent) else ix.literal_value(extent)
             stop = end
             for limit in limits(tile, axis.iter):
-                stop = ix.minimum(stop, folded(limit))
+                stop = ix.minimum(stop, simplify_index(limit))
             reach = stop
             for other in _ends_of(axis.iter, unlimited(tile)):
-                reach = ix.minimum(reach, folded(other))
+                reach = ix.minimum(reach, simplify_index(other))
             across = None if rest or run is None else (axis.iter, start, ix.sub(reach, 1))
             inside = replace(
                 scope,
@@ -312,7 +312,7 @@ class _Counter(MicrokernelCounts):
         else a name for it.
         """
         # It is evaluated where it is not asked, too.
-        value = rewrite(folded(let.value), with_divisor)
+        value = rewrite(simplify_index(let.value), with_divisor)
         range_ = ix.const(let.lo), ix.const(let.hi - 1)
         open_ = {one.name for one in self.program.sizes} | set(self.values)
         if isinstance(value, Const) or not variables(value) <= open_:
@@ -344,7 +344,7 @@ class _Counter(MicrokernelCounts):
         """Outside of it, the window lies where it always does, as large as half-way through the loops around."""
         shape = tuple(extent for _, extent in axes)
         for name, middle in reversed(self.traffic.middle.items()):
-            shape = tuple(folded(substitute(extent, {name: middle})) for extent in shape)
+            shape = tuple(simplify_index(substitute(extent, {name: middle})) for extent in shape)
         own = [name for name in self.held if name.partition(APART)[0] == buffer]
         self.held.update({name: Held(self.held[name].buffer, shape) for name in own})
         starts = [start for start, _ in axes]

@@ -19,7 +19,7 @@ from offcut.core.intervals import Ends, ends
 from offcut.core.program import Buffer
 from offcut.core.scan import ScanContext
 from offcut.costmodel.resources import Level
-from offcut.costmodel.shortened import folded
+from offcut.costmodel.simplification import simplify_index
 
 Ranges = Mapping[str, Ends]  # of iterators inside, in terms of what is around
 
@@ -76,7 +76,10 @@ class Box:
         axes = (
             axis
             if isinstance(axis, Scattered)
-            else (folded(substitute(axis[0], values)), folded(substitute(axis[1], values)))
+            else (
+                simplify_index(substitute(axis[0], values)),
+                simplify_index(substitute(axis[1], values)),
+            )
             for axis in self.axes
         )
         return replace(self, axes=tuple(axes))
@@ -112,7 +115,7 @@ def box(index: Sequence[Expr], written: bool) -> Box:
     axes = (
         Scattered(ix.const(1), frozenset(variables(part)))
         if reads_memory(part)
-        else (folded(part), folded(part))
+        else (simplify_index(part), simplify_index(part))
         for part in index
     )
     return Box(tuple(axes), not written, written)
@@ -190,7 +193,11 @@ def _over(axis: Ends | Scattered, ranges: Ranges) -> Ends | Scattered:
     if isinstance(axis, Scattered):
         return axis.over(ranges)
     first, last = (ends(end, ranges, natural=lambda _: True) for end in axis)  # none is negative
-    return _ALL if first is None or last is None else (folded(first[0]), folded(last[1]))
+    return (
+        _ALL
+        if first is None or last is None
+        else (simplify_index(first[0]), simplify_index(last[1]))
+    )
 
 
 def _joined(a: Ends | Scattered, b: Ends | Scattered, known: ScanContext) -> Ends | Scattered:

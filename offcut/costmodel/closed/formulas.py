@@ -27,7 +27,7 @@ from offcut.costmodel.closed.prediction import (
 )
 from offcut.costmodel.device import Device
 from offcut.costmodel.resources import Hardware
-from offcut.costmodel.shortened import part_of_cheapest
+from offcut.costmodel.simplification import part_of_cheapest
 
 if TYPE_CHECKING:
     import sympy

@@ -33,7 +33,7 @@ from offcut.core.expr import (
 )
 from offcut.core.interpret.values import evaluate
 from offcut.core.memo import lazy_property, memoize_method
-from offcut.costmodel.shortened import shortened_once
+from offcut.costmodel.simplification import simplify_once
 from offcut.errors import InternalError
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _joined(expr: Expr) -> Expr:
         case Cast(Select(condition, a, b), dtype):
             return Select(condition, Cast(a, dtype), Cast(b, dtype))
         case _:
-            return shortened_once(expr)
+            return simplify_once(expr)
 
 
 def _repeated(expr: Expr) -> Iterator[Expr]:
@@ -255,7 +255,7 @@ def _function(kind: str) -> Any:
     """A function that sympy writes and cannot evaluate itself: ``where`` or ``table``."""
     import sympy
 
-    def chosen(cls: Any, condition: Any, then: Any, other: Any) -> Any:
+    def select(cls: Any, condition: Any, then: Any, other: Any) -> Any:
         return then if condition == sympy.true else other if condition == sympy.false else None
 
     def looked_up(cls: Any, at: Any, *values: Any) -> Any:
@@ -269,7 +269,7 @@ def _function(kind: str) -> Any:
         cases = ((value, sympy.Eq(at, k)) for k, value in enumerate(values[:-1]))
         return sympy.Piecewise(*cases, (values[-1], True))
 
-    evaluated = chosen if kind == "where" else looked_up
+    evaluated = select if kind == "where" else looked_up
     return type(kind, (sympy.Function,), {"eval": classmethod(evaluated), "doit": written_out})
 
 

@@ -29,7 +29,7 @@ from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts, HowExact, 
 from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.resources import COMPUTE, ISSUE, Hardware, resources_of
-from offcut.costmodel.shortened import shortened
+from offcut.costmodel.simplification import simplify_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,9 @@ def by_stage(pieces: Sequence[Predicted]) -> dict[Stage, dict[str, Expr]]:
     for one in pieces:
         total = found.setdefault((one.piece.way, one.piece.stage), {})
         for name, cycles in one.resources.items():
-            total[name] = shortened(Binary("+", total[name], cycles)) if name in total else cycles
+            total[name] = (
+                simplify_cost(Binary("+", total[name], cycles)) if name in total else cycles
+            )
     return found
 
 
@@ -242,9 +244,9 @@ def joules(picojoules: Expr, bytes_by_memory: Mapping[str, Expr], machine: Devic
     rates[machine.dram.name] = energy.dram
     parts = (scaled(size, rates[name] * 1e-12) for name, size in bytes_by_memory.items())
     operations = scaled(picojoules, 1e-12 / THOUSANDTHS)
-    return shortened(reduce(lambda a, b: Binary("+", a, b), parts, operations))
+    return simplify_cost(reduce(lambda a, b: Binary("+", a, b), parts, operations))
 
 
 def scaled(count: Expr, by: float) -> Expr:
     """Return a count times a number, as float64."""
-    return shortened(Binary("*", real(count), real(by)))
+    return simplify_cost(Binary("*", real(count), real(by)))

@@ -36,7 +36,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.intervals import ends
 from offcut.core.scan import ScanContext
 from offcut.core.text.printer import format_expr
-from offcut.costmodel.shortened import chosen, folded
+from offcut.costmodel.simplification import select, simplify_index
 from offcut.errors import InternalError
 from offcut.polyhedral import coefficient
 
@@ -93,7 +93,7 @@ def summed(
 
     Raises NoClosedForm where it has none.
     """
-    term = folded(_without_alike(folded(term), name))
+    term = simplify_index(_without_alike(simplify_index(term), name))
     count = trips(lo, hi, known)
     if name not in variables(term):
         return ix.mul(count, term)
@@ -111,7 +111,7 @@ def summed(
     match term:
         case Select(condition, then, other) if name not in variables(condition):
             ways = [summed(name, lo, hi, side, known, splits, longest) for side in (then, other)]
-            return chosen(condition, *ways)
+            return select(condition, *ways)
     end = ix.add(lo, count)
 
     def over(lo: Expr, hi: Expr, part: Expr) -> Expr:
@@ -128,7 +128,7 @@ def summed(
         return _of_powers(*powers, lo, end)
     some = ix.literal_value(count)
     if some is not None and some <= WRITTEN_OUT:
-        terms = (folded(_at(term, name, ix.add(lo, step))) for step in range(some))
+        terms = (simplify_index(_at(term, name, ix.add(lo, step))) for step in range(some))
         return ix.add(*terms)
     period = _period(term, name)
     if 1 < period <= LONGEST_PERIOD:
@@ -181,9 +181,9 @@ def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> E
     """
     count = trips(lo, hi, known)
     if is_longer(term, LONGEST):
-        return ix.mul(count, folded(_at(term, name, middle_of(lo, hi))))
+        return ix.mul(count, simplify_index(_at(term, name, middle_of(lo, hi))))
     last = ix.sub(hi, 1)
-    end, middle = (folded(_at(term, name, at)) for at in (last, middle_of(lo, last)))
+    end, middle = (simplify_index(_at(term, name, at)) for at in (last, middle_of(lo, last)))
     if end == middle:
         return ix.mul(count, end)
     others = ix.sub(count, 1)
@@ -208,7 +208,7 @@ def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Ex
     """A bound of the sum of a count over ``lo <= name < hi``: the sum, where that is a short formula, else the trips times the
     greatest term there may be, every part of the term taken as if it moved for itself.
     """
-    term = folded(term)
+    term = simplify_index(term)
     found = short_sum(name, lo, hi, term, known, splits=4, longest=4 * SHORT)
     if found is not None:
         return found
@@ -222,10 +222,10 @@ def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> E
     if found is None and reads_memory(
         term
     ):  # no bound is known of an element: as half-way through the loop
-        return ix.maximum(folded(_at(term, name, middle_of(lo, hi))), 0)
+        return ix.maximum(simplify_index(_at(term, name, middle_of(lo, hi))), 0)
     if found is None:
         raise InternalError(f"{format_expr(term)} is not a count")
-    return ix.maximum(folded(found[1]), 0)
+    return ix.maximum(simplify_index(found[1]), 0)
 
 
 def _is_count(expr: Expr, known: ScanContext) -> bool:

@@ -29,7 +29,7 @@ from offcut.costmodel.closed.summation import (
     short_sum,
     summed,
 )
-from offcut.costmodel.shortened import chosen, folded
+from offcut.costmodel.simplification import select, simplify_index
 
 MAX_EVALUATED_PARTS = 1 << 25
 """Parts of terms that are evaluated for the counts of a program, at most: a fraction of a second."""
@@ -98,7 +98,7 @@ class SumTables:
             if load not in self._values:
                 value_of_load = self._added(load, {}, 1)
                 self._values[load] = ix.const(int(value_of_load[0]))
-        return folded(rewrite(expr, self._values.get))
+        return simplify_index(rewrite(expr, self._values.get))
 
     def _at(self, expr: Expr, at: Mapping[str, Array], count: int) -> Array:
         """Evaluate an expression at `count` points, ``(count,)``."""
@@ -204,7 +204,7 @@ class Sums:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
                 if short is not None:
                     return short
-                return self.tables.tabulate(name, lo, hi, folded(term))
+                return self.tables.tabulate(name, lo, hi, simplify_index(term))
             case SumMethod.CLOSED:
                 try:
                     return summed(name, lo, hi, term, known)
@@ -219,7 +219,7 @@ class Sums:
     def where(self, condition: Expr, then: Expr, other: Expr) -> Expr:
         """Return the count of a conditional whose condition depends on iterators."""
         return (
-            ix.add(then, other) if self.way is SumMethod.BOUND else chosen(condition, then, other)
+            ix.add(then, other) if self.way is SumMethod.BOUND else select(condition, then, other)
         )
 
     def finish(self, total: Expr) -> Expr:

@@ -28,7 +28,7 @@ from offcut.costmodel.closed.footprints import Box, bytes_of, crowding
 from offcut.costmodel.closed.summation import asks, greatest, middle_of, trips
 from offcut.costmodel.closed.sums import Sums
 from offcut.costmodel.resources import Level
-from offcut.costmodel.shortened import chosen, folded
+from offcut.costmodel.simplification import select, simplify_index
 
 Piece = int | str  # which of the pieces of a program; or an array
 
@@ -108,7 +108,7 @@ class Traffic:
                 for name in (one for one in each[k] if one in each[k - 1]):
                     found = ix.minimum(each[k - 1][name], each[k][name])
                     piece = parts[k].first[name]
-                    kept = chosen(fit, found, ix.const(0))
+                    kept = select(fit, found, ix.const(0))
                     left = ix.sub(apart.get(piece, ix.const(0)), kept)
                     apart = {**apart, piece: ix.maximum(left, 0)}
             moved.append(self._where_fits(boxes, first, level, apart, self.sizes))
@@ -167,7 +167,7 @@ class Traffic:
         moved = tuple(_either(condition, one, two) for one, two in pairs)
         sizes = zip(then.kept, other.kept, strict=True)
         return Touched(
-            boxes, first, moved, tuple(chosen(condition, one, two) for one, two in sizes)
+            boxes, first, moved, tuple(select(condition, one, two) for one, two in sizes)
         )
 
     def at_a_call(self, whole: Touched) -> tuple[Mapping[Piece, Expr], ...]:
@@ -206,7 +206,7 @@ class Traffic:
             inside = parts[0].kept[number]
             for part in parts[1:]:
                 inside = ix.maximum(inside, part.kept[number])
-            found.append(chosen(self._fits(size, level, known), size, inside))
+            found.append(select(self._fits(size, level, known), size, inside))
         return tuple(found)
 
     def _size(self, boxes: Mapping[str, Box], level: Level) -> Expr:
@@ -259,7 +259,7 @@ class Traffic:
         """Bytes in the middle of the loops around."""
         for name, middle in reversed(list(self.middle.items())):
             if name in variables(size):
-                size = folded(substitute(size, {name: middle}))
+                size = simplify_index(substitute(size, {name: middle}))
         return size
 
     def _never(self, size: Expr, level: Level, known: ScanContext) -> bool:
@@ -281,7 +281,7 @@ class Traffic:
 
 
 def _at(size: Expr, values: Mapping[str, Expr]) -> Expr:
-    return folded(substitute(size, values)) if variables(size) & set(values) else size
+    return simplify_index(substitute(size, values)) if variables(size) & set(values) else size
 
 
 def _plus(parts: Iterable[Mapping[Piece, Expr]]) -> dict[Piece, Expr]:
@@ -302,7 +302,7 @@ def _either(
     zero = ix.const(0)
     pieces = dict.fromkeys((*then, *other))
     return {
-        piece: chosen(condition, then.get(piece, zero), other.get(piece, zero)) for piece in pieces
+        piece: select(condition, then.get(piece, zero), other.get(piece, zero)) for piece in pieces
     }
 
 

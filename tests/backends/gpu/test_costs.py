@@ -35,6 +35,14 @@ def test_waves_of_blocks_are_whole() -> None:
     assert tensor == nearly([tensor[0], tensor[0], 2 * tensor[0], 2 * tensor[0], 3 * tensor[0]])
 
 
+def test_units_of_a_block_that_have_no_rows_do_no_work() -> None:
+    # 128 rows a block, 64 for each of two warpgroups: one row is an issue of the first one alone
+    kernel = product(rows=1)
+    one, both = (kernel.cost(n=n).pieces[0].resources for n in (1, 65))
+    assert both["tensor core"] == nearly(2 * one["tensor core"])
+    assert both["L2"] > one["L2"]
+
+
 def test_a_launch_takes_what_binds_it() -> None:
     kernel = product()
     few, many = kernel.cost(n=1), kernel.cost(n=4096)

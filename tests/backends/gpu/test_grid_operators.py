@@ -175,6 +175,7 @@ def attention_with_past() -> tuple[oc.Tensor, list[oc.Tensor]]:
     return oc.ops.attention(q, k, v, causal=True, past=past, name="y"), [q, k, v]
 
 
+@pytest.mark.slow
 def test_a_strategy_that_multiplies_the_tiles_of_stages_in_stages_is_refused_before_its_proof() -> (
     None
 ):

@@ -33,7 +33,7 @@ from offcut.core.expr import Expr
 from offcut.core.scan import Range, ScanContext
 from offcut.costmodel.closed.counts import Exactness, least_exact
 from offcut.costmodel.closed.sums import Amount, Sums, count_methods, first_success
-from offcut.costmodel.shortened import decided, folded
+from offcut.costmodel.simplification import drop_decided_conditions, simplify_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +80,20 @@ class _LoopSums:
         known = [self.sizes]
         for node in around:
             if isinstance(node, Repeat):
-                inner = Range(node.name, (folded(node.lo),), (ix.sub(folded(node.hi), ONE),))
+                inner = Range(
+                    node.name, (simplify_index(node.lo),), (ix.sub(simplify_index(node.hi), ONE),)
+                )
                 known.append(known[-1].within(inner))
 
         def total(term: Expr, sums: Sums) -> Expr:
-            term, inside = folded(term), list(known)
+            term, inside = simplify_index(term), list(known)
             for node in reversed(around):
                 if isinstance(node, Guard):
-                    condition = decided(folded(node.condition))
+                    condition = drop_decided_conditions(simplify_index(node.condition))
                     term = sums.where(condition, term, ZERO)
                 else:
                     inside.pop()
-                    lo, hi = folded(node.lo), folded(node.hi)
+                    lo, hi = simplify_index(node.lo), simplify_index(node.hi)
                     term = sums.over(node.name, lo, hi, term, inside[-1])
             return term
 

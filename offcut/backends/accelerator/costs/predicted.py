@@ -42,7 +42,7 @@ from offcut.costmodel.closed.counts import (
 )
 from offcut.costmodel.closed.prediction import Predicted, Prediction, scaled
 from offcut.costmodel.periodic_fit import PeriodicFit, fit_periodic
-from offcut.costmodel.shortened import shortened
+from offcut.costmodel.simplification import simplify_cost
 
 INSTRUCTION = 16
 """Bytes."""
@@ -158,7 +158,7 @@ def formulas_of(
             nest_totals, cycles = totals(nest, counts.leaves, overhead), formula(nest)
             choice = (len(choices), number) if len(phase.options) > 1 else None
             runs = Compare(">", nest_totals.runs, ZERO)
-            call = shortened(Select(runs, cycles.formula, real(0.0)))
+            call = simplify_cost(Select(runs, cycles.formula, real(0.0)))
             pieces.append(_predicted(nest, nest_totals, {"call": call}, choice))
             ways.append(Way(option.label, option.cost if by_cost else cycles.formula))
             filled.append(counts.kept)
@@ -332,7 +332,7 @@ class Totals:
             parts.append(scaled(count, of.bytes * table.on_chip(spec.memories[of.memory])))
         parts += [scaled(size, table.dram) for size in self.bytes.values()]
         total = reduce(partial(Binary, "+"), parts)
-        return shortened(Binary("*", total, real(_PICO)))
+        return simplify_cost(Binary("*", total, real(_PICO)))
 
     def add(self, work: LoweredLeaf, one: Issued) -> None:
         """Note a leaf."""

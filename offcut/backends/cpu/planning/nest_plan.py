@@ -33,7 +33,7 @@ from offcut.core.expr import Binary, Compare, Expr, Load, Select, Var, dtype_of,
 from offcut.core.expr import walk as nodes
 from offcut.core.program import Choose, For, Let, Program, Store, Tile
 from offcut.core.traversal import expressions
-from offcut.costmodel import Inside, Machine, StatementPrices, copies_worth, shortened
+from offcut.costmodel import Inside, Machine, StatementPrices, copies_worth, simplify_cost
 from offcut.costmodel.nests import over_rows
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
@@ -273,7 +273,7 @@ def variant_cost_model(families: Sequence[Family], isa: Isa, legible: bool = Tru
             operand = OperandChoice(found, "packed" if packed else how)
             tiles = Tiles(computation, by_name, isa.machine, 1)
             seconds = tiles.seconds(group[0], operand, way)
-            costs_by_key[key] = shortened(seconds) if legible else seconds
+            costs_by_key[key] = simplify_cost(seconds) if legible else seconds
         return costs_by_key[key]
 
     return price

@@ -1,6 +1,4 @@
-"""Costs and counts as they were built -> the same as one would write them: what no size tells is a number, and what a condition decides is
-not asked.
-"""
+"""Simplification of costs and of counts: parts without sizes become numbers, and decided conditions are dropped."""
 
 from __future__ import annotations
 
@@ -29,20 +27,20 @@ from offcut.core.program import Size
 _ONE, _ZERO = Const(1.0, "float64"), Const(0.0, "float64")
 
 
-def shortened(cost: Expr) -> Expr:
-    """`cost` with the value of every part that names no size, without factors of one and terms of zero.
+def simplify_cost(cost: Expr) -> Expr:
+    """Return a cost with its constant parts evaluated, without factors of one and terms of zero.
 
-    The value is the same to rounding: parts are computed in the order in which the cost adds them.
+    The value is the same to rounding: parts are evaluated in the order in which the cost adds them.
     """
     if dtype_of(cost) == "index":
         return cost
     if not variables(cost) and not isinstance(cost, Const):
         return Const(evaluate(cost, {}), dtype_of(cost))
-    return shortened_once(rebuild(cost, tuple(shortened(part) for part in children(cost))))
+    return simplify_once(rebuild(cost, tuple(simplify_cost(part) for part in children(cost))))
 
 
-def shortened_over(cost: Expr, sizes: Sequence[Size]) -> Expr:
-    """`cost` without the parts of ``min``, ``max`` and conditions of indices that the ranges of the sizes decide, and shortened."""
+def simplify_cost_over(cost: Expr, sizes: Sequence[Size]) -> Expr:
+    """Return a simplified cost, without operands of ``min`` and ``max`` and conditions on indices that the ranges of the sizes decide."""
     ranges = {size.name: (size.min, size.max) for size in sizes}
 
     def known(part: Expr) -> tuple[float, float]:
@@ -70,11 +68,11 @@ def shortened_over(cost: Expr, sizes: Sequence[Size]) -> Expr:
                 return a
         return ix.simplify(expr) if dtype_of(expr) == "index" else expr
 
-    return shortened(decided_by_ranges(cost))
+    return simplify_cost(decided_by_ranges(cost))
 
 
-def shortened_once(cost: Expr) -> Expr:
-    """`cost`, whose parts are short."""
+def simplify_once(cost: Expr) -> Expr:
+    """Return a cost with its root simplified; its parts already are."""
     match cost:
         case Select(Const(holds, _), then, other):
             return then if holds else other
@@ -94,42 +92,42 @@ def shortened_once(cost: Expr) -> Expr:
             return cost
 
 
-def folded(expr: Expr) -> Expr:
-    """An index expression in the canonical form, without what its conditions decide."""
-    return ix.simplify(decided(ix.simplify(expr)))
+def simplify_index(expr: Expr) -> Expr:
+    """Return an index expression in canonical form, without decided conditions."""
+    return ix.simplify(drop_decided_conditions(ix.simplify(expr)))
 
 
-def chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
-    """`then` where a condition holds, else `other`: by comparisons one at a time."""
-    condition = decided(condition)
+def select(condition: Expr, then: Expr, other: Expr) -> Expr:
+    """Return `then` where a condition holds, else `other`: a `Select` for each comparison."""
+    condition = drop_decided_conditions(condition)
     if then == other:
         return then
     match condition:
         case Const(value):
             return then if value else other
         case Logic("not", (part,)):
-            return chosen(part, other, then)
+            return select(part, other, then)
         case Logic("and", (part, *rest)):
-            return chosen(part, chosen(_joined("and", rest), then, other), other)
+            return select(part, select(_joined("and", rest), then, other), other)
         case Logic("or", (part, *rest)):
-            return chosen(part, then, chosen(_joined("or", rest), then, other))
+            return select(part, then, select(_joined("or", rest), then, other))
         case Compare("!=", a, b):
-            return chosen(Compare("==", a, b), other, then)
+            return select(Compare("==", a, b), other, then)
         case Compare("==", a, b) if dtype_of(a) == "index":
-            reached = chosen(ix.compare("<=", a, b), then, other)
-            return chosen(ix.compare(">=", a, b), reached, other)
+            reached = select(ix.compare("<=", a, b), then, other)
+            return select(ix.compare(">=", a, b), reached, other)
         case _:
             return Select(condition, then, other)
 
 
 @lru_cache(maxsize=1 << 15)
-def decided(expr: Expr) -> Expr:
-    """An expression without the conditions that are decided where they stand."""
-    parts = tuple(map(decided, children(expr)))
+def drop_decided_conditions(expr: Expr) -> Expr:
+    """Return an expression without the conditions whose value is known whatever the sizes are."""
+    parts = tuple(map(drop_decided_conditions, children(expr)))
     match expr, parts:
         case Select(), (condition, then, other):
             return (
-                chosen(condition, then, other)
+                select(condition, then, other)
                 if dtype_of(then) == "index"
                 else rebuild(expr, parts)
             )

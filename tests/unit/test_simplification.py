@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offcut.costmodel import shortened
+from offcut.costmodel import simplify_cost
 from tests.agree import nearly
 from tests.facade import evaluate, parse_expr
 
@@ -26,7 +26,7 @@ SIZES = ("n", "m")
 )
 def test_what_no_size_tells_is_a_number(text: str, expected: str) -> None:
     cost = parse_expr(text, "float64", names=SIZES)
-    short = shortened(cost)
+    short = simplify_cost(cost)
     assert short == parse_expr(expected, "float64", names=SIZES)
     for n in (0, 1, 13, 14, 4096):
         for m in (0, 5):
