@@ -139,14 +139,17 @@ def with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _known_part(op: str, end: Expr) -> Expr:
-    """Return what a bound is the greatest, or the least, of without operands that are read from memory; as it is if all of them are."""
-    match end:
-        case Binary(own, a, b) if own == op and reads_memory(end):
-            operands = [_known_part(op, one) for one in (a, b)]
-            known_operands = [one for one in operands if not reads_memory(one)]
-            return known_operands[0] if len(known_operands) == 1 else Binary(op, *operands)
-        case _:
-            return end
+    """Return a bound without operands of what it is the greatest, or the least, of that are read from memory, where others are not."""
+
+    def known(node: Expr) -> Expr | None:
+        match node:
+            case Binary(own, a, b) if own == op and reads_memory(node):
+                operands = [one for one in (a, b) if not reads_memory(one)]
+                return operands[0] if len(operands) == 1 else None
+            case _:
+                return None
+
+    return rewrite(end, known) if reads_memory(end) else end
 
 
 def footprints(program: Program, hardware: Hardware) -> dict[str, tuple[Expr, ...]]:
