@@ -128,11 +128,17 @@ def _operations_anywhere(program: Program, sizes: frozenset[tuple[str, int]]) ->
 
 
 def with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Return a block whose loops end where they do at the latest, if the least of what is known and of elements of arrays ends them."""
+    """Return a block whose loops and tiles end where they do at the latest, if the least of what is known and of elements of arrays ends them."""
 
     def change(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, For):
-            stmt = replace(stmt, lo=_known_part("max", stmt.lo), hi=_known_part("min", stmt.hi))
+        match stmt:
+            case For(lo=lo, hi=hi):
+                stmt = replace(stmt, lo=_known_part("max", lo), hi=_known_part("min", hi))
+            case Tile(axes=axes):
+                ends = (replace(axis, extent=_known_part("min", axis.extent)) for axis in axes)
+                stmt = replace(stmt, axes=tuple(ends))
+            case _:
+                pass
         return map_blocks(stmt, with_known_ends)
 
     return tuple(map(change, body))
