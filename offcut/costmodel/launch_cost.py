@@ -50,6 +50,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.core.scan import ScanContext
+from offcut.core.traversal import map_blocks
 from offcut.costmodel.closed.count_loops import inside_loop
 from offcut.costmodel.closed.counting import with_divisor, with_known_ends
 from offcut.costmodel.closed.counts import Counts, Piece
@@ -139,7 +140,7 @@ class LaunchCounter:
 
         way  the number of a choice and of its option, if the launch is in one
         """
-        (stmt,) = with_known_ends((stmt,))
+        (stmt,) = with_known_ends(_with_elements((stmt,)))
         work = self.count((with_bounds(stmt),), {}, ScanContext.of(self.program.sizes))
         machine, count = self.machine, self.machine.cores
         blocks = ix.maximum(count_blocks((stmt,), {}) or ONE, 1)
@@ -448,3 +449,14 @@ _LANES = {"warpgroup": 128, "warp": 32, "thread": 1}
 """Lanes of each unit of a block, side by side."""
 _STEP_CYCLES = 8.0
 """Cycles of a lane between a statement and the next one, which needs its value."""
+
+
+def _with_elements(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return a block in which conditions on elements of arrays hold: no size says how many blocks a length leaves without work."""
+    result: tuple[Stmt, ...] = ()
+    for stmt in body:
+        if isinstance(stmt, If) and not stmt.other and reads_memory(stmt.condition):
+            result += _with_elements(stmt.then)
+        else:
+            result += (map_blocks(stmt, _with_elements),)
+    return result

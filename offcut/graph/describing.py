@@ -155,6 +155,8 @@ class Description:
         Its first element is a size of its own, 0 or more, and elements that no call asks for are 0: a kernel reads within the array at
         all sizes, whatever its sizes are to each other.
         """
+        if not node.results:
+            return None  # what an element of it is, is asked by itself, in no call
         x, *arguments = (self.argument(node.arguments[0]), *node.arguments[1:])
         own = VIEWS["slice"].arguments(x, *arguments, **dict(node.options))
         axis, step = own["axis"] % len(x.shape), own["step"]

@@ -500,15 +500,15 @@ def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | 
     return about_nests if parts_of(about_nests) else None
 
 
-def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
+def hand_steps(schedule: Schedule, binds_last: bool = True) -> tuple[Primitive, ...]:
     """Return the decisions about loops as they stand that a schedule begins with: those before what a processor decides.
 
-    A processor decides at its end, when loops stand, which sums add up in lanes, and which loops run serially: that is no primitive, nor
-    are binds behind it.
+    binds_last  whether the target is a processor: it decides at the end, when loops stand, which sums add up in lanes, and which loops run
+                serially: that is no primitive, nor are binds behind it
     """
     view = nests_of(schedule)
     steps = schedule.steps if view is None else schedule.steps[: view.first]
-    if view is None:
+    if view is None and binds_last:
         places = (k for k, step in enumerate(reversed(steps)) if not isinstance(step, Bind))
         last = next(places, len(steps))
         binds = steps[len(steps) - last :]

@@ -872,6 +872,21 @@ def test_a_loop_that_a_line_runs_serially_is_bound_to_nothing() -> None:
     assert "serial" not in str(oc.compile(by_hand.lower()).loops)
 
 
+def test_a_schedule_of_one_serial_loop_runs_it_one_iteration_after_the_other() -> None:
+    y = oc.compute((n,), lambda i: oc.placeholder((n,), name="A")[i] + 1.0, name="Y")
+    s = oc.create_schedule(y)
+    s["Y"].bind("i", "serial")
+    kernel = oc.compile(y, schedule=s.schedule, threads=2)
+    assert "@" not in str(kernel.loops).split("for i in", 1)[1]
+    assert "bind Y.i serial" in str(kernel.schedule).splitlines()
+    again = oc.compile(y, schedule=oc.Schedule.parse(str(kernel.schedule)), threads=2)
+    assert str(again.loops) == str(kernel.loops)
+    a = np.arange(7.0, dtype="float32")
+    np.testing.assert_array_equal(kernel(a), a + 1)
+    with pytest.raises(oc.PartitionError, match=r"cannot find the loop Y\.z"):
+        oc.compile(y, schedule=oc.Schedule.parse("schedule Y\nbind Y.z serial"))
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_loop_in_a_tile_is_not_bound_to_threads_however_many_there_are(threads: int) -> None:
     with rejection("""\

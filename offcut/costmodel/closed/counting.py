@@ -128,25 +128,34 @@ def _operations_anywhere(program: Program, sizes: frozenset[tuple[str, int]]) ->
 
 
 def with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Return a block whose loops end where they do at the latest, if the least of what is known and of elements of arrays ends them."""
+    """Return a block whose loops and tiles end where they do at the latest, if the least of what is known and of elements of arrays ends them."""
 
     def change(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, For):
-            stmt = replace(stmt, lo=_known_part("max", stmt.lo), hi=_known_part("min", stmt.hi))
+        match stmt:
+            case For(lo=lo, hi=hi):
+                stmt = replace(stmt, lo=_known_part("max", lo), hi=_known_part("min", hi))
+            case Tile(axes=axes):
+                ends = (replace(axis, extent=_known_part("min", axis.extent)) for axis in axes)
+                stmt = replace(stmt, axes=tuple(ends))
+            case _:
+                pass
         return map_blocks(stmt, with_known_ends)
 
     return tuple(map(change, body))
 
 
 def _known_part(op: str, end: Expr) -> Expr:
-    """Return what a bound is the greatest, or the least, of without operands that are read from memory; as it is if all of them are."""
-    match end:
-        case Binary(own, a, b) if own == op and reads_memory(end):
-            operands = [_known_part(op, one) for one in (a, b)]
-            known_operands = [one for one in operands if not reads_memory(one)]
-            return known_operands[0] if len(known_operands) == 1 else Binary(op, *operands)
-        case _:
-            return end
+    """Return a bound without operands of what it is the greatest, or the least, of that are read from memory, where others are not."""
+
+    def known(node: Expr) -> Expr | None:
+        match node:
+            case Binary(own, a, b) if own == op and reads_memory(node):
+                operands = [one for one in (a, b) if not reads_memory(one)]
+                return operands[0] if len(operands) == 1 else None
+            case _:
+                return None
+
+    return rewrite(end, known) if reads_memory(end) else end
 
 
 def footprints(program: Program, hardware: Hardware) -> dict[str, tuple[Expr, ...]]:

@@ -133,3 +133,17 @@ def test_blocks_that_are_resident_are_as_many_as_their_windows_leave_room_for() 
         product(1024 + 16 * more).cost(n=4096).pieces[0].resources["waiting"] for more in (0, 1)
     ]
     assert rows[1] == nearly(rows[0], rel=0.1)
+
+
+def test_lengths_that_an_array_holds_are_priced_as_if_all_were_the_longest() -> None:
+    b, n = oc.dim("b", max=8), oc.dim("n", max=128)
+    q, k, v = (oc.placeholder((b, 2, n, 16), "float32", name) for name in "QKV")
+    lengths = oc.placeholder((b,), "int32", "L")
+    target = oc.target("cuda", machine="h200", device="emulated")
+    ragged, whole = (
+        oc.compile(oc.ops.attention(q, k, v, lengths=one), target=target) for one in (lengths, None)
+    )
+    for sizes in ({"b": 1, "n": 8}, {"b": 8, "n": 128}):
+        cost = ragged.cost(**sizes)
+        assert 0 < cost.seconds < 10 * whole.cost(**sizes).seconds
+        assert ragged.plan(**sizes).seconds == pytest.approx(cost.seconds, rel=0.05)

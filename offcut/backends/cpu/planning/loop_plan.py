@@ -298,7 +298,7 @@ def check_loops(schedule: Schedule) -> None:
     for step in schedule.steps:
         if id(step) in splits or not isinstance(step, Primitive) or ANY in stages_in(step):
             continue
-        if isinstance(step, Bind) and step.unit is not None:
+        if isinstance(step, Bind):
             continue
         with at_line(schedule, step):
             raise PartitionError(
