@@ -219,6 +219,21 @@ def test_extents_inside_of_loops_and_sequences_are_one_size() -> None:
     assert {*bounds(oc.from_onnx(parsed(sequence), threads=1))} == {"n"}
 
 
+def test_an_axis_that_is_split_has_the_elements_of_its_parts() -> None:
+    proto = parsed("g (float[n, 6] x) => (float[p, 6] y, float[q, 6] z) { y, z = Split <axis = 0> (x, parts) }",
+        parts=np.array([2, 3]))  # fmt: skip
+    assert not each(proto, [{"x": drawn(1, 5, 6)}]).sizes
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(proto, sizes={"n": (5, 9)})
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take one node of g
+  because  Split y: parts of 2, 3 elements, of n
+  help     from_onnx(…, sizes={"n": …}) at which n is 5: n is axis 0 of the input x"""
+    )
+
+
 def test_a_reshape_that_names_the_batch_of_another_input_has_it() -> None:
     proto = parsed("""g (float[a, s, 6] x, float[b, t] y) => (float[p, q, 2, 3] z) {
         first = Shape <end = 1> (y)  to = Concat <axis = 0> (first, rest, two)  z = Reshape (x, to) }""",

@@ -130,9 +130,11 @@ def _split(g: Context, call: Call) -> Results:
         part = arithmetic("//", extent(whole, count - 1), count)
         ends = [arithmetic("min", arithmetic("*", n + 1, part), whole) for n in range(count - 1)]
     else:
-        if min(sizes) < 0 or (isinstance(whole, int) and sum(sizes) != whole):
-            because = f"parts of {said(*sizes)} elements, of {said(whole)}"
+        because = f"parts of {said(*sizes)} elements, of {said(whole)}"
+        if min(sizes) < 0:
             raise Refused(because)
+        if not g.same(whole, sum(sizes)):
+            raise Refused(because, equations=[(whole, sum(sizes))])
         ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
     places = [0, *ends, whole]
     return tuple(g.slice(x, axis, places[n], places[n + 1]) for n in range(len(places) - 1))
