@@ -31,7 +31,7 @@ def check_readable(model: Path, command: str = "run") -> None:
         raise DescribeError(
             command,
             f"cannot read {model}",
-            because="there is no such file",
+            because="it is a folder" if model.is_dir() else "there is no such file",
             help=(f"offcut {command} model.onnx",),
         )
 
@@ -49,7 +49,7 @@ def check_place(path: Path, command: str) -> None:
     elif not folder.exists():
         because, help = f"the folder {folder} is not there", f"mkdir -p {folder}"
     elif not os.access(folder, os.W_OK):
-        because, help = f"the folder {folder} takes no files of yours", "a folder that is yours"
+        because, help = f"the folder {folder} is not writable", "a folder that is yours"
     else:
         return
     raise DescribeError(command, f"cannot write {path}", because=because, help=(help,))

@@ -60,11 +60,16 @@ def test_a_size_that_a_model_cannot_be_read_without_is_given_to_it(tmp_path: Pat
     assert (done.exit_code, done.stdout) == (0, "y: float32[4, 2, 3]\n")
 
 
-def test_a_model_that_is_no_file_is_refused_in_the_words_of_the_command(tmp_path: Path) -> None:
-    done = run(app, ["run", str(tmp_path / "x")])
+@pytest.mark.parametrize(
+    ("name", "because"), [("x", "there is no such file"), ("", "it is a folder")]
+)
+def test_a_model_that_is_no_file_is_refused_in_the_words_of_the_command(
+    name: str, because: str, tmp_path: Path
+) -> None:
+    done = run(app, ["run", str(tmp_path / name)])
     assert (done.exit_code, done.stderr) == (
         2,
-        f"run: cannot read {tmp_path / 'x'}\n  because  there is no such file\n"
+        f"run: cannot read {tmp_path / name}\n  because  {because}\n"
         "  help     offcut run model.onnx\n",
     )
 
