@@ -71,13 +71,33 @@ def conditional_term(value: Expr, reducer: str | None) -> tuple[Expr, Expr] | No
 def read_only_element(expr: Expr, arrays: Collection[str]) -> Load | None:
     """Return the load of ``index(A[…])`` if A is in `arrays`, which are never written; None for any other expression.
 
-    Its integers have at most 32 bits, so that what is calculated with it is in the range of an index.
+    What is calculated with it is in the range of an index: its integers have at most 32 bits, or lie between literals, as those of
+    ``index(max(min(A[…], 2147483647), 0))``.
     """
-    match expr:
-        case Cast(Load(name, _, dtype) as load, "index") if name in arrays:
-            return load if dtype in INTEGERS and ITEM_BYTES[dtype] <= 4 else None
-        case _:
+    if not isinstance(expr, Cast) or expr.dtype != "index":
+        return None
+    load, bounded_by = expr.a, set[str]()
+    while isinstance(load, Binary) and load.op in ("min", "max"):
+        if not isinstance(load.b, Const) or not -(2**31) <= load.b.value < 2**31:
             return None
+        bounded_by.add(load.op)
+        load = load.a
+    if not isinstance(load, Load) or load.buffer not in arrays or load.dtype not in INTEGERS:
+        return None
+    return load if ITEM_BYTES[load.dtype] <= 4 or bounded_by == {"min", "max"} else None
+
+
+def at_another_place(element: Expr, index: tuple[Expr, ...]) -> Expr:
+    """Return an element that `read_only_element` takes, of another place of its array."""
+    match element:
+        case Load():
+            return replace(element, index=index)
+        case Cast(a):
+            return replace(element, a=at_another_place(a, index))
+        case Binary(_, a):
+            return replace(element, a=at_another_place(a, index))
+        case _:
+            raise ValueError(f"no element of an array: {element}")
 
 
 def at_least_zero(atom: Expr) -> Compare | None:

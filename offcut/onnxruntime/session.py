@@ -36,6 +36,7 @@ from offcut.onnxruntime.capi.onnxruntime_pybind11_state import (
     Status,
 )
 from offcut.onnxruntime.options import RunOptions, SessionOptions
+from offcut.onnxruntime.overrides import OverrideSessions
 from offcut.onnxruntime.profiling import Profile
 from offcut.onnxruntime.values import IOBinding, OrtValue, type_text, type_text_of_onnx
 from offcut.plugins.onnx.file_errors import (
@@ -45,7 +46,6 @@ from offcut.plugins.onnx.file_errors import (
     UnsupportedNodesError,
 )
 from offcut.plugins.onnx.file_facts import Extent, FileFacts
-from offcut.plugins.onnx.weights import initializers_as_inputs
 
 if TYPE_CHECKING:
     from offcut.plugins.onnx.model import OnnxModel
@@ -129,7 +129,9 @@ class InferenceSession:
             for name, number in self._file.initialized.items()
             if self._source is not None
         }
-        self._overridden: dict[frozenset[str], InferenceSession] = {}
+        self._overrides = OverrideSessions(
+            self._source, lambda content: InferenceSession(content, self._options)
+        )
         self._profile = Profile() if self._options.enable_profiling else None
         self._call = self._run_function()
         self._names = [one.name for one in self._outputs]
@@ -207,7 +209,8 @@ class InferenceSession:
 
         output_names  None: all, in the order of the file
         input_feed    an array for each input, by name; and for initializers that are inputs of the file, in place of what that has.
-                      The first call with such a name compiles the file once more
+                      The first call with such a name compiles the file once more; if a node has to know the array at import, as the shape of
+                      a `Reshape`, so does the first call with other elements, of which the file is kept for 16
 
         Raises InvalidArgument for a name that the model has not, for an array that does not fit, and for an index in one that leads out of
         another; `ValueError` for inputs that are missing; Fail for sizes that do not go together, and where the options say to terminate.
@@ -224,7 +227,7 @@ class InferenceSession:
                 if array is not None or name not in self._overridable
             }
             if not self._overridable.keys().isdisjoint(feed):
-                return self._session_of(feed).run(output_names, feed, run_options)
+                return self._run_with_initializers(output_names, feed, run_options)
         for one in feed.values():
             if type(one) is not np.ndarray:
                 feed = {name: self._array(name, value) for name, value in input_feed.items()}
@@ -267,14 +270,26 @@ class InferenceSession:
             self._call = self._run_function()
             return True
 
-    def _session_of(self, feed: Mapping[str, Any]) -> InferenceSession:
-        """Return the session of the model whose inputs are also the initializers that a call gives."""
-        names = frozenset(self._overridable.keys() & feed.keys())
-        with self._lock:
-            if names not in self._overridden:
-                content = initializers_as_inputs(self._source, names)
-                self._overridden[names] = InferenceSession(content, self._options)
-            return self._overridden[names]
+    def _run_with_initializers(
+        self,
+        output_names: Sequence[str] | None,
+        feed: Mapping[str, Any],
+        run_options: RunOptions | None,
+    ) -> list[Any]:
+        """Return the outputs of a call that gives initializers.
+
+        Raises as `run` does.
+        """
+        arrays = {name: self._array(name, feed[name]) for name in self._overridable if name in feed}
+        for name, array in arrays.items():
+            refused = _array_refusal(
+                self._overridable[name], array, "it is another than the file declares"
+            )
+            if refused is not None:
+                raise refused
+        session, inputs = self._overrides.session_of(arrays)
+        rest = {name: one for name, one in feed.items() if name not in arrays or name in inputs}
+        return session.run(output_names, rest, run_options)
 
     def _array(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -300,26 +315,9 @@ class InferenceSession:
         for name, array in feed.items():
             if name not in inputs:
                 return InvalidArgument.of(f"Invalid input name: {name}", refused)
-            own, shape = inputs[name], [*array.shape]
-            dtype = str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
-            actual = type_text(dtype)
-            if getattr(array.dtype, "kind", "") in ("O", "S", "U"):
-                actual = "tensor(string)"
-            if actual != own.type:
-                text = f"Unexpected input data type. Actual: ({actual}) , expected: ({own.type})"
-                return InvalidArgument.of(text, refused)
-            end = " Please fix either the inputs/outputs or the model."
-            if len(shape) != len(own.shape):
-                text = f"Invalid rank for input: {name} Got: {len(shape)} Expected: {len(own.shape)}{end}"
-                return InvalidArgument.of(text, refused)
-            wrong = [
-                f" index: {axis} Got: {extent} Expected: {expected}"
-                for axis, (extent, expected) in enumerate(zip(shape, own.shape, strict=True))
-                if isinstance(expected, int) and extent != expected
-            ]
-            if wrong:
-                head = f"Got invalid dimensions for input: {name} for the following indices"
-                return InvalidArgument.of("\n".join([head, *wrong, end]), refused)
+            error = _array_refusal(inputs[name], array, refused)
+            if error is not None:
+                return error
         kind = InvalidArgument if isinstance(refused, OutOfBoundsError) else Fail
         return kind.of(refused.refused, refused)
 
@@ -430,6 +428,33 @@ def _check_providers(providers: Sequence[Any]) -> None:
                 UserWarning,
                 stacklevel=3,
             )
+
+
+def _array_refusal(own: NodeArg, array: Any, refused: str | OffcutError) -> Status | None:
+    """Return what onnxruntime says of an array of another element type, rank or extent than an input has; None if it fits."""
+    shape = [*array.shape]
+    dtype = str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
+    actual = type_text(dtype)
+    if getattr(array.dtype, "kind", "") in ("O", "S", "U"):
+        actual = "tensor(string)"
+    if actual != own.type:
+        text = f"Unexpected input data type. Actual: ({actual}) , expected: ({own.type})"
+        return InvalidArgument.of(text, refused)
+    end = " Please fix either the inputs/outputs or the model."
+    if len(shape) != len(own.shape):
+        text = (
+            f"Invalid rank for input: {own.name} Got: {len(shape)} Expected: {len(own.shape)}{end}"
+        )
+        return InvalidArgument.of(text, refused)
+    wrong = [
+        f" index: {axis} Got: {extent} Expected: {expected}"
+        for axis, (extent, expected) in enumerate(zip(shape, own.shape, strict=True))
+        if isinstance(expected, int) and extent != expected
+    ]
+    if not wrong:
+        return None
+    head = f"Got invalid dimensions for input: {own.name} for the following indices"
+    return InvalidArgument.of("\n".join([head, *wrong, end]), refused)
 
 
 def _extents(feed: Mapping[str, Any], one: NodeArg) -> Sequence[int]:

@@ -105,20 +105,49 @@ def test_a_sequence_has_the_bits_that_it_has_alone(dtype: str) -> None:
         assert alone.tobytes() == together[batch : batch + 1].tobytes()
 
 
-def test_loops_over_keys_end_at_the_length() -> None:
-    output, inputs = described()
+@pytest.mark.parametrize(
+    ("dtype", "length"),
+    [("int32", "lengths[b_]"), ("int64", "max(min(lengths[b_], 2147483647), 0)")],
+)
+def test_loops_over_keys_end_at_the_length(dtype: str, length: str) -> None:
+    output, inputs = described(lengths=dtype)
     text = str(oc.compile(output, inputs=inputs).loops)
-    assert "in 0:min(t, index(lengths[b_]))" in text
+    assert f"in 0:min(t, index({length}))" in text
     assert "where(" not in text
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_gpu_reads_no_key_behind_the_length_either(dtype: str) -> None:
-    output, inputs = described(dtype)
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("strategy", ["guard", "pad"])
+def test_strategies_whose_loops_cannot_end_at_the_length_ask_it_inside(
+    strategy: str, dtype: str
+) -> None:
+    output, inputs = described(lengths=dtype)
+    kernel = oc.compile(output, inputs=inputs, strategy=strategy)
+    assert any(
+        "loops do not end at elements of arrays" in note
+        for note in kernel.plan(b=5, n=7, t=9).notes
+    )
+    again = oc.compile(output, inputs=inputs, schedule=kernel.schedule)
+    for n, t in SIZES:
+        q, k, v = drawn("float32", (2, 2), n, t)
+        lengths = np.array([5, t, 0, np.iinfo(dtype).max, -1], dtype)
+        wanted = exact(q, k, v, lengths)
+        for one in (k, v):
+            for batch, length in enumerate(lengths):
+                one[batch, :, max(int(length), 0) :] = np.nan
+        check(kernel(q, k, v, lengths), wanted, "float32")
+        check(again(q, k, v, lengths), wanted, "float32")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "of_lengths"), [("float32", "int32"), ("bfloat16", "int32"), ("float32", "int64")]
+)
+def test_a_gpu_reads_no_key_behind_the_length_either(dtype: str, of_lengths: str) -> None:
+    output, inputs = described(dtype, of_lengths)
     target = oc.target("cuda", machine="h200", device="emulated")
     kernel = oc.compile(output, inputs=inputs, target=target)
     q, k, v = drawn(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype, (2, 2), 23, 37)
-    lengths = np.array([5, 37, 0, 2**31 - 1, -1], np.int32)
+    lengths = np.array([5, 37, 0, np.iinfo(of_lengths).max, -1], of_lengths)
     wanted = exact(q, k, v, lengths)
     k[0, :, 5:] = v[0, :, 5:] = np.nan
     check(kernel(q, k, v, lengths), wanted, dtype)

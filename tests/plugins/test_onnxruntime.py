@@ -14,6 +14,7 @@ import pytest
 import offcut as oc
 import offcut.onnxruntime as ours
 from offcut.core.extras import is_installed
+from offcut.onnxruntime import overrides
 from tests.agree import agree, of_peer
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -516,6 +517,67 @@ def test_a_call_may_override_initializers_that_are_inputs() -> None:
     with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument) as unknown:
         mine.run(None, {"x": x, "shift": np.ones((), np.float32)})
     assert "Invalid input name: shift" in str(unknown.value)
+
+
+SHAPED = """<ir_version: 9, opset_import: ["" : 17]>
+    shaped (float[n, 6] x, float[1] scale, int64[2] to, int64[1] first) => (float[a, b] y)
+    <float[1] scale = {2.0}, int64[2] to = {-1, 3}, int64[1] first = {0}, int64[1] last = {1000}, int64[1] axis = {1}>
+    { p = Mul(x, scale)  q = Slice(p, first, last, axis)  y = Reshape(q, to) }"""
+
+
+def test_initializers_that_a_node_knows_at_import_are_given_by_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peer = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    model = onnx.parser.parse_model(SHAPED).SerializeToString()
+    mine, theirs = (
+        runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        for runtime in (ours, peer)
+    )
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    feeds = [
+        {"to": np.array([2, -1])},
+        {"to": np.array([-1, 2]), "scale": np.float32([3])},
+        {"to": np.array([-1, 2]), "scale": np.float32([4])},
+        {"first": np.array([3])},
+        {"first": np.array([2]), "to": np.array([-1, 4])},
+    ]
+    for feed in feeds:
+        (result,), (wanted,) = (one.run(None, {"x": x, **feed}) for one in (mine, theirs))
+        np.testing.assert_array_equal(result, wanted)
+    sessions = mine._overrides._sessions
+    assert len(sessions) == 4  # a scale is an input of one session
+    monkeypatch.setattr(overrides, "MAX_VALUES", 3)
+    mine.run(None, {"x": x, "to": np.array([3, -1])})
+    assert len(sessions) == 3
+    (again,) = mine.run(None, {"x": x, **feeds[0]})
+    assert again.shape == (2, 12)
+
+
+def test_an_initializer_of_another_type_or_shape_is_refused_before_it_is_compiled() -> None:
+    session = ours.InferenceSession(onnx.parser.parse_model(SHAPED).SerializeToString())
+    x, invalid = np.ones((2, 6), np.float32), ours.capi.onnxruntime_pybind11_state.InvalidArgument
+    for to, text in (
+        (np.array([2, -1], np.int32), "Unexpected input data type. Actual: (tensor(int32)) , expected: (tensor(int64))"),
+        (np.array([2, -1, 3]), "Got invalid dimensions for input: to for the following indices\n index: 0 Got: 3 Expected: 2"),
+    ):  # fmt: skip
+        with pytest.raises(invalid) as refused:
+            session.run(None, {"x": x, "to": to})
+        assert text in str(refused.value)
+
+
+def test_a_long_initializer_that_a_node_has_to_know_is_refused_with_the_node() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 100] x, int64[100] parts) => (float[n, 1] y) {
+            q = SplitToSequence<axis = 1> (x, parts)  y = SequenceAt (q, place) }""")  # fmt: skip
+    for name, array in (("parts", np.ones(100, np.int64)), ("place", np.array(3))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    session = ours.InferenceSession(model.SerializeToString())
+    x = np.arange(100, dtype=np.float32)[None]
+    assert session.run(None, {"x": x})[0] == 3
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.NotImplemented) as refused:
+        session.run(None, {"x": x, "parts": np.ones(100, np.int64)})
+    assert "SplitToSequence q: its split is not known at import" in str(refused.value)
 
 
 def test_initializers_of_an_old_format_are_constants() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, numpy_dtype
+from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, ITEM_BYTES, numpy_dtype
+from offcut.core.program import MAX_SIZE
 from offcut.core.sizes import size_expr
-from offcut.describe.functions import exp, index, maximum, reduce_axis, where
+from offcut.describe.functions import exp, index, maximum, minimum, reduce_axis, where
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
@@ -121,7 +122,7 @@ def attention(
         *leading, i, j = at
         own, conditions = i // shared if shared > 1 else i, list[Value]()
         if lengths is not None:
-            conditions.append(j < index(lengths[tuple(leading[: len(lengths.shape)])]))
+            conditions.append(j < _length(lengths[tuple(leading[: len(lengths.shape)])]))
         if width is not None:
             conditions.append(j > own + past - width)
         if causal:
@@ -283,6 +284,13 @@ def _check_mask(mask: Any, extents: tuple[Any, ...]) -> None:
             because=f"the scores have the shape ({', '.join(map(str, extents))})",
             help=("axes of the mask are those of the scores, or the literal 1",),
         )
+
+
+def _length(element: Value) -> Value:
+    """Return an element of the lengths as an index; one of 64 bits between 0 and the largest extent, so that a loop may end there."""
+    if ITEM_BYTES[element.dtype] > 4:
+        element = maximum(minimum(element, MAX_SIZE), 0)
+    return index(element)
 
 
 def _check_lengths(lengths: Any, k: Tensor) -> None:

@@ -69,19 +69,27 @@ def without(proto: Any, arrays: Mapping[int, Array]) -> Any:
     return made
 
 
-def initializers_as_inputs(source: Any, names: Collection[str]) -> bytes:
-    """Return a model in which the initializers of these names are plain inputs: what the file has for them is left out.
+def override_initializers(
+    source: Any, names: Collection[str], arrays: Mapping[str, Array]
+) -> bytes:
+    """Return a model in which some initializers are plain inputs, whose arrays in the file are left out, and some are other constants.
 
     source  the path of a file, or its bytes
+    names   of those that are inputs
+    arrays  of those that are constants, by name: they are inputs no more
 
     Raises what onnx does for a file that it does not read, and ValueError for a model of 2 GiB or more.
     """
     import onnx
 
     proto = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source)
-    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
-    del proto.graph.initializer[:]
-    proto.graph.initializer.extend(kept)
+    graph = proto.graph
+    tensors = [one for one in graph.initializer if one.name not in names and one.name not in arrays]
+    tensors += [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    inputs = [one for one in graph.input if one.name not in arrays]
+    del graph.initializer[:], graph.input[:]
+    graph.initializer.extend(tensors)
+    graph.input.extend(inputs)
     content: bytes = proto.SerializeToString()
     return content
 

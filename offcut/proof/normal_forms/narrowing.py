@@ -34,6 +34,7 @@ from math import lcm
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.conditions import (
+    at_another_place,
     at_least_zero,
     conditional_term,
     conjunction,
@@ -42,7 +43,6 @@ from offcut.core.conditions import (
 )
 from offcut.core.expr import (
     Binary,
-    Cast,
     Compare,
     Expr,
     Load,
@@ -483,7 +483,7 @@ def _over_axes(expr: Expr, index: Sequence[Expr], known: _Known) -> Expr | None:
                 over = tuple(part for part in place if part is not None)
                 if element is None or len(over) < len(place):
                     return None
-                total = ix.add(total, ix.mul(step, Cast(replace(element, index=over), "index")))
+                total = ix.add(total, ix.mul(step, at_another_place(atom, over)))
     rest: Expr = ix.const(0)
     for name, step in steps.items():
         rest = ix.add(rest, ix.mul(step, Var(name)))

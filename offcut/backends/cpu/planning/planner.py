@@ -44,10 +44,11 @@ from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
 from offcut.backends.options import DEFAULT, Options, Strategies
 from offcut.backends.verify import Unproved, verify_pass
+from offcut.core.expr import Select, reads_memory
 from offcut.core.program import Program
 from offcut.core.traversal import canonicalize
 from offcut.costmodel import tile_price
-from offcut.describe.computation import Computation
+from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import Users
@@ -187,7 +188,13 @@ class _Preferences:
 
         Raises PartitionError for a plan that computes something else: what applied it is wrong.
         """
-        first = self.first()
+        first = attempt(self.first)
+        if isinstance(first, PartitionError):
+            whole = None if self.decides else self.with_whole_loops(first)
+            if whole is None:
+                raise first
+            yield from whole.plans()
+            return
         unproved = yield self.with_notes(first)
         if self.decides and first.applied is not None and unproved.step == 0:
             # It is not shown that the computation is the program: no cut of it will be proved.
@@ -218,6 +225,9 @@ class _Preferences:
                 unproved = yield preferences.with_notes(plan, f"no blocks of shared loops: {why}")
                 _check_undecided(unproved)
         if not self.decides:
+            whole = self.with_whole_loops(unproved.error)
+            if whole is not None:
+                yield from whole.plans()
             return
         if first.applied is not None:
             yield from preferences.uncut(why).plans()
@@ -232,6 +242,22 @@ class _Preferences:
     def uncut(self, why: str) -> _Preferences:
         """Return the preferences for the program in its own loops."""
         return replace(self, computation=None, why=why)
+
+    def with_whole_loops(self, error: PartitionError) -> _Preferences | None:
+        """Return the preferences for the program whose loops over terms do not end at elements of arrays: conditions stay inside.
+
+        error  of the loops that end there
+
+        Return None if no loop does.
+        """
+        if self.computation is None:
+            return None
+        groups = tuple(tuple(map(_without_end, group)) for group in self.computation.groups)
+        if groups == self.computation.groups:
+            return None
+        note = f"loops do not end at elements of arrays: {error.because}"
+        computation = replace(self.computation, groups=groups)
+        return replace(self, computation=computation, notes=(*self.notes, note))
 
     def without_products(self, note: str) -> _Preferences:
         """Return the preferences for the program in its own loops, whose nests are not cut."""
@@ -354,3 +380,10 @@ def _format_strategies(strategy: Strategies) -> str:
     if isinstance(strategy, tuple):
         return repr({axis: str(name) for axis, name in strategy})
     return repr(str(strategy))
+
+
+def _without_end(stage: Stage) -> Stage:
+    """Return a stage whose condition stays inside of its loop if it reads elements of arrays."""
+    term = stage.term
+    is_read = stage.narrowed and isinstance(term, Select) and reads_memory(term.condition)
+    return replace(stage, narrowed=False) if is_read else stage
