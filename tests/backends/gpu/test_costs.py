@@ -146,4 +146,4 @@ def test_lengths_that_an_array_holds_are_priced_as_if_all_were_the_longest() -> 
     for sizes in ({"b": 1, "n": 8}, {"b": 8, "n": 128}):
         cost = ragged.cost(**sizes)
         assert 0 < cost.seconds < 10 * whole.cost(**sizes).seconds
-        assert ragged.plan(**sizes).seconds == pytest.approx(cost.seconds, rel=0.05)
+        assert ragged.plan(**sizes).seconds == nearly(cost.seconds, rel=0.05)
