@@ -263,8 +263,8 @@ def test_what_cannot_be_registered_is_refused(name: str, function: Any, text: st
     [
         (("ladder", (4, 0)), "heights are ints, at least 1", '("ladder", (4, 2, 1))'),
         (("ladder", (4, True)), "heights are ints, at least 1", '("ladder", (4, 2, 1))'),
-        (("cut", (4,)), "cut does not take 1 heights", ""),
-        (("mine", (4,)), "mine does not take 1 heights", ""),
+        (("cut", (4,)), "1 height is given, and cut takes no heights", '"cut"'),
+        (("mine", (4,)), "1 height is given, and mine takes no heights", '"mine"'),
         (("ladder", 4), "it is not a name with a tuple of heights", '("ladder", (4, 2, 1))'),
         ("ladder(a)", "there is no such strategy", "did you mean ladder?\n"
          "  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix, mine"),

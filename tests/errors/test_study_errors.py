@@ -339,7 +339,8 @@ heights of a strategy that takes none
 given HEAD + DENSE + '[[contenders]]\nstrategy = {i = "cut(3)"}\n'
 study: cannot take strategy='cut(3)'
   at       study.toml, contenders[0].strategy, axis i
-  because  cut does not take 1 heights
+  because  1 height is given, and cut takes no heights
+  help     "cut"
 
 a strategy of an axis that an operator lacks
 given HEAD + DENSE + '[[contenders]]\nname = "tall"\nstrategy = {z = "cut"}\n'

@@ -340,13 +340,23 @@ def parse_strategy(
     heights = tuple(n for n in map(whole, arguments) if n is not None and 1 <= n < 2**31)
     if len(heights) < len(arguments):
         raise error("heights are ints, at least 1", f'("{name}", (4, 2, 1))')
-    try:
-        inspect.signature(strategy_function).bind(None, *heights)
-    except TypeError:
-        raise error(f"{name} does not take {len(heights)} heights") from None
+    if not _takes_heights(strategy_function, len(heights)):
+        count = f"{len(heights)} {'height is' if len(heights) == 1 else 'heights are'} given"
+        if _takes_heights(strategy_function, 0):
+            raise error(f"{count}, and {name} takes no heights", f'"{name}"')
+        raise error(f"{count}, and {name} takes others")
     if name in _BUILTIN or name == MIX.name:
         return Strategy(name, heights)
     return Strategy(name, heights, _record_by_tile(strategy_function, tuple(tiles), heights))
+
+
+def _takes_heights(function: Callable[..., object], count: int) -> bool:
+    """Return whether a strategy takes so many heights."""
+    try:
+        inspect.signature(function).bind(None, *[1] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def _split_name(value: object) -> tuple[object, tuple[object, ...]]:
