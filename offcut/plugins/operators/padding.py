@@ -27,12 +27,12 @@ def pad(
     numbers = [n for n in (*before, *after) if isinstance(n, int) and n >= 0]
     if len(numbers) == 2 * len(amounts):
         for whole, *both in zip(t.shape(x), numbers, numbers[len(amounts) :], strict=False):
-            t.at_least(whole, (max(both) > 0) + max(both) * (mode == "reflect"))
+            t.require_at_least(whole, (max(both) > 0) + max(both) * (mode == "reflect"))
         return t.node("pad", x, tuple(before), tuple(after), mode=mode)
     for axis, (low, high) in enumerate(amounts):
         if (low, high) != (0, 0):
             gone = (-one for one in (low, high) if isinstance(one, int) and one < 0)
-            t.at_least(t.shape(x)[axis], 1 + sum(gone))
+            t.require_at_least(t.shape(x)[axis], 1 + sum(gone))
             x = _pad_axis(t, x, axis, low, high, mode)
     return x
 

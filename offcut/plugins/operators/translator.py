@@ -35,5 +35,5 @@ class Translator(Protocol):
     def slice(self, x: Any, axis: int, start: Any, stop: Any, /) -> Any:
         """Return ``start:stop`` of an axis."""
 
-    def at_least(self, extent: Extent, least: int, /) -> None:
+    def require_at_least(self, extent: Extent, least: int, /) -> None:
         """Take it that an extent is `least` or more, where that can be said of a size."""

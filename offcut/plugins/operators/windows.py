@@ -52,7 +52,7 @@ class Windows:
         )
 
 
-ALONE = Windows((1,), (1,), (1,), (0,), (0,))
+UNIT_WINDOWS = Windows((1,), (1,), (1,), (0,), (0,))
 """Of an axis of which each element is a window."""
 
 
@@ -65,7 +65,7 @@ def pool(t: Translator, x: Any, windows: Windows, op: str, **options: Any) -> tu
     axes = len(windows.sizes)
     if axes == 1:
         n, c, length = t.shape(x)
-        made = pool(t, t.reshape(x, (n, c, 1, length)), ALONE.beside(windows), op, **options)
+        made = pool(t, t.reshape(x, (n, c, 1, length)), UNIT_WINDOWS.beside(windows), op, **options)
         return tuple(t.reshape(one, (n, c, t.shape(one)[3])) for one in made)
     if axes == 2:
         if op.startswith("max_pool2d"):
@@ -79,11 +79,11 @@ def pool(t: Translator, x: Any, windows: Windows, op: str, **options: Any) -> tu
     )
     _, _, rows, columns = t.shape(images)
     lines = t.reshape(images, (n, c, d, product((rows, columns))))
-    (result,) = pool(t, lines, windows.part((0,)).beside(ALONE), op, **options)
+    (result,) = pool(t, lines, windows.part((0,)).beside(UNIT_WINDOWS), op, **options)
     return (t.reshape(result, (n, c, t.shape(result)[2], rows, columns)),)
 
 
-def keep_first(t: Translator, x: Any, counts: Sequence[Extent | None]) -> Any:
+def crop_windows(t: Translator, x: Any, counts: Sequence[Extent | None]) -> Any:
     """Return the first windows along each spatial axis, as many as `counts` says; None: all."""
     for axis, count in enumerate(counts, start=2):
         x = x if count is None else t.slice(x, axis, 0, count)

@@ -284,7 +284,7 @@ class Translation:
         """Return the element type of a value."""
         return self.builder.values[x.name].dtype
 
-    def at_least(self, extent: Extent, least: int) -> None:
+    def require_at_least(self, extent: Extent, least: int) -> None:
         """Raise the least value of the size in an extent, so that the extent is `least` or more: torch refuses what is less. Nothing
         is changed where an extent has several sizes.
         """
@@ -299,7 +299,7 @@ class Translation:
             elif isinstance(atom, Binary) and atom.op == "//" and factor > 0:
                 by = ix.literal_value(atom.b)
                 if by is not None and by > 0:
-                    self.at_least(atom.a, low * by)
+                    self.require_at_least(atom.a, low * by)
 
     def not_empty(self, x: Ref, axis: int) -> Ref:
         """`x`: a call in which an axis of it has no element is refused.
@@ -307,7 +307,7 @@ class Translation:
         Raises Left where no call has one.
         """
         extent = self.shape(x)[axis]
-        self.at_least(extent, 1)
+        self.require_at_least(extent, 1)
         low, high = span(extent, tuple(self.builder.sizes.values()))
         if high == 0:
             raise Left("it is of nothing")

@@ -27,7 +27,13 @@ from offcut.plugins.onnx.making.operands import (
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
-from offcut.plugins.operators.windows import Windows, fold, keep_first, pool, transposed_convolution
+from offcut.plugins.operators.windows import (
+    Windows,
+    crop_windows,
+    fold,
+    pool,
+    transposed_convolution,
+)
 
 
 def windows_of(g: Context, call: Call, x: Operand, sizes: Sequence[int]) -> Windows:
@@ -214,11 +220,11 @@ def _max_pool(g: Context, call: Call) -> Results:
     placed, kept = _pool(g, call, x)
     if call.outputs == 1:
         (values,) = pooled(g, x, placed, "max_pool2d")
-        return g.of_some(keep_first(g, values, kept), g.shape(x)[2:])
+        return g.of_some(crop_windows(g, values, kept), g.shape(x)[2:])
     if len(placed.sizes) > 2:
         raise Refused("the places of what is greatest over three axes", "one output")
     found = pooled(g, x, placed, "max_pool2d_with_places")
-    values, places = (keep_first(g, one, kept) for one in found)
+    values, places = (crop_windows(g, one, kept) for one in found)
     return g.of_some(values, g.shape(x)[2:]), _in_the_whole(g, x, places, columns)
 
 
@@ -281,7 +287,7 @@ def _averages(g: Context, call: Call) -> Operand:
     plain = all(one == 1 for one in placed.dilations)
     if plain and not (call.get("ceil_mode", 0) and inside):
         (mean,) = pooled(g, x, placed, "avg_pool2d", count_include_pad=inside)
-        averages: Operand = keep_first(g, mean, kept)
+        averages: Operand = crop_windows(g, mean, kept)
         return averages
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
     sums = summed(g, x, placed)
@@ -323,7 +329,7 @@ def _power_pool(g: Context, call: Call) -> Results:
     """``(sum of |x|**p) ** (1/p)`` of windows."""
     x, p = call[0], call.get("p", 2)
     placed, kept = _pool(g, call, x)
-    found = keep_first(g, _rooted(g, summed(g, _raised(g, x, p), placed), p), kept)
+    found = crop_windows(g, _rooted(g, summed(g, _raised(g, x, p), placed), p), kept)
     return g.of_some(found, g.shape(x)[2:])
 
 

@@ -171,7 +171,7 @@ class Context:
         }
         return extents.span(extents.normal(value), tuple({**sizes, **changed}.values()))
 
-    def at_least(self, value: Element, least: int) -> None:
+    def require_at_least(self, value: Element, least: int) -> None:
         """See to it that an extent is `least` or more, by a size that is large enough, where one that nobody bounded does.
 
         Raises Wanted with the least value of that size.

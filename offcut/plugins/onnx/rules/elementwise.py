@@ -14,7 +14,7 @@ from offcut.core.function_table import FUNCTIONS
 from offcut.plugins.onnx.making.context import Context, single_number
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
-from offcut.plugins.operators.elements import quotient_towards_zero
+from offcut.plugins.operators.integer_quotient import truncated_quotient
 
 Operator: TypeAlias = Callable[[Context, Call], Results]
 """What a node gives, from its inputs; it raises Refused for one that it cannot take."""
@@ -67,7 +67,7 @@ def divide(g: Context, call: Call) -> Results:
 def _quotient(g: Context, a: Operand, b: Operand) -> Operand:
     """Of integers, towards 0."""
     known_number = single_number(b, g.rank(a))
-    found: Operand = quotient_towards_zero(g, a, b if known_number is None else known_number)
+    found: Operand = truncated_quotient(g, a, b if known_number is None else known_number)
     return found
 
 

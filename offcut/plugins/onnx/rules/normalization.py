@@ -10,7 +10,7 @@ from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
-from offcut.plugins.operators.elements import norm_of_last_axes
+from offcut.plugins.operators.norms import norm_of_last_axes
 
 
 def _batch(g: Context, call: Call) -> Results:

@@ -11,7 +11,7 @@ from offcut.plugins.onnx.making.operands import Call, Element, Known, Operand, R
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
 from offcut.plugins.onnx.rules.shapes import unsqueezed
-from offcut.plugins.operators.elements import MOST_ROWS, determinants
+from offcut.plugins.operators.determinant import MAX_DETERMINANT_ROWS, determinants
 
 BYTES = ("int8", "uint8")
 
@@ -160,7 +160,7 @@ def _determinant(g: Context, call: Call) -> Results:
     order = g.whole(g.shape(call[0])[-1], "the rows of a matrix")
     found: Operand | None = determinants(g, call[0])
     if found is None:
-        raise Refused(f"the determinant of {order} rows", f"1 to {MOST_ROWS}")
+        raise Refused(f"the determinant of {order} rows", f"1 to {MAX_DETERMINANT_ROWS}")
     return found
 
 

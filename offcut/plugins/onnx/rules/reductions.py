@@ -12,8 +12,8 @@ from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results, known, said
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.rules.shapes import axes_of, given
-from offcut.plugins.operators.elements import log_sum_exp
-from offcut.plugins.operators.order import accumulate, first_in_order
+from offcut.plugins.operators.norms import log_sum_exp
+from offcut.plugins.operators.sorting import accumulate, top_elements
 
 MOST = 64
 """Elements of a product: each is a node."""
@@ -150,13 +150,13 @@ def _top(g: Context, call: Call) -> Results:
     whole = g.shape(x)[axis]
     if isinstance(k, Expr):
         refuse_negative(g, arithmetic("-", whole, k), f"beyond the first {said(k)} there is")
-        return first_in_order(g, x, k, axis, largest)
+        return top_elements(g, x, k, axis, largest)
     if not isinstance(whole, Expr) and k > whole:
         raise Refused(f"the first {k} of {said(whole)}")
     rest = extent(whole, -int(k))
     raise_sizes(g, rest)
     refuse_negative(g, rest, f"beyond the first {k} there is")
-    return first_in_order(g, x, int(k), axis, largest)
+    return top_elements(g, x, int(k), axis, largest)
 
 
 REDUCTIONS: Mapping[str, Operator] = {

@@ -12,8 +12,8 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.composed import required
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.operators.elements import quotient_towards_zero
 from offcut.plugins.operators.functions import is_negative
+from offcut.plugins.operators.integer_quotient import truncated_quotient
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.halves import is_rounded
 from offcut.plugins.torch.left import Left
@@ -104,7 +104,7 @@ def extreme_but_for_nan(t: Translation, x: Ref, y: Ref, *, op: str) -> Any:
 
 @takes("add.Tensor", "add.Scalar", op="add")
 @takes("sub.Tensor", "sub.Scalar", "subtract.Tensor", op="subtract")
-def plus(t: Translation, x: Operand, y: Operand, alpha: Any = 1, *, op: str) -> Any:
+def add_scaled(t: Translation, x: Operand, y: Operand, alpha: Any = 1, *, op: str) -> Any:
     return binary(t, op, x, times(t, y, alpha))
 
 
@@ -129,7 +129,7 @@ def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | Non
 def _truncated_quotient(t: Translation, x: Operand, y: Operand) -> Any:
     """The quotient of integers, rounded towards 0."""
     return _of_divisor(
-        t, y, lambda: quotient_towards_zero(t, _as_refs(t, x)[0], operand(t, y, t.result))
+        t, y, lambda: truncated_quotient(t, _as_refs(t, x)[0], operand(t, y, t.result))
     )
 
 

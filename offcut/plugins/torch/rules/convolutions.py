@@ -16,7 +16,7 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.integers import MOST_PARTS
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain, product
-from offcut.plugins.operators.windows import Windows, keep_first, pool, transposed_convolution
+from offcut.plugins.operators.windows import Windows, crop_windows, pool, transposed_convolution
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -65,7 +65,9 @@ def _fitting(t: Translation, x: Ref, w: Ref, each: Mapping[str, Any]) -> None:
     for n, (whole, taps) in enumerate(zip(t.shape(x)[2:], t.shape(w)[2:], strict=True)):
         window = ix.literal_value(taps)
         if window is not None:
-            t.at_least(whole, (window - 1) * each["dilation"][n] + 1 - 2 * each["padding"][n])
+            t.require_at_least(
+                whole, (window - 1) * each["dilation"][n] + 1 - 2 * each["padding"][n]
+            )
 
 
 def _left_over(t: Translation, x: Ref, w: Ref, *each: Any) -> None:
@@ -77,7 +79,7 @@ def _left_over(t: Translation, x: Ref, w: Ref, *each: Any) -> None:
     for whole, taps, one in zip(t.shape(x)[2:], t.shape(w)[2:], given, strict=True):
         window, (stride, padding, dilation, more) = ix.literal_value(taps), one
         if window is not None and all(isinstance(number, int) for number in one):
-            t.at_least(whole, 1 - ((window - 1) * dilation + more - 2 * padding) // stride)
+            t.require_at_least(whole, 1 - ((window - 1) * dilation + more - 2 * padding) // stride)
 
 
 def without_batch(t: Translation, found: Ref) -> Ref:
@@ -164,10 +166,10 @@ def _pooled(
             raise Left("its last window begins behind the image at some sizes")
     batch = x if t.rank(x) == axes + 2 else t.reshape(x, (1, *t.shape(x)))
     for n, whole in enumerate(t.shape(batch)[2:]):  # torch refuses images of no window
-        t.at_least(whole, windows.reach[n] - windows.before[n] - windows.after[n])
+        t.require_at_least(whole, windows.reach[n] - windows.before[n] - windows.after[n])
     found = pool(t, batch, windows, op, **options)
     if ceil:
-        found = tuple(keep_first(t, one, [*map(plain, t.extents[-axes:])]) for one in found)
+        found = tuple(crop_windows(t, one, [*map(plain, t.extents[-axes:])]) for one in found)
     return found if batch is x else tuple(without_batch(t, one) for one in found)
 
 
@@ -220,7 +222,7 @@ def grid_sampler(t: Translation, x: Ref, grid: Ref, mode: int, padding: int, cor
     if mode > 1 or t.rank(x) != 4:
         raise Left("places between four elements along an axis, or in volumes")
     for extent in t.shape(x)[2:]:
-        t.at_least(extent, 1)
+        t.require_at_least(extent, 1)
     options = {
         "mode": ("linear", "nearest")[mode],
         "padding": ("zeros", "border", "reflection")[padding],
@@ -232,7 +234,7 @@ def grid_sampler(t: Translation, x: Ref, grid: Ref, mode: int, padding: int, cor
 
 @takes("_upsample_bilinear2d_aa", rounds_each=True, name="_upsample_bilinear2d_aa")
 @takes("_upsample_bicubic2d_aa", rounds_each=True, name="_upsample_bicubic2d_aa")
-def smoothed(
+def resize_antialiased(
     t: Translation, x: Ref, size: Sequence[Any], align: bool, *scales: Any, name: str
 ) -> Any:
     """Along axes of known extents it is linear: what torch makes of each element alone is a column of a matrix."""

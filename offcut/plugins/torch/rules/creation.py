@@ -25,7 +25,7 @@ def full(t: Translation, *given: Any, **_: Any) -> Any:
 @takes("ones", "ones_like", "new_ones", value=1)
 @takes("zeros", "zeros_like", "new_zeros", value=0)
 @takes("empty.memory_format", "empty_permuted", "new_empty", value=0)
-def numbers(t: Translation, *_: Any, value: int, **__: Any) -> Any:
+def constant_array(t: Translation, *_: Any, value: int, **__: Any) -> Any:
     """What is said to be empty may hold anything, so that it may be 0."""
     return filled(t, value)
 

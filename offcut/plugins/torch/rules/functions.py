@@ -297,7 +297,7 @@ def truth(t: Translation, x: Ref) -> Ref:
     return found
 
 
-def of_row(t: Translation, *operands: Any, row: Function) -> Any:
+def elementwise_function(t: Translation, *operands: Any, row: Function) -> Any:
     """Translate the operator of a row: of integers it gives floats, or, as those that round, the integers."""
     if not row.integers and "float" not in t.result:
         return operands[0]
@@ -306,4 +306,6 @@ def of_row(t: Translation, *operands: Any, row: Function) -> Any:
 
 for _row in FUNCTIONS.values():
     if _row.aten and _row.public:
-        takes(_row.aten, row=_row)(of_row)  # in place of a rule above that composes it
+        takes(_row.aten, row=_row)(
+            elementwise_function
+        )  # in place of a rule above that composes it

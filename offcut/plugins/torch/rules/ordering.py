@@ -9,7 +9,7 @@ from offcut.core.expr import Expr, variables
 from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.operators import order
+from offcut.plugins.operators import sorting
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -29,7 +29,7 @@ def sort(
     dtype = t.dtype(x)
     given = t.cast(x, "uint8") if dtype == "bool" else x
     axis = t.axis(x, dim)
-    values, places = order.sort(t, given, axis, descending)
+    values, places = sorting.sort(t, given, axis, descending)
     return t.cast(values, dtype), places
 
 
@@ -44,7 +44,7 @@ def topk(
 ) -> Any:
     if not t.rank(x):
         raise Left("it is of a number")
-    return order.first_in_order(t, x, k, t.axis(x, axis), largest)
+    return sorting.top_elements(t, x, k, t.axis(x, axis), largest)
 
 
 @takes("kthvalue")
@@ -57,7 +57,7 @@ def kth(t: Translation, x: Ref, k: Expr | int, axis: int = -1, keepdims: bool = 
 
 @takes("median", "median.dim", which="median")
 @takes("nanmedian", "nanmedian.dim", which="nanmedian")
-def middle(
+def median(
     t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, which: str
 ) -> Any:
     if axis is None:
@@ -79,7 +79,7 @@ def mode(t: Translation, x: Ref, axis: int = -1, keepdims: bool = False) -> Any:
     before = t.node("maximum", t.node("subtract", own, 1), 0)
     begins = t.node("not_equal", every[0], t.node("take", every[0], before, axis=place))
     number = t.node("broadcast_to", t.reshape(own, along), shape)
-    begin = order.accumulate(t, t.node("where", begins, number, 0), place, "max")
+    begin = sorting.accumulate(t, t.node("where", begins, number, 0), place, "max")
     at = t.node("argmax", t.node("subtract", number, begin), axis=place, keepdims=True)
     found = [t.node("take_along_axis", one, at, axis=place, from_end=False) for one in every]
     return tuple(one if keepdims else t.reshape(one, t.extents) for one in found)
@@ -102,5 +102,5 @@ def _ascending(t: Translation, x: Ref, axis: int) -> tuple[int, tuple[Ref, Ref]]
     if not t.rank(x):
         raise Left("it is of a number")
     place = t.axis(x, axis)
-    values, places = order.sort(t, x, place, descending=False)
+    values, places = sorting.sort(t, x, place, descending=False)
     return place, (values, places)

@@ -7,7 +7,7 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.operators.elements import MOST_ROWS, determinants
+from offcut.plugins.operators.determinant import MAX_DETERMINANT_ROWS, determinants
 from offcut.plugins.torch.halves import wide
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
@@ -47,14 +47,14 @@ def matmul(t: Translation, x: Ref, y: Ref) -> Any:
         row = t.reshape(x, (1, *t.shape(x)))
         return t.reshape(multiplied(t, row, y), t.extents)
     if t.rank(y) == 1:
-        return of_vector(t, x, y)
+        return matrix_vector_product(t, x, y)
     if t.rank(y) == 2:
         return layer(t, x, y)
     return multiplied(t, x, y)
 
 
 @takes("mv")
-def of_vector(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
+def matrix_vector_product(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     row = t.reshape(y, (1, *t.shape(y)))
     found = t.node("dense", x, row, transpose_w=True, dtype=dtype)
     return t.reshape(found, t.shape(x)[:-1])
@@ -62,7 +62,7 @@ def of_vector(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
 
 @takes("addmv")
 def addmv(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(t, of_vector(t, x, y, wide(t.result)), bias, beta, alpha)
+    return _added(t, matrix_vector_product(t, x, y, wide(t.result)), bias, beta, alpha)
 
 
 def _added(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> Any:
@@ -188,5 +188,5 @@ def multiplied(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
 def determinant_of(t: Translation, x: Ref) -> Any:
     found = determinants(t, x)
     if found is None:
-        raise Left(f"its matrices have any number of rows, or more than {MOST_ROWS}")
+        raise Left(f"its matrices have any number of rows, or more than {MAX_DETERMINANT_ROWS}")
     return found, None, None

@@ -12,7 +12,7 @@ from offcut.plugins.torch.table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation
 
 
-def stacked(
+def recurrent_stack(
     t: Translation,
     x: Ref,
     hx: Sequence[Ref],
@@ -75,7 +75,7 @@ def recurrent(
     t: Translation, x: Ref, hx: Any, params: Sequence[Ref], *how: Any, kind: str, **options: Any
 ) -> Any:
     states = hx if isinstance(hx, list) else [hx]
-    return stacked(t, x, states, params, *how, kind=kind, **options)
+    return recurrent_stack(t, x, states, params, *how, kind=kind, **options)
 
 
 for _name, _options in (

@@ -11,7 +11,7 @@ from offcut.core.expr import Binary
 from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain, product
-from offcut.plugins.operators.order import accumulate
+from offcut.plugins.operators.sorting import accumulate
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
 from offcut.plugins.torch.table import takes
@@ -22,7 +22,7 @@ Axes = int | Sequence[int] | None
 
 @takes("sum", "sum.dim_IntList", op="sum")
 @takes("mean", "mean.dim", op="mean")
-def total(
+def sum_or_mean(
     t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, dtype: Any = None, op: str
 ) -> Any:
     return _over(t, op, t.as_result(x), axes, keepdims)

@@ -7,7 +7,7 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain, product
-from offcut.plugins.operators.elements import log_sum_exp, norm_of_last_axes
+from offcut.plugins.operators.norms import log_sum_exp, norm_of_last_axes
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation

@@ -14,8 +14,7 @@ from offcut.errors import DescribeError
 from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.operators import padding as operators
-from offcut.plugins.operators.padding import tile, wrap
+from offcut.plugins.operators.padding import pad, tile, wrap
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -45,7 +44,7 @@ def squeeze(t: Translation, x: Ref, named: int | Sequence[int] | None = None) ->
     axes = [named] if isinstance(named, int) else range(t.rank(x)) if named is None else named
     for axis in axes:
         if t.rank(x) and plain(t.shape(x)[axis]) != 1:
-            t.at_least(t.shape(x)[axis], 2)
+            t.require_at_least(t.shape(x)[axis], 2)
     return reshape(t, x)
 
 
@@ -75,7 +74,7 @@ def part(
 def select(t: Translation, x: Ref, axis: int, number: Any) -> Any:
     place = t.axis(x, axis)
     if isinstance(number, int):
-        t.at_least(t.shape(x)[place], number + 1 if number >= 0 else -number)
+        t.require_at_least(t.shape(x)[place], number + 1 if number >= 0 else -number)
     one = _cut(t, x, place, _start(t, x, place, number), ix.const(1), 1)
     own = t.shape(one)
     return t.reshape(one, (*own[:place], *own[place + 1 :]))
@@ -230,7 +229,7 @@ _MODES = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}
 
 
 @takes("constant_pad_nd", "pad")
-def pad(
+def pad_by_mode(
     t: Translation, x: Ref, amounts: Sequence[Any], mode: Any = "constant", value: Any = None
 ) -> Any:
     if not isinstance(mode, str):  # of constant_pad_nd, which has no modes
@@ -257,7 +256,7 @@ def pad_around(t: Translation, x: Ref, amounts: Sequence[Any], *, mode: str) -> 
 
 def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: Any) -> Any:
     value = float(value) if t.result.startswith(("float", "bfloat")) else value
-    return operators.pad(t, x, *_by_axis(t, x, amounts), mode, value)
+    return pad(t, x, *_by_axis(t, x, amounts), mode, value)
 
 
 def _by_axis(t: Translation, x: Ref, amounts: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -11,9 +11,8 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.sizes.extents import quotient
 from offcut.graph.sizes.numbers import plain, product
-from offcut.plugins.operators import windows as operators
-from offcut.plugins.operators.order import accumulate
-from offcut.plugins.operators.windows import Windows
+from offcut.plugins.operators.sorting import accumulate
+from offcut.plugins.operators.windows import Windows, fold
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import times
 from offcut.plugins.torch.table import takes
@@ -238,14 +237,14 @@ def unfold(
     """Windows, whose channels are made one axis, and so are their places."""
     *lead, channels, height, width = t.shape(x)
     for extent, size, by, edge in zip((height, width), window, dilation, padding, strict=True):
-        t.at_least(extent, by * (size - 1) + 1 - 2 * edge)
+        t.require_at_least(extent, by * (size - 1) + 1 - 2 * edge)
     options = {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}
     images = t.reshape(x, (product(lead), channels, height, width))
     return t.viewed(t.node("unfold", images, tuple(window), **options))
 
 
 @takes("col2im")
-def fold(
+def col2im(
     t: Translation,
     x: Ref,
     size: Sequence[Any],
@@ -260,4 +259,4 @@ def fold(
         raise Left("its channels are not whole windows")
     windows = Windows(*map(tuple, (window, stride, dilation, padding, padding)))
     rows, image = t.reshape(x, (product(lead), merged, count)), [plain(ix.index(n)) for n in size]
-    return t.reshape(operators.fold(t, rows, image, windows), t.extents)
+    return t.reshape(fold(t, rows, image, windows), t.extents)

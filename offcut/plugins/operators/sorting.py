@@ -8,7 +8,7 @@ from offcut.graph.sizes.numbers import Extent, plain, product
 from offcut.ops.order.ranking import FEW
 from offcut.plugins.operators.translator import Translator
 
-SHORT = 64
+MAX_COMPARED_ELEMENTS = 64
 """Elements along an axis, of which each is compared with all; in longer ones, runs of them are merged."""
 
 
@@ -28,12 +28,12 @@ def sort(t: Translator, x: Any, axis: int, descending: bool) -> Any:
     )
 
 
-def first_in_order(t: Translator, x: Any, k: Extent, axis: int, largest: bool) -> tuple[Any, ...]:
+def top_elements(t: Translator, x: Any, k: Extent, axis: int, largest: bool) -> tuple[Any, ...]:
     """Return the `k` greatest elements along an axis in descending order, or the least in ascending order, and their places.
 
     k  no more than the extent of the axis; up to `FEW` of the greatest are found one after the other, however long the axis is
     """
-    few = isinstance(k, int) and k <= SHORT
+    few = isinstance(k, int) and k <= MAX_COMPARED_ELEMENTS
     one_by_one = largest and isinstance(k, int) and k <= FEW
     if few and (_is_short(t, x, axis) or one_by_one or k == 0):
         return tuple(t.node("topk", x, k, axis=axis, largest=largest))
@@ -45,4 +45,4 @@ def first_in_order(t: Translator, x: Any, k: Extent, axis: int, largest: bool) -
 
 def _is_short(t: Translator, x: Any, axis: int) -> bool:
     extent = plain(t.shape(x)[axis])
-    return isinstance(extent, int) and extent <= SHORT
+    return isinstance(extent, int) and extent <= MAX_COMPARED_ELEMENTS
