@@ -14,6 +14,7 @@ import numpy as np
 
 import offcut as oc
 from offcut.backends.target import Options, Target, TargetPlan, python_callable
+from offcut.core.conditions import conjuncts
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -26,6 +27,7 @@ from offcut.core.expr import (
     Unary,
     Var,
     dtype_of,
+    variables,
 )
 from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile
 from offcut.costmodel import load
@@ -116,12 +118,17 @@ def _block(body: tuple[Stmt, ...], indent: str) -> Iterator[str]:
                 yield from _block(then, f"{indent}  ")
                 yield f"{indent}else:"
                 yield from _block(other, f"{indent}  ")
-            case Tile(axes, inner):
+            case Tile(axes, inner, where):
+                conditions = [] if where is None else list(conjuncts(where))
                 for position, axis in enumerate(axes):
                     start, around = _text(axis.start), ["None"] * len(axes)
                     around[position] = ":"
-                    stop = f"{start} + {_text(axis.extent)}"
-                    yield f"{indent}{axis.iter}_ = np.arange({start}, {stop})[{', '.join(around)}]"
+                    name, stop = f"{axis.iter}_", f"{start} + {_text(axis.extent)}"
+                    yield f"{indent}{name} = np.arange({start}, {stop})"
+                    for condition in conditions:
+                        if axis.iter in variables(condition):
+                            yield f"{indent}{name} = {name}[{_text(condition)}]"
+                    yield f"{indent}{name} = {name}[{', '.join(around)}]"
                 yield from _block(inner, indent)
             case _:
                 raise NotImplementedError(type(stmt).__name__)
