@@ -96,13 +96,14 @@ def checked_options(
     refused = {
         "strategy": one_way and strategy != "auto",
         "microkernels": bool(microkernels),
-        "schedule": schedule is not None and hand_steps(schedule, False) != schedule.steps,
+        "schedule": schedule is not None
+        and hand_steps(schedule, binds_last=False) != schedule.steps,
     }
     for option, is_refused in refused.items():
         if is_refused:
             because = "it has one way to run a program"
             if option == "schedule" and schedule is not None and not one_way:
-                line = str(schedule).splitlines()[1 + len(hand_steps(schedule, False))]
+                line = str(schedule).splitlines()[1 + len(hand_steps(schedule, binds_last=False))]
                 because = f"it takes decisions by hand, and `{line}` is not one of these"
             raise TargetError(op, f"cannot take {option}= for target={target!r}", because=because)
     return Options(strategy, reassociate, schedule=schedule)

@@ -899,7 +899,7 @@ PartitionError: bind: cannot bind Y.i_in to thread
 
 def test_a_line_whose_loop_is_one_tile_is_noted() -> None:
     kernel = line_at_end("bind Y.j_tile thread", 2, columns=8)
-    note = "bind Y.j_tile thread: no loop of that name is left: its extent is one tile"
+    note = "bind Y.j_tile thread: no loop of that name is left to bind"
     assert note in str(kernel.plan(n=20)).splitlines()
     with pytest.raises(oc.PartitionError, match=r"cannot find the loop Y\.z"):
         line_at_end("bind Y.z serial", 2)

@@ -693,3 +693,19 @@ PartitionError: compile: cannot cover a tile by fma_float32_avx512
   because  moves: A[i, k] does not move as A[i, p] with i=j, j=i
   help     without @cover(…) it runs as vectors"""):
         covered(text)
+
+
+def test_the_schedule_of_attention_with_one_cover_less_is_proved_stage_by_stage() -> None:
+    b, n, m = (oc.dim(name, max=64) for name in "bnm")
+    q, k, v = (
+        oc.placeholder((b, length, 16), name=name)
+        for name, length in (("Q", n), ("K", m), ("V", m))
+    )
+    result, target = oc.ops.attention(q, k, v, name="Y"), oc.target("cpu", machine="avx2")
+    text = str(oc.compile(result, inputs=[q, k, v], target=target).schedule)
+    line = "cover Y_exp at j_in vectors\n"
+    assert line in text
+    schedule = oc.Schedule.parse(text.replace(line, ""))
+    kernel = oc.compile(result, inputs=[q, k, v], target=target, schedule=schedule)
+    assert line not in str(kernel.schedule)
+    assert "Y_exp" in str(kernel.loops)

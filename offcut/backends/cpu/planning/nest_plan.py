@@ -70,7 +70,7 @@ from offcut.schedule import (
     parts_of,
 )
 
-ASKED = "whether it reads inside of its arrays is asked at run time, of each element, and no microkernel asks"
+RUN_TIME_REASON = "whether it reads inside of its arrays is asked at run time, of each element, and no microkernel asks"
 """The reason why a product of elements that are looked up runs by no microkernel."""
 
 
@@ -151,8 +151,8 @@ def plan_nests(
         debug.passed("separate", loops, unseparated)
         unpadded = (*unpadded, unseparated) if unpadded else ()
     if undecided or notes:
-        reason = "its conditions leave its loops" if notes else ASKED
-        _check_covered(loops, host, options, computation.name, reason)
+        because = "its conditions leave its loops" if notes else RUN_TIME_REASON
+        _check_covered(loops, host, options, computation.name, because, is_whole_reason=not notes)
     units = bind_units(loops, named, host, options.reassociate, is_whole=is_whole)
     loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
@@ -197,17 +197,24 @@ def _check_lines_of_covers(
                 )
 
 
-def _check_covered(loops: Program, host: Host, options: Options, name: str, because: str) -> None:
+def _check_covered(
+    loops: Program,
+    host: Host,
+    options: Options,
+    name: str,
+    because: str,
+    is_whole_reason: bool = False,
+) -> None:
     """Check that the microkernels that tiles name run them.
 
-    Raises PartitionError with the reason of the first that does not, behind `because`; of loops that ask at run time, `because` is all.
+    Raises PartitionError with the reason of the first that does not, behind `because` if this is not all of it.
     """
     for why in report_covers(loops, host, options.reassociate).refused.values():
         help = "no schedule" if options.schedule is not None else 'strategy="auto"'
         raise PartitionError(
             "compile",
             f"cannot cover {name} by a microkernel",
-            because=because if because == ASKED else f"{because}: {why}",
+            because=because if is_whole_reason else f"{because}: {why}",
             help=(f"{help}, by which it runs in its own loops",),
         )
 

@@ -61,7 +61,7 @@ class UnitBinding:
     schedule  with the names of loops in place of lines for all loops (``*``)
     notes     one for each loop, about lanes
     divided   the program before its loops were divided among threads; empty if none was
-    absent    one for each line whose loop the program has not, since it has one iteration
+    absent    a note for each line whose loop the program has not
     """
 
     shares: Parallel
@@ -160,7 +160,7 @@ class _UnitBinder:
                     self.refuse(program, binds, line)
 
     def absent_loops(self, program: Program) -> tuple[str, ...]:
-        """Return a note for each line that names a loop of the schedule which the program has not, since it has one iteration."""
+        """Return a note for each line that names a loop of the schedule which the program has not: where all of it is one tile, for one."""
         steps = (step for step in self.schedule.steps if isinstance(step, Bind))
         notes = []
         for line in (step for step in steps if step.stage != ANY and step.unit != UNROLL):
@@ -168,9 +168,7 @@ class _UnitBinder:
             is_chunk = binds.chunk_split(line) is not None
             named = is_chunk or any(binds.name(line, loop) for loop in _loops(program))
             if not named and binds.names.says(line):
-                notes.append(
-                    f"{format_decision(line)}: no loop of that name is left: its extent is one tile"
-                )
+                notes.append(f"{format_decision(line)}: no loop of that name is left to bind")
         return tuple(notes)
 
     def check_units(self) -> None:
