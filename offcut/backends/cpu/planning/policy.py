@@ -64,6 +64,7 @@ from offcut.schedule import (
     restaged,
     value_staging,
     whole_stagings,
+    with_orders_of_terms,
     with_shared,
 )
 
@@ -189,7 +190,7 @@ class _Planner:
         limits = [self.limit(k, group[0]) for k, group in enumerate(self.given.groups)]
         parts = fused(self.given, limits)
         self.hold(with_shared(self.given, parts))
-        nests = [self.nest(part, ()) for part in parts]
+        nests = with_orders_of_terms([self.nest(part, ()) for part in parts], self.given)
         sums = frozenset(
             (group[0].buffer, axis.name)
             for group in self.given.groups
