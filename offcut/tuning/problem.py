@@ -44,7 +44,7 @@ def distribution(program: Program, users: Users, given: object) -> Weights:
     """
     names = {name: user for user, name in users.sizes}
     sizes = {names[size.name]: size for size in program.sizes}
-    if given is None and not sizes:
+    if not sizes and (given is None or given == {}):
         return (({}, 1.0),)
     if not isinstance(given, Mapping) or not given:
         raise _refused(given, f"it does not say which values {_listed(sizes)} take")
