@@ -402,11 +402,11 @@ def test_a_file_of_ones_own_says_what_it_needs(
         pytest.skip(f"{package} is installed")
     (tmp_path / "own.py").write_text(f"import {package}\n")
     with pytest.raises(DescribeError) as refused:
-        named("own:model", "offcut.operators", tmp_path, "study.toml, operators[0].model")
+        named("own:model", "offcut.operators", tmp_path, "study.toml, operator 1, model")
 
     assert str(refused.value) == (
         "study: cannot load 'own:model'\n"
-        "  at       study.toml, operators[0].model\n"
+        "  at       study.toml, operator 1, model\n"
         f"  because  {because}\n"
         f"  help     {help}"
     )
