@@ -172,7 +172,7 @@ class Library:
         given = task.loops if self.peer in LOOP_COMPILERS else task.for_peers
         ways: tuple[Way, ...] = ()
         if given is not None:
-            (contender,) = self.loaded.found
+            (contender,) = self.loaded.available
             with self.loaded.session():
                 ways = contender.ways(given)
         if not ways:

@@ -363,7 +363,7 @@ class CompiledModel:
         """Return a call on the task's inputs."""
         arguments: tuple[Any, ...] = (dict(task.operands),)
         if self.arguments:
-            arguments = tuple(task.for_peers.given)
+            arguments = tuple(task.for_peers.inputs)
         return (lambda: self.model(*arguments)), results_of
 
     @property

@@ -24,7 +24,7 @@ from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
 from offcut.studies.environment import digest, read_environments, write_environment
 from offcut.studies.named import named
-from offcut.studies.peers.loops import as_python, compiled_elsewhere, loops_call
+from offcut.studies.peers.loops import as_python, compile_loops, loops_call
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
@@ -466,7 +466,7 @@ def test_loops_mean_elsewhere_what_they_mean_here(name: str, peer: str) -> None:
         exec(as_python(program), scope)
         return lambda: scope["run"](*arrays, *(values[size.name] for size in program.sizes))
 
-    bound = plain if peer == "python" else compiled_elsewhere(peer, program)
+    bound = plain if peer == "python" else compile_loops(peer, program)
     run, results = loops_call(bound, program, task.operands, sizes)
     for _ in range(2):
         run()

@@ -148,7 +148,7 @@ def test_a_peer_that_is_not_installed_is_named_as_missing(monkeypatch: pytest.Mo
 
     loaded = load_peers(["numpy", "torch", "torch.mm"])
 
-    assert [peer.name for peer in loaded.found] == ["numpy"]
+    assert [peer.name for peer in loaded.available] == ["numpy"]
     assert loaded.missing == ("torch", "torch.mm")
 
 
@@ -180,7 +180,7 @@ def test_every_way_of_torch_computes_the_reference(text: str) -> None:
     loaded = load_peers(["torch"])
     problem = make_problem(contraction, sizes, constants)
     with loaded.session():
-        ways = loaded.found[0].ways(problem)
+        ways = loaded.available[0].ways(problem)
         assert ways
         for way in ways:
             assert problem.reference().mismatch(way.read(way.run())) == "", way.name
