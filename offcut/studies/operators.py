@@ -161,8 +161,12 @@ def _operator(
             raise refusal(at / "values", f"there is no input {array!r}", listed)
         check_values(values[array], at / "values" / array)
     tolerance = number_of(table, "tolerance", at, 0.0, 0.0) if "tolerance" in table else None
-    workload.tolerance = tolerance
     if tolerance is not None:
+        if not hasattr(workload, "tolerance"):
+            because = f"{table[kind]} gives a workload, whose tasks say how far a result may be off"
+            help = "Exact(values, tolerance, by), of its task"
+            raise refusal(at / "tolerance", because, help)
+        workload.tolerance = tolerance
         identity = {**identity, "tolerance": tolerance}
     identity = {"kind": kind, "type": table["type"], "values": values, **identity}
     return Operator(name, identity, axes, points, workload)

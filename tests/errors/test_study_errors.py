@@ -26,6 +26,12 @@ def broken():
     raise KeyError("mine")
 def number():
     return 1, 2, 3
+class Own:
+    __slots__ = ()
+    def task(self, sizes, seed):
+        pass
+    def compiled(self, options):
+        pass
 def halves(axis):
     yield axis.full()
     yield axis.fixed(1)
@@ -155,6 +161,13 @@ study: cannot read the study
   at       study.toml, operator 1, describe
   because  it gave (1, 2, 3)
   help     return output, [A, B]
+
+a tolerance of a workload of one's own
+given HEAD + '[[operators]]\ndescribe = "mine:Own"\ntolerance = 0.1\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, tolerance
+  because  mine:Own gives a workload, whose tasks say how far a result may be off
+  help     Exact(values, tolerance, by), of its task
 
 two strategies of one name
 given HEAD + DENSE + ''.join((f'[[contenders]]\nstrategy = "{name}:halves"\n' for name in ('mine', 'theirs')))
