@@ -23,7 +23,7 @@ from conftest import rejection, slow
 from machines import shipped
 
 import offcut as oc
-from offcut import Kernel, Schedule, Tensor
+from offcut import Kernel, Tensor
 from offcut.backends.accelerator.planning.planner import layout_labels
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.polyhedral.sync import Agents
