@@ -374,7 +374,7 @@ class LaunchCounter:
     def latency(
         self, body: Sequence[Stmt], values: Mapping[str, Expr], known: ScanContext, depth: int
     ) -> Expr:
-        """Return the ticks from the begin to the end of a block that has its multiprocessor for itself, over the iterators around.
+        """Return the ticks from the start to the end of a block that has its multiprocessor for itself, over the iterators around.
 
         values  of bounded values, and of the iterators of units around: of blocks as they are counted, of others the first
         depth   of the ring of windows around: as many loads are in flight

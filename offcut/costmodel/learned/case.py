@@ -70,38 +70,38 @@ class Case:
 
     @property
     def count(self) -> int:
-        """The number of vectors of sizes."""
+        """Return the number of vectors of sizes."""
         return len(self.seconds)
 
     @lazy_property
     def cycles(self) -> Array:
-        """By the closed form, on one core."""
+        """Return the cycles of a call on one core, by the closed form."""
         stages = (stage_arrays(tuple(one.resources.values()), self.loss) for one in self.stages)
         return self._sum([self.call, *stages])
 
     @lazy_property
     def flop(self) -> Array:
-        """Operations that are executed."""
+        """Return the operations that are executed."""
         return self._sum(one.flop for one in self.stages)
 
     @lazy_property
     def runs(self) -> Array:
-        """How often tiles run."""
+        """Return the number of runs of tiles, and of statements outside of tiles."""
         return self._sum(one.runs for one in self.stages)
 
     @lazy_property
     def instructions(self) -> Array:
-        """That are issued."""
+        """Return the instructions that are issued."""
         return self._sum(one.instructions for one in self.stages)
 
     @lazy_property
     def tails(self) -> Array:
-        """Cycles of computing in partial tiles."""
+        """Return the cycles of computing in partial tiles."""
         return self._sum(one.tails for one in self.stages)
 
     @lazy_property
     def bytes(self) -> dict[str, Array]:
-        """From each memory, by its name: those of the machine first."""
+        """Return the bytes from each memory by its name, memories of the machine first."""
         own, none = machine_resources(self.machine), np.zeros(self.count)
         names = [] if own is None else list(map(_counted_as, own.memories))
         names += (name for one in self.stages for name in one.bytes)
@@ -112,7 +112,7 @@ class Case:
 
     @lazy_property
     def resources(self) -> dict[str, Array]:
-        """Cycles of each resource, by its name: ``(stages, count)``; those of the machine first."""
+        """Return the cycles of each resource by its name, ``(stages, count)``, resources of the machine first."""
         own, none = machine_resources(self.machine), np.zeros(self.count)
         names = [] if own is None else list(own.every)
         names += (name for one in self.stages for name in one.resources)
@@ -142,7 +142,7 @@ class Case:
 
 
 def machine_resources(machine: Device) -> MachineResources | None:
-    """Return the resources of a machine; None of one whose description does not list them."""
+    """Return the resources of a machine; None if its description does not list them."""
     return resources_of(machine) if isinstance(machine, Accelerator | Machine) else None
 
 
@@ -195,7 +195,7 @@ def _stage_of_nest(parts: Sequence[tuple[Array, NestCost]], own: MachineResource
 
 
 def _memory_names(costs: Sequence[Cost], machine: Device) -> dict[str, str]:
-    """Return of what `cost()` calls a memory, or an operand that is moved, the name that its bytes are counted by."""
+    """Return the name that bytes are counted by, for each memory or moved operand in the costs of `cost()`."""
     own = machine_resources(machine)
     if own is None:
         kept = {name for one in costs for name in one.occupancy}

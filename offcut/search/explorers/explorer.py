@@ -95,7 +95,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """ScheduleSpace that the price does not leave out, each choice drawn alike.
+    """Schedules that the price does not leave out, each decision drawn with equal chances.
 
     draws  for each schedule that is asked for, at most: a small space is exhausted some day
     """

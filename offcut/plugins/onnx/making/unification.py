@@ -34,7 +34,7 @@ from offcut.plugins.onnx.making.ones import range_where
 from offcut.plugins.onnx.making.operands import Equation
 
 MAX_FACTOR = 4096
-"""Of how many numbers a size may be made a multiple: an image is halved some five times, and each is seen twice."""
+"""Maximum product of the divisors in an equation whose divisors are tried as factors of a size: an image is halved some five times, each seen twice."""
 
 ZERO = Const(0, "index")
 
