@@ -175,10 +175,10 @@ def _stage_of_nest(parts: Sequence[tuple[Array, NestCost]], own: MachineResource
     """Return a stage of a nest: of each variant, at which calls it is taken, and what it costs."""
 
     def total(of: Callable[[NestCost], Array]) -> Array:
-        return sum((np.where(taken, of(part), 0.0) for taken, part in parts), np.array(0.0))
+        return sum((np.where(is_taken, of(part), 0.0) for is_taken, part in parts), np.array(0.0))
 
-    moved = total(lambda part: part.bytes)
-    memories = [(one, moved[level]) for level, one in enumerate(own.memories)]
+    volumes = total(lambda part: part.bytes)
+    memories = [(one, volumes[level]) for level, one in enumerate(own.memories)]
     issue = total(lambda part: part.issue)
     return StageCounts(
         resources={
@@ -198,11 +198,11 @@ def _memory_names(costs: Sequence[Cost], machine: Device) -> dict[str, str]:
     """Return the name that bytes are counted by, for each memory or moved operand in the costs of `cost()`."""
     own = machine_resources(machine)
     if own is None:
-        kept = {name for one in costs for name in one.occupancy}
+        own_names = {name for one in costs for name in one.occupancy}
     else:
-        kept = {one.name for one in own.memories if one.bytes is not None}
+        own_names = {one.name for one in own.memories if one.bytes is not None}
     names = dict.fromkeys(name for one in costs for name in one.memories)
-    return {name: name if name in kept else MAIN for name in names}
+    return {name: name if name in own_names else MAIN for name in names}
 
 
 def _stages_of_costs(costs: Sequence[Cost], memories: Mapping[str, str]) -> tuple[StageCounts, ...]:
@@ -222,13 +222,13 @@ def _stages_of_costs(costs: Sequence[Cost], memories: Mapping[str, str]) -> tupl
         def cycles(resource: str) -> Array:
             return total(lambda piece: piece.resources.get(resource, 0.0))
 
-        def moved(kind: str) -> Array:
+        def volume(kind: str) -> Array:
             of_kind = [memory for memory, own in memories.items() if own == kind]
             return total(lambda piece: sum(piece.bytes.get(memory, 0) for memory in of_kind))
 
         return StageCounts(
             resources={resource: cycles(resource) for resource in resources},
-            bytes={kind: moved(kind) for kind in dict.fromkeys(memories.values())},
+            bytes={kind: volume(kind) for kind in dict.fromkeys(memories.values())},
             flop=total(lambda piece: piece.flop),
             runs=total(lambda piece: piece.runs),
             instructions=total(lambda piece: piece.instructions),
