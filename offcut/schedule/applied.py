@@ -45,12 +45,12 @@ class Applied:
 
         refused  why the one that a tile names does not, by the position of the tile
         """
-        made = drop_refused_covers(self.partition, refused)
-        now = dict(zip(map(id, self.partition.pieces), made.pieces, strict=True))
+        partition = drop_refused_covers(self.partition, refused)
+        now = dict(zip(map(id, self.partition.pieces), partition.pieces, strict=True))
         choices = tuple(
             tuple(
                 replace(one, pieces=tuple(now[id(piece)] for piece in one.pieces)) for one in group
             )
             for group in self.choices
         )
-        return replace(self, partition=made, choices=choices)
+        return replace(self, partition=partition, choices=choices)

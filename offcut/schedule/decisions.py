@@ -400,8 +400,8 @@ def schedule_of(name: str, cuts: Mapping[str, LoopCut], copies: int) -> Schedule
 
     copies  of a statement that separating conditions may make, at most
     """
-    made = (split_of(axis, cut) for axis, cut in cuts.items())
-    return Schedule(name, (Separate(copies), *made, ANY_TREE, ANY_LANES))
+    splits = (split_of(axis, cut) for axis, cut in cuts.items())
+    return Schedule(name, (Separate(copies), *splits, ANY_TREE, ANY_LANES))
 
 
 def split_of(loop: str, cut: LoopCut) -> Split:

@@ -156,8 +156,8 @@ def _way_steps(
     place = () if pack is None or not pack.at else (At(pack.name, stage, pack.at),)
     if nest.followers:
         orders = [step.loops for step in own if isinstance(step, Order)]
-        named = orders[0] if inside.keys() - sums else () if way.loops else around
-        innermost = named[-1] if named else None
+        names = orders[0] if inside.keys() - sums else () if way.loops else around
+        innermost = names[-1] if names else None
         members = (*nest.followers[-2::-1], nest.stage)
         terms = [replace(s, stage=nest.stage) for s in own if _is_of_sum(s, sums)]
         own = [step for step in own if not _is_of_sum(step, sums)]
@@ -209,8 +209,8 @@ def loop_steps(
             before = cut
             groups += own[:-2]
             tiles.append(own[-2])
-    shown = [inside[cut.axis] for cut in splits if cut.axis not in sums]
-    loops = (*outer, *groups, *inner, *tiles, *shown)
+    inner_loops = [inside[cut.axis] for cut in splits if cut.axis not in sums]
+    loops = (*outer, *groups, *inner, *tiles, *inner_loops)
     if loops:
         yield Order(stage, loops)
 
@@ -221,11 +221,11 @@ def with_parts(schedule: Schedule, parts: Sequence[Nest | Together]) -> Schedule
     own = [place for place, step in enumerate(steps) if _is_of_nests(step, copies)]
     first, last = own[0], own[-1] + 1
     decisions = list(each_decision(steps[first:last]))
-    listed = {(s.stage, name) for s in decisions if isinstance(s, Order) for name in s.loops}
+    ordered_loops = {(s.stage, name) for s in decisions if isinstance(s, Order) for name in s.loops}
     sums = frozenset(
         (s.stage, s.axis)
         for s in decisions
-        if isinstance(s, Split) and (s.stage, s.names[-2]) not in listed
+        if isinstance(s, Split) and (s.stage, s.names[-2]) not in ordered_loops
     )
     return replace(schedule, steps=(*steps[:first], *decisions_of(parts, sums), *steps[last:]))
 

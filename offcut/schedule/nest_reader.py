@@ -346,10 +346,10 @@ class _Reader:
                     cover, cover_line = step, line
                 case _:
                     raise _OtherLoops
-        listed = list(order or ())
-        tiles = [name for name in listed if name in cuts]
-        first = listed.index(tiles[0]) if tiles else len(listed)
-        head, rest = listed[:first], listed[first + len(tiles) :]
+        loop_names = list(order or ())
+        tiles = [name for name in loop_names if name in cuts]
+        first = loop_names.index(tiles[0]) if tiles else len(loop_names)
+        head, rest = loop_names[:first], loop_names[first + len(tiles) :]
         grouped = [name for name in head if name in groups]
         if len(grouped) > 1 or {*rest} & {*tiles, *groups} or {*head} & {*inside}:
             raise _OtherLoops
@@ -361,8 +361,8 @@ class _Reader:
         others = (cut for name, cut in cuts.items() if name not in tiles)
         splits = (*(cuts[name] for name in tiles), *others, *repeated)
         outer, inner = tuple(head[:place]), tuple(head[place + 1 :])
-        innermost = {*inside} & {*listed[-1:]} if listed else {*inside}
-        around = frozenset((*listed, *roots)) - innermost
+        innermost = {*inside} & {*loop_names[-1:]} if loop_names else {*inside}
+        around = frozenset((*loop_names, *roots)) - innermost
         return _Loops(splits, outer, inner, cover, cover_line, roots, around)
 
     def shared(

@@ -207,7 +207,7 @@ class OpenDecisions:
         has_nests = nests_of(self.first) is not None
         for step in self.first.steps:
             match step:
-                case Bind() | _ if isinstance(step, Bind) or step == ANY_PRODUCTS:
+                case _ if isinstance(step, Bind) or step == ANY_PRODUCTS:
                     bound.append(OneOf((step, None)))
                 case Separate(copies) if is_of_loops(step):
                     counts = (Separate(2**k) for k in range((2 * copies).bit_length()))
