@@ -63,7 +63,7 @@ class LaunchCost:
             for name, amount in work.items()
             if name.startswith(MAIN)
         }
-        moved = ix.add(*moved_by_array.values(), ZERO)
+        volume = ix.add(*moved_by_array.values(), ZERO)
         arrays = ix.add(*(self.bytes_once(*one) for one in moved_by_array.items()), ZERO)
         fits = Compare("<=", arrays, ix.const(l2.bytes * count))
         dram_bytes = Select(has_work, Select(fits, ZERO, arrays), ZERO)
@@ -72,12 +72,12 @@ class LaunchCost:
             TENSOR: busy(work.get(TENSOR, ZERO), self.tensor_rate(kernels)),
             LANES: busy(work.get(LANES, ZERO), lanes),
             shared.name: busy(shared_bytes, shared.bytes_per_cycle),
-            l2.name: busy(moved, l2.bytes_per_cycle),
+            l2.name: busy(volume, l2.bytes_per_cycle),
             main.name: Binary("*", real(dram_bytes), real(1 / (main.bytes_per_cycle * count))),
             WAITING: Select(has_work, latency, real(0.0)),
         }
         resources = {name: simplify_cost(cycles) for name, cycles in resources.items()}
-        cache_bytes = {memory.name: moved for memory in machine.memory[1:]}  # through caches
+        cache_bytes = {memory.name: volume for memory in machine.memory[1:]}  # through caches
         bytes_ = {shared.name: shared_bytes, **cache_bytes, main.name: dram_bytes}
         energy = joules(counts.picojoules, bytes_, machine)
         runs = Select(has_work, ONE, ZERO)
@@ -89,10 +89,10 @@ class LaunchCost:
         rates = (u.multiply_adds for u in self.machine.unit if types & {*u.of})
         return max(rates, default=1.0)
 
-    def bytes_once(self, array: str, moved: Expr) -> Expr:
+    def bytes_once(self, array: str, volume: Expr) -> Expr:
         """Return the bytes of an array of main memory, each once, or those that are moved, if they are fewer."""
         buffer = self.program.buffer(array)
-        return ix.minimum(ix.product((ITEM_BYTES[buffer.dtype], *buffer.shape)), moved)
+        return ix.minimum(ix.product((ITEM_BYTES[buffer.dtype], *buffer.shape)), volume)
 
     def resident(self, launch: Stmt) -> int:
         """Return the number of blocks that run on a multiprocessor at a time, as shared memory, warps and its own limit allow."""

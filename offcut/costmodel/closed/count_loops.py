@@ -157,8 +157,8 @@ class LoopCounts(ABC):
         self.sums = {BYTES: Sums(ways.get(BYTES, byte_methods(is_open=self.is_open)))}
         levels = () if bytes_of is BytesOf.NOTHING else levels
         by_array = bytes_of is not BytesOf.PIECES
-        given = self.held, levels, self.known, self.sums[BYTES]
-        self.traffic = Traffic(*given, by_array=by_array)
+        arguments = self.held, levels, self.known, self.sums[BYTES]
+        self.traffic = Traffic(*arguments, by_array=by_array)
         self.exactness = Exactness.EXACT
 
     @abstractmethod

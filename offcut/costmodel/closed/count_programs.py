@@ -39,16 +39,16 @@ class ProgramCounts(LoopCounts):
 
     def counted(self, body: tuple[Stmt, ...]) -> Counted:
         """Return what a program counts, by piece."""
-        seen = self.block(body, Scope(self.known))
-        moved = self.traffic.at_a_call(seen.touched)
+        tally = self.block(body, Scope(self.known))
+        volumes = self.traffic.at_a_call(tally.touched)
         every = range(len(self.pieces))
-        whole = seen.whole
+        whole = tally.whole
         counts = tuple(whole.get(one, Counts()).mapped(self.sums[one].finish) for one in every)
         return Counted(
             tuple(self.pieces),
             counts,
-            moved,
-            seen.touched.kept or tuple(ZERO for _ in self.traffic.levels),
+            volumes,
+            tally.touched.kept or tuple(ZERO for _ in self.traffic.levels),
             tuple(self.choices),
             self.values,
             least_exact(self.exactness, *(self.sums[one].way.exactness for one in every)),
@@ -60,13 +60,13 @@ class ProgramCounts(LoopCounts):
         before: set[str] = set()
         for stmt in body:
             piece = self.piece(stmt, scope) if scope.piece is None else scope.piece
-            seen = self.statement(stmt, replace(scope, piece=piece))
-            if scope.piece is None and scope.loop is not None and seen.counts:
-                number = next(iter(seen.counts))
+            tally = self.statement(stmt, replace(scope, piece=piece))
+            if scope.piece is None and scope.loop is not None and tally.counts:
+                number = next(iter(tally.counts))
                 if before and self.pieces[number].stage not in before:
-                    seen = self.behind_stages(seen, number, scope)
-                before |= {self.pieces[one].stage for one in seen.counts}
-            parts.append(seen)
+                    tally = self.behind_stages(tally, number, scope)
+                before |= {self.pieces[one].stage for one in tally.counts}
+            parts.append(tally)
         touched = self.traffic.block([part.touched for part in parts])
         staged = {piece: one for part in parts for piece, one in part.staged.items()}
         return Tally(touched, sum_counts(part.counts for part in parts), staged)
@@ -125,9 +125,9 @@ class ProgramCounts(LoopCounts):
         """Return the counts of a meeting of units."""
         return Tally(self.traffic.nothing, {})
 
-    def behind_stages(self, seen: Tally, piece: int, scope: Scope) -> Tally:
+    def behind_stages(self, tally: Tally, piece: int, scope: Scope) -> Tally:
         """Return the counts of a stage that follows others in the loop around both."""
-        return seen
+        return tally
 
     def for_loop(self, stmt: For, scope: Scope) -> Tally:
         """Return the counts of all iterations of a loop."""
@@ -173,11 +173,11 @@ class ProgramCounts(LoopCounts):
         known = [self.seconds(cost) for cost in costs]
         self.choices.append(tuple(Way(o.label, o.cost) for o in stmt.options))
         number = len(self.choices) - 1
-        taken = [one for one in known if one is not None]
-        if number in self.options or len(taken) == len(known):
+        known_costs = [one for one in known if one is not None]
+        if number in self.options or len(known_costs) == len(known):
             best = self.options.get(number, 0)
             if number not in self.options:
-                best = known.index(min(taken))
+                best = known.index(min(known_costs))
             return self.block(stmt.options[best].body, replace(scope, way=(number, best)))
         parts = [
             self.block(option.body, replace(scope, way=(number, at)))
@@ -186,10 +186,10 @@ class ProgramCounts(LoopCounts):
         touched = parts[0].touched
         for part in parts[1:]:
             both = self.traffic.block([touched, part.touched])
-            moved = tuple(
+            volumes = tuple(
                 {**a, **b} for a, b in zip(touched.moved, part.touched.moved, strict=True)
             )
-            touched = replace(both, moved=moved)
+            touched = replace(both, moved=volumes)
         staged = {piece: one for part in parts for piece, one in part.staged.items()}
         return Tally(touched, sum_counts(part.counts for part in parts), staged)
 

@@ -48,18 +48,18 @@ class StatementCounts(ProgramCounts):
         self.hardware = hardware
         self.assumed_trips = hardware.machine.policy.trips
 
-    def behind_stages(self, seen: Tally, piece: int, scope: Scope) -> Tally:
+    def behind_stages(self, tally: Tally, piece: int, scope: Scope) -> Tally:
         """Return the counts of a stage that waits for those before it in the loop around."""
         waits = self.hardware.machine.loops.wait_cycles
-        return self.begun(seen, waits, replace(scope, piece=piece))
+        return self.begun(tally, waits, replace(scope, piece=piece))
 
     def for_loop(self, stmt: For, scope: Scope) -> Tally:
         """Return the counts of all iterations of a loop; along lanes, with what they take to begin and to add up."""
         if stmt.unit != LANE or not only_reduces(stmt):
             return super().for_loop(stmt, scope)
         loops = self.hardware.machine.loops
-        seen = super().for_loop(stmt, replace(scope, lane=stmt.iter, run=None))
-        return self.begun(seen, loops.begin_cycles + loops.reduce_cycles, scope)
+        tally = super().for_loop(stmt, replace(scope, lane=stmt.iter, run=None))
+        return self.begun(tally, loops.begin_cycles + loops.reduce_cycles, scope)
 
     def alloc(self, stmt: Alloc, scope: Scope) -> Tally:
         """Return the counts inside of a window, which lies in one place for all iterations around it."""
@@ -74,7 +74,7 @@ class StatementCounts(ProgramCounts):
             self.held[buffer] = Held(self.held[buffer].buffer, tuple(extent for _, extent in axes))
         return self.block(body, scope)
 
-    def window(self, buffer: str, axes: Sequence[tuple[Expr, Expr]], seen: Tally) -> Tally:
+    def window(self, buffer: str, axes: Sequence[tuple[Expr, Expr]], tally: Tally) -> Tally:
         """Outside of it, the window lies where it always does, as large as half-way through the loops around."""
         shape = tuple(extent for _, extent in axes)
         for name, middle in reversed(self.traffic.middle.items()):
@@ -84,26 +84,26 @@ class StatementCounts(ProgramCounts):
         starts = [start for start, _ in axes]
         boxes = {
             name: one.within(starts) if name.partition(APART)[0] == buffer else one
-            for name, one in seen.touched.boxes.items()
+            for name, one in tally.touched.boxes.items()
         }
-        return replace(seen, touched=replace(seen.touched, boxes=boxes))
+        return replace(tally, touched=replace(tally.touched, boxes=boxes))
 
-    def with_conditions(self, seen: Tally, conditions: Sequence[Expr]) -> Tally:
+    def with_conditions(self, tally: Tally, conditions: Sequence[Expr]) -> Tally:
         """With the operations of the lanes alone at which conditions hold; the others take the time of their vectors."""
         if not conditions:
-            return seen
-        some = self.where(conjunction(conditions), seen, Tally(self.traffic.nothing, {}))
+            return tally
+        some = self.where(conjunction(conditions), tally, Tally(self.traffic.nothing, {}))
         counts = {
             piece: replace(some.counts[piece], cycles=one.cycles, instructions=one.instructions)
-            for piece, one in seen.counts.items()
+            for piece, one in tally.counts.items()
         }
-        return replace(seen, counts=counts)
+        return replace(tally, counts=counts)
 
-    def begun(self, seen: Tally, cycles: float, scope: Scope) -> Tally:
+    def begun(self, tally: Tally, cycles: float, scope: Scope) -> Tally:
         """With what it takes to begin a loop of lanes, and to end it."""
         assert scope.piece is not None
         once = Counts(cycles=ix.const(round(cycles * THOUSANDTHS)))
-        return replace(seen, counts=sum_counts((seen.counts, {scope.piece: once})))
+        return replace(tally, counts=sum_counts((tally.counts, {scope.piece: once})))
 
     def lanes(
         self,
@@ -144,8 +144,8 @@ class StatementCounts(ProgramCounts):
         """The counts `every` of lanes up to `stop`, issued and timed by whole vectors; of at most `most` lanes."""
         count = ix.mul(width, ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), width))
         # From 0 on: how many there are says more than where they end.
-        moved = {name: ix.add(lo, Var(name))}
-        from_0 = each.mapped(lambda value: substitute(value, moved))
+        shift = {name: ix.add(lo, Var(name))}
+        from_0 = each.mapped(lambda value: substitute(value, shift))
         run = count if most is None else ix.minimum(most, count)
         some = self.over(name, ZERO, run, from_0, known, piece)
         return replace(every, instructions=some.instructions, cycles=some.cycles)

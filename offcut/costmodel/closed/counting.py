@@ -88,10 +88,10 @@ def counted(
         counter = _ProcessorCounts(program, hardware, fixed, ways, options or {}, bytes_of)
         if known != program.body:
             counter.exactness = least_exact(counter.exactness, Exactness.BOUND)
-        found = counter.counted(body)
+        counts = counter.counted(body)
         instead = {piece: sums.ways[1:] for piece, sums in counter.sums.items() if sums.failed}
         if not instead:
-            return found
+            return counts
         ways |= instead
 
 
@@ -104,8 +104,10 @@ def count_operations(
     """
     if hardware is None:
         return _operations_anywhere(program, frozenset(sizes.items()))
-    made = counted(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
-    return Amount(ix.add(*(counts.flop for counts in made.counts)), made.exactness)
+    program_counts = counted(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
+    return Amount(
+        ix.add(*(counts.flop for counts in program_counts.counts)), program_counts.exactness
+    )
 
 
 @lru_cache(1 << 8)  # a search asks for the same again and again
@@ -180,8 +182,8 @@ class _ProcessorCounts(MicrokernelCounts):
         switches off.
         """
         if not axes:
-            seen = self.block(tile.body, scope)
-            return self.with_conditions(seen, unlimited(tile)) if tile.axes else seen
+            tally = self.block(tile.body, scope)
+            return self.with_conditions(tally, unlimited(tile)) if tile.axes else tally
         axis, *rest = axes
         extent = extent_of(axis)
         start, end = simplify_index(axis.start), simplify_index(ix.add(axis.start, extent))
@@ -204,31 +206,31 @@ class _ProcessorCounts(MicrokernelCounts):
                 around=scope.loop,
                 written=stored_in(tile.body),
             )
-            seen = self.tile(tile, rest, inside)
+            tally = self.tile(tile, rest, inside)
         loops, guarded = self.hardware.machine.loops, tile.form is Form.GUARD
         if across is None:
-            each = seen.counts
-            seen = self.loop(axis.iter, start, stop, seen, scope.known)
+            each = tally.counts
+            tally = self.loop(axis.iter, start, stop, tally, scope.known)
             sizes = {one.name for one in self.program.sizes} | set(self.values)
             if not rest and variables(ix.sub(stop, start)) <= sizes:
                 store = next(one for one in statements(tile.body) if isinstance(one, Store))
                 width = self.hardware.lanes_of(self.program.buffer(store.buffer).dtype)
                 counts = {
                     piece: self.vectors(
-                        axis.iter, start, stop, width, seen.counts[piece], one, scope.known, piece
+                        axis.iter, start, stop, width, tally.counts[piece], one, scope.known, piece
                     )
                     for piece, one in each.items()
                 }
-                seen = replace(seen, counts={**seen.counts, **counts})
+                tally = replace(tally, counts={**tally.counts, **counts})
         else:
             each = {
                 piece: self.lanes(axis.iter, start, end, stop, one, scope.known, piece, guarded)
-                for piece, one in seen.counts.items()
+                for piece, one in tally.counts.items()
             }
-            seen = Tally(self.traffic.at_once(seen.touched, *across), each)
+            tally = Tally(self.traffic.at_once(tally.touched, *across), each)
         if rest:
-            return self.begun(seen, loops.bind_cycles * (run or 0), scope) if guarded else seen
-        return self.begun(seen, loops.begin_cycles if run is None else loops.tile_cycles, scope)
+            return self.begun(tally, loops.bind_cycles * (run or 0), scope) if guarded else tally
+        return self.begun(tally, loops.begin_cycles if run is None else loops.tile_cycles, scope)
 
 
 def _with_open(stmt: Stmt) -> Stmt | None:
