@@ -40,6 +40,9 @@ KEYS = (
 )
 """What this file reads of a contender's table."""
 
+PRICES = ("closed", "learned")
+"""Names of offcut's own prices of `oc.tune`; another one is a model (``.json``), a function of the user's, or an entry point."""
+
 TUNE = ("explorer", "trials", "seed", "price", "budget")
 
 
@@ -119,9 +122,10 @@ def _tune_arguments(
     if "budget" in table:
         stated["budget"] = number_of(table, "budget", at, 0.3, 0.001)
         arguments["limits"] = Limits(budget=stated["budget"])
-    for name in ("explorer", "price"):
-        if ":" in stated[name]:
-            custom = named(stated[name], f"offcut.{name}s", folder, at / name)
+    is_own_price = stated["price"] not in PRICES and not stated["price"].endswith(".json")
+    for name, is_own in (("explorer", ":" in stated["explorer"]), ("price", is_own_price)):
+        if is_own:
+            custom = named(stated[name], f"offcut.{name}s", folder, at / name, PRICES)
             identity[f"{name}_digest"] = custom.digest
             arguments[name] = custom.value() if isinstance(custom.value, type) else custom.value
     try:

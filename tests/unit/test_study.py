@@ -470,6 +470,28 @@ def test_a_report_warns_of_two_clocks(tmp_path: Path) -> None:
     assert said.startswith("in 2 of 2 rows some were timed by the wall and others by processor")
 
 
+OTHER_SIZES = [DENSE.replace("k = 8", "k = [8, 9]"), DENSE + "bounds = {m = 4}\n"]
+
+
+@pytest.mark.parametrize("other", OTHER_SIZES)
+def test_a_kernel_of_other_sizes_has_other_cells(tmp_path: Path, other: str) -> None:
+    texts = DENSE + "constants = []\n", other + "constants = []\n"
+    cells = [
+        {cell for *_, cell in read_definition(written(tmp_path, HEAD + text + AUTO)).cells()}
+        for text in texts
+    ]
+
+    assert len(cells[0]) == 2 <= len(cells[1])
+    assert cells[0].isdisjoint(cells[1])
+
+
+def test_equal_operators_are_measured_each(tmp_path: Path) -> None:
+    text = HEAD + DENSE + DENSE + 'name = "again"\n' + AUTO
+    cells = [cell for *_, cell in read_definition(written(tmp_path, text)).cells()]
+
+    assert len(cells) == len(set(cells)) == 4
+
+
 def test_a_digest_is_of_the_content_alone() -> None:
     assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1}) != digest({"a": 1, "b": [3]})
 
