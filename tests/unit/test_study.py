@@ -73,6 +73,26 @@ def test_a_cell_that_fails_in_the_second_folder_is_named(tmp_path: Path) -> None
     assert comparison.alone == (0, 0)
 
 
+def test_the_mean_of_each_contender_is_said(tmp_path: Path) -> None:
+    sizes = range(3, 7)
+    for name, seconds in (("a", 1.0), ("b", 1.5)):
+        (tmp_path / name).mkdir()
+        samples = [
+            Sample(f"{who}{m}", "dense", {"m": m}, who, (time,) * 21, 1, turns=f"{name}{m}")
+            for m in sizes
+            for who, time in (("mine", seconds), ("auto", 1.0))
+        ]
+        append_samples(tmp_path / name / FILE, samples)
+
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    assert {name: one.count for name, one in comparison.means.items()} == {"mine": 4, "auto": 4}
+    lines = str(comparison).splitlines()
+    assert lines[-2].startswith("  mine, 4 cells: 0.667 (")
+    assert lines[-2].endswith("): slower")
+    assert lines[-1].startswith("  auto, 4 cells: 1.000 (")
+    assert lines[-1].endswith("): same")
+
+
 def test_cells_that_changed_with_a_file_are_compared_by_their_names(tmp_path: Path) -> None:
     mine = Sample("before", "dense", {"m": 3}, "mine", (1.0,) * 9, 1)
     after = replace(mine, cell="after", seconds=(2.0,) * 9)
