@@ -418,6 +418,13 @@ study: cannot take explorer='annel'
   help     anneal, beam, evolution, exhaustive, gradient, random, tree
   help     a function of (space, seen, rng, count)
 
+a feature that is a number
+given HEAD + DENSE + '[[contenders]]\ntune = {features = ["mine:PRICE"]}\n'
+study: cannot read the study
+  at       study.toml, contender 1, tune.features
+  because  mine:PRICE is int, not a function
+  help     "module:function" of a case of a search
+
 a price of a search that is none
 given HEAD + DENSE + '[[contenders]]\ntune = {price = "learnd"}\n'
 study: cannot read the study
