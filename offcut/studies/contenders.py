@@ -19,7 +19,7 @@ from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
 from offcut.studies.described import Described
-from offcut.studies.entries import ContenderTable
+from offcut.studies.entries import ENTRY_KEYS, ContenderTable
 from offcut.studies.errors import (
     Place,
     check_keys,
@@ -32,7 +32,15 @@ from offcut.studies.errors import (
 )
 from offcut.studies.models import FRONTENDS
 from offcut.studies.named import Named, check_callable, digest_of_file, named
-from offcut.studies.peers import LOOP_COMPILERS, PEERS, Peers, Way, load_peers, missing_packages
+from offcut.studies.peers import (
+    COMPUTES,
+    LOOP_COMPILERS,
+    PEERS,
+    Peers,
+    Way,
+    load_peers,
+    missing_packages,
+)
 from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task
@@ -176,7 +184,8 @@ class Library:
             with self.loaded.session():
                 ways = contender.ways(given)
         if not ways:
-            because = f"{self.peer} has no way to compute {operator.name}"
+            computes = COMPUTES.get(self.peer) or COMPUTES[self.peer.partition(".")[0]]
+            because = f"{self.peer} has no way to compute {operator.name}: it computes {computes}"
             help = 'peer = "module:function"'
             raise refusal(self.name, because, help, what="cannot measure a peer")
         return ways
@@ -244,12 +253,12 @@ def _contender(
     table: Mapping[str, Any], threads: int, at: Place, folder: Path
 ) -> Ours | Library | Own:
     if "peer" in table:
-        check_keys(table, ("peer", "name", "threads"), at)
+        check_keys(table, ("peer", "name", "threads", *ENTRY_KEYS), at)
         return _peer(table, threads, at, folder)
     if "function" in table:
-        check_keys(table, ("function", "name", "threads"), at)
+        check_keys(table, ("function", "name", "threads", *ENTRY_KEYS), at)
         return _own("function", table, threads, at, folder)
-    check_keys(table, ("name", *OURS), at)
+    check_keys(table, ("name", *OURS, "peer", "function", *ENTRY_KEYS), at)
     if not any(key in table for key in OURS):
         raise refusal(at, "it says nothing that competes", 'strategy = "auto"', 'peer = "numpy"')
     if table.get("frontend", FRONTENDS[0]) not in FRONTENDS:

@@ -98,6 +98,10 @@ def parse_contraction(text: str) -> Contraction:
     compact = "".join(text.split())
     left, arrow, result = compact.partition("->")
     operands = tuple(left.split(","))
+    if not compact:
+        raise _refused(text, "it is empty", '"mk,kn->mn": a letter per axis, a comma')
+    if not arrow and compact.count(">") == 1:
+        raise _refused(text, "it has no '->'", f'"{compact.replace("-", "").replace(">", "->")}"')
     if not arrow:
         raise _refused(text, "it has no '->', so the result's axes are not known", _implicit(left))
     for part in (*operands, result):

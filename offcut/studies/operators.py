@@ -6,6 +6,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,10 @@ def read_operators(
                 absent.append(one)
             else:
                 operators.append(one)
+    for number, one in enumerate(operators):
+        equal = sum(1 for other in operators[:number] if other.identity == one.identity)
+        if equal:  # measured for itself, so that the two say what noise is
+            operators[number] = replace(one, identity={**one.identity, "again": equal})
     names = [one.name for one in operators] + [one.name for one in absent]
     check_names(names, "operator", top)
     if not operators:
@@ -168,6 +173,9 @@ def _operator(
         workload.tolerance = tolerance
         identity = {**identity, "tolerance": tolerance}
     identity = {"kind": kind, "type": table["type"], "values": values, **identity}
+    if kind != "program":  # whose sizes are all symbolic
+        symbolic = {axis: high for axis, (_, high) in _ranges(axes, table, at)[1].items()}
+        identity["symbolic"] = symbolic
     return Operator(name, identity, axes, points, workload)
 
 
@@ -245,7 +253,7 @@ def _ranges(
         most = max(values.weights)
         bound = bounds.get(name, min(max(LARGEST, 1 << (most - 1).bit_length()), 2**31 - 1))
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < most:
-            because = f"{bound!r} is below the size {most}"
+            because = f"{bound!r} is not a whole number from {most} on, the greatest size"
             raise refusal(at / "bounds" / name, because, f"bounds = {{{name} = {most}}}")
         swept[name] = (1, bound)
     return fixed, swept

@@ -29,6 +29,9 @@ from offcut.studies.statistics import is_loaded, median
 from offcut.studies.study_files import pack_study
 from offcut.studies.table import Table, plural
 
+QUIET_SECONDS = 20.0
+"""From one line that says how far a study is to the next, where there is no terminal with a bar."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -181,6 +184,7 @@ def measure_groups(
     where = environment()
     count = sum(len(group.cells) for group in groups)
     done, start = 0, time.monotonic()
+    last_line = start
     rates: dict[str, dict[str, float]] = {}
     with _progress() as bar, GroupProcess(definition.source, has_owner=True) as process:
         task = bar.add_task(definition.name, total=count)
@@ -188,6 +192,10 @@ def measure_groups(
             if number and time.monotonic() - start > seconds:
                 return done, len(groups) - number
             operator = group.operator.name
+            if not bar.console.is_terminal and time.monotonic() - last_line > QUIET_SECONDS:
+                last_line = time.monotonic()
+                text = f"study: {done} of {count} cells, next {operator} {group.point}"
+                debug.note(0, text, logger="experiment")
             bar.update(task, description=f"{operator} {group.point}"[:48])
             samples: dict[str, Sample] = {}
             known_rates = rates.setdefault(operator, {})

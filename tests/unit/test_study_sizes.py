@@ -57,7 +57,7 @@ def test_lines_of_a_csv_file_are_vectors_of_sizes(tmp_path: Path) -> None:
     assert str(refused.value) == (
         "study: cannot read the study\n"
         "  at       study.toml, operator 1, sizes\n"
-        "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number\n"
+        "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number above 0\n"
         '  help     {csv = "shapes.csv", columns = {m = "M"}}'
     )
 

@@ -49,6 +49,20 @@ PEERS: Mapping[str, tuple[str, ...]] = {
 }
 """The peers, each with the ways to call it; a peer is measured by the fastest of its ways."""
 
+COMPUTES: Mapping[str, str] = {
+    "numpy": "contractions in float32 and float64, with every epilogue but gelu; attention, softmax and layer norm in float32",
+    "torch": "contractions in float32 with epilogues, matrix products without in float64, float16, bfloat16 and int8; attention, "
+    "convolutions, softmax, layer norm, dequantized products; modules of torch",
+    COMPILED: "matrix products in float32 and bfloat16, with an epilogue where the second operand is constant; attention, "
+    "convolutions, softmax, layer norm; modules of torch",
+    "onnxruntime": "matrix products in float32 with epilogues, and in int8 and uint8; attention, convolutions, softmax and layer "
+    "norm in float32, dequantized products; files of ONNX, modules of torch",
+    "openvino": "matrix products in float32 with epilogues, and in bfloat16; attention in both, convolutions, softmax and layer "
+    "norm in float32; files of ONNX, modules of torch",
+    **dict.fromkeys(LOOP_COMPILERS, "the loops that are described, in the types of C"),
+}
+"""The operators and element types of each peer; where an array cannot be given as it lies, it has no way either."""
+
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime": ("onnxruntime", "onnx"),
     "openvino": ("openvino", "onnx"),
