@@ -178,12 +178,12 @@ class Library:
 
         Raises DescribeError where it has none.
         """
-        given = task.loops if self.peer in LOOP_COMPILERS else task.for_peers
+        own_task = task.loops if self.peer in LOOP_COMPILERS else task.for_peers
         ways: tuple[Way, ...] = ()
-        if given is not None:
-            (contender,) = self.loaded.available
+        if own_task is not None:
+            (peer,) = self.loaded.available
             with self.loaded.session():
-                ways = contender.ways(given)
+                ways = peer.ways(own_task)
         if not ways:
             computes = COMPUTES.get(self.peer) or COMPUTES[self.peer.partition(".")[0]]
             because = f"{self.peer} has no way to compute {operator.name}: it computes {computes}"

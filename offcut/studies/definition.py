@@ -226,7 +226,7 @@ def _definition(source: Source) -> Definition:
         patience = number_of(head, "patience", at, 1.0, 1e-6)
     operators, absent = read_operators(table["operators"], file)
     for contender, one in zip(contenders, contender_tables, strict=True):
-        names = [operator.name for operator in (*operators, *absent)]
+        names = [*(x.name for x in operators), *(x.name for x in absent)]
         if not any(re.search(one.entry.only, name) for name in names):
             because = f"no operator has {one.entry.only!r} in its name"
             raise refusal(one.at / "only", because, ", ".join(names))

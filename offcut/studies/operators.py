@@ -300,18 +300,18 @@ def _constants(
     }
     if "constants" not in table:
         return tuple(name for name in list(inputs)[1:] if name not in free)
-    given = table["constants"]
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+    names = table["constants"]
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise refusal(
-            at / "constants", f"{given!r} is not a list of names", f"constants = {[*inputs][1:]}"
+            at / "constants", f"{names!r} is not a list of names", f"constants = {[*inputs][1:]}"
         )
-    for name in given:
+    for name in names:
         if name not in inputs or name in free:
             because = "its shape depends on a swept size" if name in free else "it is not an input"
             raise refusal(
                 at / "constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
             )
-    return tuple(given)
+    return tuple(names)
 
 
 def _einsum(
@@ -334,8 +334,8 @@ def _einsum(
                 else f"there is no axis {name!r}"
             )
             raise refusal(at / "sizes", because, f"the axes are {', '.join(contraction.letters)}")
-    made = build(contraction, *_ranges(axes, table, at), kind)
-    inputs, result = list(made.inputs), made.result
+    computation = build(contraction, *_ranges(axes, table, at), kind)
+    inputs, result = list(computation.inputs), computation.result
     letters: dict[str, Sequence[str]] = dict(
         zip(contraction.names, contraction.operands, strict=True)
     )

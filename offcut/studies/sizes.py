@@ -49,10 +49,10 @@ class Point:
         return ", ".join(f"{name}={extent}" for name, extent in self.sizes.items())
 
 
-def read_values(given: Any, at: Place, folder: Path) -> Values:
-    """Return the extents that `given` says.
+def read_values(spec: Any, at: Place, folder: Path) -> Values:
+    """Return the extents that a file says.
 
-    given   a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
+    spec    a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
             ``"1:512:8"``: a range, both ends included, of which at most 24 are taken, geometrically · ``{range = "1:512", points = 60}``
             · ``{3 = 0.8, 17 = 0.2}``: these, with weights · ``"lengths.csv"`` or ``{csv = "lengths.csv", column = "length"}``:
             a line for each call, of which equal ones are counted, or with ``weights = "calls"`` those numbers
@@ -60,24 +60,24 @@ def read_values(given: Any, at: Place, folder: Path) -> Values:
 
     Raises DescribeError for anything else, for an extent below 1, and for a file that cannot be read.
     """
-    if isinstance(given, int) and not isinstance(given, bool):
-        return Values({_extent(given, at): 1.0}, swept=False)
-    if isinstance(given, list) and given:
-        return _of_weights((_extent(one, at), 1.0) for one in given)
-    if isinstance(given, str) and given.endswith(".csv"):
-        return _of_csv(folder / given, "", "", at)
-    if isinstance(given, str):
-        return _of_range(given, POINTS, at)
-    if isinstance(given, Mapping) and "csv" in given:
-        check_keys(given, ("csv", "column", "weights"), at)
-        file, column = text_of(given, "csv", at), text_of(given, "column", at)
-        return _of_csv(folder / file, column, text_of(given, "weights", at), at)
-    if isinstance(given, Mapping) and "range" in given:
-        check_keys(given, ("range", "points"), at)
-        return _of_range(str(given["range"]), whole_of(given, "points", at, POINTS, 2), at)
-    if isinstance(given, Mapping) and given:
-        return _weighted(given, at)
-    raise refusal(at, f"{given!r} are not sizes", *EXAMPLES)
+    if isinstance(spec, int) and not isinstance(spec, bool):
+        return Values({_extent(spec, at): 1.0}, swept=False)
+    if isinstance(spec, list) and spec:
+        return _of_weights((_extent(one, at), 1.0) for one in spec)
+    if isinstance(spec, str) and spec.endswith(".csv"):
+        return _of_csv(folder / spec, "", "", at)
+    if isinstance(spec, str):
+        return _of_range(spec, POINTS, at)
+    if isinstance(spec, Mapping) and "csv" in spec:
+        check_keys(spec, ("csv", "column", "weights"), at)
+        file, column = text_of(spec, "csv", at), text_of(spec, "column", at)
+        return _of_csv(folder / file, column, text_of(spec, "weights", at), at)
+    if isinstance(spec, Mapping) and "range" in spec:
+        check_keys(spec, ("range", "points"), at)
+        return _of_range(str(spec["range"]), whole_of(spec, "points", at, POINTS, 2), at)
+    if isinstance(spec, Mapping) and spec:
+        return _weighted(spec, at)
+    raise refusal(at, f"{spec!r} are not sizes", *EXAMPLES)
 
 
 def points_of(values: Mapping[str, Values]) -> tuple[Point, ...]:
@@ -131,9 +131,9 @@ def _of_weights(pairs: Iterable[tuple[int, float]]) -> Values:
     return Values({extent: weights[extent] / total for extent in sorted(weights)}, swept=True)
 
 
-def _weighted(given: Mapping[str, Any], at: Place) -> Values:
+def _weighted(spec: Mapping[str, Any], at: Place) -> Values:
     weights: dict[int, float] = {}
-    for key, weight in given.items():
+    for key, weight in spec.items():
         if not re.fullmatch(r"[0-9]{1,10}", str(key)):
             raise refusal(at, f"{key!r} is not an extent", *EXAMPLES)
         if (

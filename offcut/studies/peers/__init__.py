@@ -94,7 +94,7 @@ class Peers:
 
 
 def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
-    """The peers of these names, such as ``torch`` (its fastest way), ``torch.mm`` (that way), or a compiler of loops.
+    """Return the peers of these names, such as ``torch`` (its fastest way), ``torch.mm`` (that way), or a compiler of loops.
 
     threads   of every peer; numpy's are set by the environment before it is loaded
 
@@ -144,7 +144,7 @@ class OneWay:
     peer: Peer
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """That way; none where the peer cannot compute `task` so."""
+        """Return that way; none where the peer cannot compute `task` so."""
         return tuple(way for way in self.peer.ways(task) if way.name == self.name)
 
 
@@ -163,5 +163,5 @@ def _contender(name: str, library: Any, threads: int) -> Peer:
 
 
 def _version(library: Any) -> str:
-    """As the package gives it, less the build that some put behind it."""
+    """Return the version of a package, less the build that some put behind it."""
     return str(library.__version__).partition("-")[0]
