@@ -372,8 +372,16 @@ def _checked_strategy(strategy: Any, identity: dict[str, Any], at: Place, folder
         try:
             checked_strategy(choice)
         except OffcutError as error:
-            raise refusal(place, error.because, *error.help, what=error.refused) from error
+            what, *help = (_as_in_file(text, identity) for text in (error.refused, *error.help))
+            raise refusal(place, error.because, *help, what=what) from error
     return named_strategy
+
+
+def _as_in_file(text: str, identity: Mapping[str, Any]) -> str:
+    """Return a text with the user's strategies as the file names them, ``'mine:halves'``, in place of their labels."""
+    for label, own in identity.get("strategy_digests", {}).items():
+        text = text.replace(repr(label), repr(own.split()[0]))
+    return text
 
 
 def _strategy(strategy: Any, identity: dict[str, Any], at: Place, folder: Path) -> Any:

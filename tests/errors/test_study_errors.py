@@ -458,10 +458,10 @@ study: cannot take strategy='cut(3)'
 
 the choice itself in a list of strategies
 given HEAD + DENSE + '[[contenders]]\nstrategy = ["mine:halves", "auto"]\n'
-study: cannot take strategy=['halves', 'auto']
+study: cannot take strategy=['mine:halves', 'auto']
   at       study.toml, contender 1, strategy
   because  auto is the choice among strategies, and none of those that a list has compete
-  help     strategy=['halves', 'ladder', 'balance'], which auto chooses from on a CPU
+  help     strategy=['mine:halves', 'ladder', 'balance'], which auto chooses from on a CPU
   help     strategy="auto"
 
 a strategy of an axis that an operator lacks
