@@ -17,7 +17,7 @@ from offcut.core.extras import check_installed, is_installed
 from offcut.core.interpret.values import evaluate
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.studies.errors import Place, file_of, text_of
+from offcut.studies.errors import Place, file_of, refusal, text_of
 from offcut.studies.missing_modules import needs_missing_module
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.peers.model_tasks import ModelTask, TorchTask, results_of
@@ -51,7 +51,25 @@ def model_workload(
     file = file_of(table, "model", at, folder, *examples)
     if not is_installed("onnx"):
         raise ModuleNotFoundError(name="onnx")
+    if file.suffix == ".onnx":
+        _check_onnx_file(file, at / "model")
     return OnnxWorkload(file, dict(values)), {"model": digest_of_file(file)}
+
+
+def _check_onnx_file(file: Path, at: Place) -> None:
+    """Check that a file is one of ONNX; its weights are not read.
+
+    Raises DescribeError.
+    """
+    import onnx
+
+    from offcut.plugins.onnx.weights import apart, map_file
+
+    try:
+        onnx.load_model_from_string(apart(map_file(file))[0])
+    except Exception as error:  # protobuf has errors of its own
+        help = "a file that onnx.save wrote, or another exporter"
+        raise refusal(at, f"{file.name} is not an ONNX model", help) from error
 
 
 def _options(options: Mapping[str, Any], allowed: Sequence[str] = MODEL_OPTIONS) -> dict[str, Any]:

@@ -328,6 +328,20 @@ def test_a_function_gives_a_model_when_it_is_needed(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_that_is_no_model_is_refused_as_the_study_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    (tmp_path / "bad.onnx").write_text("no model\n")
+
+    with pytest.raises(DescribeError) as refused:
+        defined(tmp_path, HEAD + '[[operators]]\nmodel = "bad.onnx"\n' + AUTO)
+    assert str(refused.value) == (
+        "study: cannot read the study\n"
+        "  at       study.toml, operator 1, model\n"
+        "  because  bad.onnx is not an ONNX model\n"
+        "  help     a file that onnx.save wrote, or another exporter"
+    )
+
+
 def test_rules_of_a_contender_rewrite_the_graph_of_a_model(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
