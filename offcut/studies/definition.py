@@ -11,7 +11,7 @@ from typing import Any
 
 from offcut.errors import DescribeError
 from offcut.experiment.timing import ROUNDS
-from offcut.studies.contenders import Contender, check_axes, read_contenders
+from offcut.studies.contenders import Contender, check_operator, read_contenders
 from offcut.studies.entries import CALL, Entry, check_measure, read_contender_tables
 from offcut.studies.errors import (
     Place,
@@ -231,7 +231,7 @@ def _definition(source: Source) -> Definition:
             because = f"no operator has {one.entry.only!r} in its name"
             raise refusal(one.at / "only", because, ", ".join(names))
         for operator in filter(one.entry.matches, operators):
-            check_axes(contender, operator, one.at)
+            check_operator(contender, operator, one.at)
     goals = read_goals(table.get("goals"), [one.name for one in contenders], baseline, file)
     limits = flag_of(head, "limits", at, False)
     rows = {one.name: one.points for one in operators} | {one.name: () for one in absent}

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from offcut import debug
 from offcut.errors import OffcutError
-from offcut.experiment.outputs import check_writable, wide_console
+from offcut.experiment.outputs import check_writable
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.environment import command, digest, environment, write_environment
@@ -21,6 +19,7 @@ from offcut.studies.groups import Group, groups_of
 from offcut.studies.isolated import GroupProcess, named_sample
 from offcut.studies.lock import locked
 from offcut.studies.missing_modules import absent_lines
+from offcut.studies.progress import StudyProgress
 from offcut.studies.report import tables_of, write_report
 from offcut.studies.results import results_of
 from offcut.studies.rows import Row
@@ -28,9 +27,6 @@ from offcut.studies.samples import FILE, WRONG, Sample, append_samples, read_sam
 from offcut.studies.statistics import is_loaded, median
 from offcut.studies.study_files import pack_study
 from offcut.studies.table import Table, plural
-
-QUIET_SECONDS = 20.0
-"""From one line that says how far a study is to the next, where there is no terminal with a bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +180,16 @@ def measure_groups(
     where = environment()
     count = sum(len(group.cells) for group in groups)
     done, start = 0, time.monotonic()
-    last_line = start
     rates: dict[str, dict[str, float]] = {}
-    with _progress() as bar, GroupProcess(definition.source, has_owner=True) as process:
-        task = bar.add_task(definition.name, total=count)
+    with (
+        StudyProgress(definition.name, count) as progress,
+        GroupProcess(definition.source, has_owner=True) as process,
+    ):
         for number, group in enumerate(groups):
             if number and time.monotonic() - start > seconds:
                 return done, len(groups) - number
             operator = group.operator.name
-            if not bar.console.is_terminal and time.monotonic() - last_line > QUIET_SECONDS:
-                last_line = time.monotonic()
-                text = f"study: {done} of {count} cells, next {operator} {group.point}"
-                debug.note(0, text, logger="experiment")
-            bar.update(task, description=f"{operator} {group.point}"[:48])
+            progress.begin_row(f"{operator} {group.point}")
             samples: dict[str, Sample] = {}
             known_rates = rates.setdefault(operator, {})
 
@@ -206,7 +199,7 @@ def measure_groups(
                 named = [named_sample(one, group) for one in some]
                 write_samples(definition, folder, named, where)
                 samples.update({one.contender: one for one in named})
-                bar.advance(task, len(named))
+                progress.advance(len(named))
 
             names = {cell: f"{operator}\n{one.name}" for cell, one in group.cells.items()}
             process.measure(names, write, known_rates)
@@ -231,14 +224,13 @@ def measure_groups_pooled(
     cells = frozenset(cell for group in groups for cell in group.cells)
     study = pack_study(definition.source, cells)
     done = 0
-    with _progress() as bar:
-        task = bar.add_task(definition.name, total=len(cells))
+    with StudyProgress(definition.name, len(cells)) as progress:
 
         def write(result: Result) -> None:
             nonlocal done
             write_samples(definition, folder, result.samples, result.environment)
             done += len(result.samples)
-            bar.advance(task, len(result.samples))
+            progress.advance(len(result.samples))
 
         measure_pooled(study, groups, pool, write)
     return done
@@ -252,14 +244,3 @@ def write_samples(
     if not (folder / "environments" / f"{name}.json").exists():
         write_environment(folder, name, {**facts, "command": command(), "seed": definition.seed})
     append_samples(folder / FILE, [replace(one, environment=name) for one in samples])
-
-
-def _progress() -> Progress:
-    console = wide_console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, disable=not console.is_terminal)

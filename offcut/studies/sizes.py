@@ -195,6 +195,31 @@ class _Csv:
             extents.append(_extent(int(text), f"{at} ({place})"))
         return extents
 
+    def position(self, column: str, at: Place, help: str) -> int:
+        """Return the position of a column.
+
+        Raises DescribeError where not exactly one has that name.
+        """
+        if not self.has_names or self.header.count(column) != 1:
+            listed = ", ".join(self.header) if self.has_names else "without names"
+            because = f"{self.file.name} has no column {column!r}: its columns are {listed}"
+            raise refusal(at, because, help)
+        return self.header.index(column)
+
+    def layers(self, column: str, at: Place) -> list[str]:
+        """Return the name of a layer in each line: the text in a column, or "" without one.
+
+        Raises DescribeError for a column that there is not, and an empty cell.
+        """
+        if not column:
+            return [""] * len(self.lines)
+        position = self.position(column, at / "names", 'names = "…", the column of names of layers')
+        names = [self.cell(line, position) for _, line in self.lines]
+        if "" in names:
+            place = f"{self.file.name}, line {self.lines[names.index('')][0]}"
+            raise refusal(at / "names", f"{place}: the layer has no name", "a name in each line")
+        return names
+
     def weights(self, column: str, at: Place) -> list[float]:
         """Return the weight of each line: the number in a column, or 1 without one.
 
@@ -202,13 +227,11 @@ class _Csv:
         """
         if not column:
             return [1.0] * len(self.lines)
-        if not self.has_names or self.header.count(column) != 1:
-            listed = ", ".join(self.header) if self.has_names else "without names"
-            because = f"{self.file.name} has no column {column!r}: its columns are {listed}"
-            raise refusal(at / "weights", because, 'weights = "…", a column of numbers above 0')
+        help = 'weights = "…", a column of numbers above 0'
+        position = self.position(column, at / "weights", help)
         weights = []
         for number, line in self.lines:
-            text = self.cell(line, self.header.index(column))
+            text = self.cell(line, position)
             try:
                 weight = float(text)
             except ValueError:
@@ -222,20 +245,29 @@ class _Csv:
         return weights
 
 
-def vectors_of_csv(
-    file: Path, columns: Mapping[str, str] | None, weights: str, at: Place
-) -> list[tuple[dict[str, int], float]]:
-    """Return the vectors of extents in the lines of a CSV file, whose first line has names, each with its weight.
+def layers_of_csv(file: Path, column: str, at: Place) -> tuple[str, ...]:
+    """Return the names of layers in a column of a CSV file, each once, in their order; "" alone of a file without lines.
 
-    columns  by axis; None: every column but that of weights is the axis of its name
+    Raises DescribeError for a file that cannot be read, a column that it lacks, and a line without a name.
+    """
+    return tuple(dict.fromkeys(_read_csv(file, at).layers(column, at))) or ("",)
+
+
+def vectors_of_csv(
+    file: Path, columns: Mapping[str, str] | None, weights: str, at: Place, names: str = ""
+) -> list[tuple[str, dict[str, int], float]]:
+    """Return the lines of a CSV file, whose first line has names: the layer, the vector of extents, the weight.
+
+    columns  by axis; None: every column but those of weights and of layers is the axis of its name
     weights  the column of weights; "": lines weigh the same
+    names    the column of names of layers; "": the layer of each line is ""
 
     Raises DescribeError for a file that cannot be read, a column that it lacks, and a cell that is not an extent.
     """
     table = _read_csv(file, at)
     if not table.has_names:
         raise refusal(at, f"{file.name} has no line with names of axes", "m,n,k")
-    own = {name: name for name in table.header if name and name != weights}
+    own = {name: name for name in table.header if name and name not in (weights, names)}
     column_by_axis = own if columns is None else columns
     listed, first = ", ".join(table.header), table.header[0] or table.header[-1]
     help = f'{{csv = "{file.name}", columns = {{m = "{first}"}}}}'
@@ -245,12 +277,14 @@ def vectors_of_csv(
             raise refusal(at, because, help)
     if not table.lines:
         raise refusal(at, f"{file.name} has no line with sizes", "a line for each vector")
-    extents = {
-        axis: table.extents(table.header.index(column), at, help)
-        for axis, column in column_by_axis.items()
-    }
+    extents = {}
+    for axis, column in column_by_axis.items():
+        by_name = f'{{csv = "{file.name}", names = "{column}"}}, layers by name'
+        helps = (help,) if columns or names else (help, by_name)
+        extents[axis] = table.extents(table.header.index(column), at, *helps)
     vectors = [dict(zip(extents, one, strict=True)) for one in zip(*extents.values(), strict=True)]
-    return list(zip(vectors, table.weights(weights, at), strict=True))
+    layers = table.layers(names, at)
+    return list(zip(layers, vectors, table.weights(weights, at), strict=True))
 
 
 def _read_csv(file: Path, at: Place) -> _Csv:

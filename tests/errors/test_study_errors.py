@@ -19,6 +19,7 @@ AUTO = '[[contenders]]\nstrategy = "auto"\n'
 
 MINE = """
 PRICE = 3
+RULES = []
 def leave():
     import os
     os._exit(3)
@@ -300,7 +301,7 @@ given HEAD + DENSE + '[[contenders]]\nqqq = 1\n'
 study: cannot read the study
   at       study.toml, contender 1
   because  there is no key 'qqq'
-  help     the keys are name, strategy, schedule, price, microkernels, threads, frontend, target, machine, device, machine_fields, replan, reassociate, hiding, tune, draw, peer, function, measure, only, each
+  help     the keys are name, strategy, schedule, price, microkernels, rules, threads, frontend, target, machine, device, machine_fields, replan, reassociate, hiding, tune, draw, peer, function, measure, only, each
 
 a short form that keeps nothing, of which the long form is read
 given HEAD + DENSE + AUTO + '[short]\noperators = "sparse"\n'
@@ -457,10 +458,10 @@ study: cannot take strategy='cut(3)'
 
 the choice itself in a list of strategies
 given HEAD + DENSE + '[[contenders]]\nstrategy = ["mine:halves", "auto"]\n'
-study: cannot take strategy=['halves', 'auto']
+study: cannot take strategy=['mine:halves', 'auto']
   at       study.toml, contender 1, strategy
   because  auto is the choice among strategies, and none of those that a list has compete
-  help     strategy=['halves', 'ladder', 'balance'], which auto chooses from on a CPU
+  help     strategy=['mine:halves', 'ladder', 'balance'], which auto chooses from on a CPU
   help     strategy="auto"
 
 a strategy of an axis that an operator lacks
@@ -499,6 +500,20 @@ study: cannot read the study
   at       study.toml, contender 1, microkernels
   because  mine:PRICE is int, not a microkernel
   help     oc.external_microkernel(…), or a list of these
+
+rules that are a number
+given HEAD + DENSE + '[[contenders]]\nrules = "mine:PRICE"\n'
+study: cannot read the study
+  at       study.toml, contender 1, rules
+  because  mine:PRICE is int, not a rule
+  help     offcut.graph.rule(name, before, after), or a list of these
+
+rules of a graph for an operator that has none
+given HEAD + DENSE + '[[contenders]]\nrules = "mine:RULES"\n'
+study: cannot read the study
+  at       study.toml, contender 1, rules
+  because  mk,kn->mn is one kernel, and rules rewrite the graph of a model
+  help     only = '…', the operators that are models
 
 a module that ends the process while it is read
 given HEAD + DENSE + '[[contenders]]\npeer = "gone:f"\n'
