@@ -40,6 +40,18 @@ for i in 1:n
   B[i] = A[i] * 2.0 + B[i - 1]
 """)
 
+
+def dense() -> tuple[oc.Tensor, oc.Tensor, oc.Tensor]:
+    """Return a small product, its operand of symbolic height, and its weights: quick to compile and to measure."""
+    height = oc.dim("n", min=1, max=64)
+    a, w = oc.placeholder((height, 24), name="A"), oc.placeholder((24, 16), name="W")
+    depth = oc.reduce_axis(24, name="k")
+    sums = oc.compute(
+        (height, 16), lambda i, j: oc.sum(a[i, depth] * w[depth, j], axis=depth), name="C"
+    )
+    return sums, a, w
+
+
 PROGRAMS: Mapping[str, tuple[object, tuple[str, ...], int]] = {
     "dense": (DENSE, ("W",), 1),
     "unpacked": (DENSE, (), 1),

@@ -18,7 +18,7 @@ from tests.agree import agree, computed
 from tests.facade import WORKSPACE
 from tests.machines import EAGER, host_threads
 
-ROWS, DEPTH, WIDTH = 14, 40, 72
+ROWS, DEPTH, WIDTH = 14, 9, 72
 TAILS = ("guard", "cut", "mask", "pad", "shift", "ladder", "balance", "even", "mix")
 KERNEL = "fma_float32_avx512"
 

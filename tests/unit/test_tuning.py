@@ -47,6 +47,7 @@ from tests.facade import (
     parts_of,
     proved_plan,
 )
+from tests.spaces import dense
 
 ROOT = Path(__file__).parents[2]
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
@@ -471,13 +472,6 @@ def test_what_a_way_costs_is_lines_between_what_was_measured() -> None:
 # Measured
 
 
-def dense() -> tuple[Any, Any, Any]:
-    n = oc.dim("n", min=1, max=64)
-    a, w = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 16), name="W")
-    k = oc.reduce_axis(24, name="k")
-    return oc.compute((n, 16), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C"), a, w
-
-
 def few(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
     """An explorer that is quick: the first neighbours of the default."""
     return space.neighbours(space.first)[:3]
@@ -526,7 +520,8 @@ def test_a_planted_fault_is_recorded_and_not_chosen(tmp_path: Path, fault: str) 
 SCRIPT = """
 import sys
 sys.path[:0] = ["tests", "tests/unit"]
-from test_tuning import QUICK, dense, few
+from test_tuning import QUICK, few
+from tests.spaces import dense
 import offcut as oc
 result, a, w = dense()
 oc.tune(result, inputs=[a, w], constants=["W"], sizes={"n": [3, 20]}, limits=QUICK, trials=4,
