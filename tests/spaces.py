@@ -10,8 +10,10 @@ from math import log2
 import offcut as oc
 from offcut import Schedule, Target
 from tests.facade import (
+    ClosedForm,
     OpenDecisions,
     Options,
+    Problem,
     Request,
     ScheduleSpace,
     processor,
@@ -52,6 +54,8 @@ def dense() -> tuple[oc.Tensor, oc.Tensor, oc.Tensor]:
     return sums, a, w
 
 
+SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
+"""Sizes that programs are tuned for, each with its weight."""
 PROGRAMS: Mapping[str, tuple[object, tuple[str, ...], int]] = {
     "dense": (DENSE, ("W",), 1),
     "unpacked": (DENSE, (), 1),
@@ -108,6 +112,15 @@ def open_decisions(
 def space(name: str, alternatives: int = 3, machine: str = "cascade-lake") -> ScheduleSpace:
     """The space of a program, without a price."""
     return space_of(*problem(name, machine), alternatives)
+
+
+@cache
+def closed_form(name: str, seed: int = 0) -> ClosedForm:
+    """Return the price of schedules of a program in a space of two alternatives, at `SIZES`.
+
+    All campaigns share it, so each schedule is predicted once.
+    """
+    return ClosedForm(Problem(*problem(name), SIZES, seed), space(name, 2).computation)
 
 
 def planted(space: ScheduleSpace, best: Schedule) -> Callable[[Schedule], float]:
