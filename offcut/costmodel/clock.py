@@ -300,7 +300,7 @@ class _Clock:
         for turn in range(1, FIRST_TURNS + 1):
             if most <= turn:
                 break
-            before, turns_before, ended = self.times, self.taken, self.end()
+            before, turns_before, end_before = self.times, self.taken, self.end()
             fills, back_before = dict(self.fills), self.back
             self.times, self.taken = before.copy(), turns_before.copy()
             self.back = back_before.copy()
@@ -313,7 +313,7 @@ class _Clock:
             self.taken = np.where(runs, self.taken, turns_before)
             self.back = np.where(runs, self.back, back_before)
             each = np.where(runs, self.taken - turns_before, 0.0)
-            came = self.end() - ended
+            came = self.end() - end_before
             rate = np.maximum(each.max(axis=0), came if turn > 1 else 0.0)
             rate = rate + self.unhidden * np.minimum(each[:-1].max(axis=0), each[-1])
         more = np.maximum(turns - FIRST_TURNS - 1, 0)

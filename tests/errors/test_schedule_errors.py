@@ -827,26 +827,6 @@ def test_tiles_by_the_height_of_others_are_refused_where_these_are_not_around(ed
         oc.compile(y, inputs=[a, w], target=target, schedule=schedule)
 
 
-def test_a_copy_in_panels_in_another_order_is_refused_by_a_line() -> None:
-    (q, k), columns = (
-        (oc.placeholder((length, 8), name=name) for name, length in (("Q", n), ("K", m))),
-        oc.reduce_axis(8, name="d"),
-    )
-    y = oc.compute(
-        (n, m), lambda i, j: oc.sum(q[i, columns] * k[j, columns], axis=columns), name="S"
-    )
-    target = oc.target("cpu", machine="avx2")
-    text = str(oc.compile(y, inputs=[q, k], target=target).schedule)
-    assert "order K_panels j_tile j_in" in text
-    edited = text.replace("order K_panels j_tile j_in", "order K_panels j_in j_tile")
-    with rejection("""\
-PartitionError: compile: cannot cover a tile by fma_float32_avx2
-  at       line 8: cover S at i_in fma_float32_avx2(i=i_in, j=j_in, p=d)
-  because  layout: K_panels[j, d] is not packed as it reads it
-  help     without @cover(…) it runs as vectors"""):
-        oc.compile(y, inputs=[q, k], target=target, schedule=oc.Schedule.parse(edited))
-
-
 LINES_OF_DENSE = """\
 schedule Y
 split Y.i balance 6 as i_tile i_in

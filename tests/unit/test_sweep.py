@@ -17,6 +17,7 @@ from offcut.errors import DescribeError
 from offcut.experiment import plots
 from offcut.experiment.sizes import sample
 from offcut.studies.contraction import parse_contraction
+from offcut.studies.errors import Place
 from offcut.studies.peers import load_peers
 from offcut.studies.sizes import read_values
 from offcut.studies.sweep import sizes_of_texts
@@ -27,7 +28,10 @@ from tests.problems import draw, make_problem
 def extents(texts: list[str], points: int | None) -> dict[str, tuple[int, ...]]:
     """Return the extents that a study takes of what texts spell."""
     spelt = sizes_of_texts(texts, points)
-    return {key: tuple(read_values(given, key, Path()).weights) for key, given in spelt.items()}
+    return {
+        key: tuple(read_values(given, Place("sweep") / key, Path()).weights)
+        for key, given in spelt.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_sizes_that_are_none_are_refused_as_a_study_refuses_them(text: str, beca
     first, at, reason, *_ = CliRunner().invoke(app, words).stderr.splitlines()
 
     assert first == "study: cannot read the study"
-    assert at == "  at       sweep, operators[0].sizes.m"
+    assert at == "  at       sweep, operator 'float32 mk,kn->mn at k=3, n=3', sizes.m"
     assert reason == f"  because  {because}"
 
 
@@ -144,7 +148,7 @@ def test_a_peer_that_is_not_installed_is_named_as_missing(monkeypatch: pytest.Mo
 
     loaded = load_peers(["numpy", "torch", "torch.mm"])
 
-    assert [peer.name for peer in loaded.found] == ["numpy"]
+    assert [peer.name for peer in loaded.available] == ["numpy"]
     assert loaded.missing == ("torch", "torch.mm")
 
 
@@ -154,7 +158,7 @@ def test_an_unknown_strategy_is_refused() -> None:
     first, at, because, *help = done.stderr.splitlines()
     assert (first, at) == (
         "study: cannot read the study",
-        "  at       sweep, contenders[1].strategy",
+        "  at       sweep, contender 2, strategy",
     )
     assert because.startswith("  because  there is no 'best'; offcut has auto, balance, ")
     assert help == ['  help     "module:function", a file beside the study']
@@ -176,7 +180,7 @@ def test_every_way_of_torch_computes_the_reference(text: str) -> None:
     loaded = load_peers(["torch"])
     problem = make_problem(contraction, sizes, constants)
     with loaded.session():
-        ways = loaded.found[0].ways(problem)
+        ways = loaded.available[0].ways(problem)
         assert ways
         for way in ways:
             assert problem.reference().mismatch(way.read(way.run())) == "", way.name
