@@ -29,6 +29,7 @@ from offcut.backends.accelerator.planning.tilings import Tiling, Tilings, by_siz
 from offcut.backends.accelerator.planning.typical_sizes import (
     AROUND,
     BETWEEN,
+    least_sizes,
     sizes_around,
     typical_extents,
     typical_sizes,
@@ -394,7 +395,8 @@ def choose_tilings(
     alone = sizes_around(program)
     every = sizes_around(program, (*AROUND, *BETWEEN)) if most > 1 else alone
     at = [tilings_at(program, made, spec, sizes, one) for one in every]
-    tilings = by_size(at, len(alone), DEPTH if turns else 1, most)
+    least = tilings_at(program, made, spec, sizes, least_sizes(program))
+    tilings = by_size(at, least, len(alone), DEPTH if turns else 1, most)
     return tilings or (_smallest(made, spec),)
 
 
