@@ -20,7 +20,7 @@ from itertools import takewhile
 from operator import ne
 
 from offcut.backends.accelerator.isa import MemorySpace
-from offcut.backends.accelerator.microkernels import microkernel_name
+from offcut.backends.accelerator.microkernels import STORE_NAME, microkernel_name
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.tilings import Tiling
@@ -241,7 +241,7 @@ class _Deciding:
                 if loops[:1] != own[:1]:  # the tile is all of them
                     yield Order(stage, tuple(loops))
                 name = microkernel_name(last[stage], self.spec)
-                yield self.cover(stage, name if stage not in self.results else "store_outputs")
+                yield self.cover(stage, name if stage not in self.results else STORE_NAME)
         within = self.inside(self.last)
         if within:
-            yield Cover(self.last, within[0], "store_outputs")
+            yield Cover(self.last, within[0], STORE_NAME)
