@@ -25,7 +25,7 @@ from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.tilings import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.core.expr import Load, Var, variables, walk
+from offcut.core.expr import Var, all_loads, variables
 from offcut.core.program import Kind, Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Stage
@@ -188,7 +188,7 @@ class _Deciding:
             own = stage.buffer
             if own == self.last and self.group[-1].reducer is not None:
                 own = self.lead
-            loads = [n for n in walk(stage.value) if isinstance(n, Load)]
+            loads = all_loads(stage.value)
             if load in loads or (alone and load.buffer in {one.buffer for one in loads}):
                 yield own
 

@@ -70,9 +70,8 @@ class Tilings(NestAtSizes):
         """
         ranked: list[tuple[float, Tiling]] = []
         for same in self.same_loops():
-            for one in same.candidates(depth):
-                ranked += one.nearest(most)
-                ranked = sorted(ranked, key=lambda candidate: candidate[0])[:most]
+            ranked += same.nearest(depth, most)
+            ranked = sorted(ranked, key=lambda candidate: candidate[0])[:most]
         return [tiling for cycles, tiling in ranked if cycles <= NEAR * ranked[0][0]]
 
     def walked(self, tiling: Tiling) -> float:
@@ -195,9 +194,9 @@ class SameLoops(TileWork):
         for groups in islice(permutations(alike.values()), MAX_ORDERS):
             yield tuple(axis for axes in groups for axis in axes)
 
-    def candidates(self, depth: int) -> Iterator[Candidates]:
-        """Yield the tilings that fit, by the order of their loops and the loop whose iterations take windows in turn: the outermost
-        one with which they fit, as more windows wait for less.
+    def nearest(self, depth: int, most: int) -> Iterator[tuple[float, Tiling]]:
+        """Yield the tilings that fit and to which the clock gives the fewest cycles, at most so many of each order of loops: cycles,
+        tiling. Windows take turns in the outermost loop with which they fit, as more windows wait for less.
         """
         for order in self.orders():
             loops = (*order, *self.terms)
@@ -210,11 +209,18 @@ class SameLoops(TileWork):
                 fits = rest & self.fits(self.window_sizes(depths, windows))
                 rest &= ~fits
                 which = np.flatnonzero(fits)
-                if which.size:
-                    cycles = estimate_cycles(body, depths, self.of.spec.resources)
-                    cycles = np.broadcast_to(cycles, (self.count,))[which]
-                    turns = (turning, depth) if turning else None
-                    yield Candidates(self, loops, turns, which, cycles)
+                if not which.size:
+                    continue
+                cycles = estimate_cycles(body, depths, self.of.spec.resources)
+                cycles = np.broadcast_to(cycles, (self.count,))
+                turns = (turning, depth) if turning else None
+                for at in which[np.argsort(cycles[which], kind="stable")[:most]]:
+                    yield float(cycles[at]), self.tiling(int(at), loops, turns)
+
+    def tiling(self, number: int, order: tuple[str, ...], depth: tuple[str, int] | None) -> Tiling:
+        """Return the tiling of a number in the arrays, with its loops in an order; `depth` as that of `Tiling`."""
+        tiles = ((axis, self.options[axis][self.every[axis][number]]) for axis in order)
+        return Tiling(tuple(tiles), order, depth)
 
     def window_sizes(self, depths: Mapping[Hashable, int], windows: int) -> list[Counts]:
         """Return what the windows of each tiling take: words of results, then bytes of each memory.
@@ -238,32 +244,6 @@ class SameLoops(TileWork):
         room = spec.words[MemorySpace.OUTPUTS].depth, *spec.memories.values()
         each = [words <= most for words, most in zip(word_counts, room, strict=True)]
         return np.asarray(np.broadcast_to(reduce(np.logical_and, each), (self.count,)))
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Tilings of the same loops in the same order.
-
-    which   those that fit
-    cycles  of each of these, by the clock
-    """
-
-    same: SameLoops
-    order: tuple[str, ...]
-    turns: tuple[str, int] | None
-    which: NDArray[np.int64]
-    cycles: Counts
-
-    def nearest(self, most: int) -> list[tuple[float, Tiling]]:
-        """Return those with the fewest cycles, at most so many, each behind its cycles."""
-        fewest = np.argsort(self.cycles, kind="stable")[:most]
-        return [(float(self.cycles[at]), self.tiling(int(self.which[at]))) for at in fewest]
-
-    def tiling(self, number: int) -> Tiling:
-        """Return one."""
-        same = self.same
-        tiles = ((axis, same.options[axis][same.every[axis][number]]) for axis in self.order)
-        return Tiling(tuple(tiles), self.order, self.turns)
 
 
 @dataclass(frozen=True, slots=True)
