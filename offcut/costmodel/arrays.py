@@ -117,8 +117,8 @@ class Calls:
     def of(self, expr: Expr) -> Array:
         """The value of an expression at each call."""
         if expr not in self.known:
-            found = evaluate_all(expr, self.values, self.count)
-            self.known[expr] = np.broadcast_to(np.asarray(found, np.float64), self.count)
+            value = evaluate_all(expr, self.values, self.count)
+            self.known[expr] = np.broadcast_to(np.asarray(value, np.float64), self.count)
         return self.known[expr]
 
     def constant(self, value: float) -> Array:

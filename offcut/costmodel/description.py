@@ -33,24 +33,24 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.toml")))
 
 
-def load(named: str | os.PathLike[str]) -> Device:
+def load(machine: str | os.PathLike[str]) -> Device:
     """The description of that name, or in that file.
 
-    named   a shipped name, or a path that ends in ``.toml``
+    machine  a shipped name, or a path that ends in ``.toml``
 
     Raises TargetError, with the line, for what is no description.
     """
-    if isinstance(named, os.PathLike) or str(named).endswith(".toml"):
-        path = Path(named)
+    if isinstance(machine, os.PathLike) or str(machine).endswith(".toml"):
+        path = Path(machine)
         return _File(path, _text_of(path)).machine()
-    if named not in shipped():
+    if machine not in shipped():
         raise TargetError(
             "target",
-            f"cannot plan for machine={named!r}",
+            f"cannot plan for machine={machine!r}",
             because="no description that is shipped has that name",
             help=(", ".join(shipped()), 'machine="mine.toml" reads a file'),
         )
-    return _shipped(str(named))
+    return _shipped(str(machine))
 
 
 def processors(architecture: str) -> tuple[Machine, ...]:
@@ -63,8 +63,8 @@ def processors(architecture: str) -> tuple[Machine, ...]:
 
 def plain(device: Device) -> dict[str, Any]:
     """A description field by field, as JSON has them; not those that are as they are where nothing is said."""
-    found: dict[str, Any] = _plain(device)
-    return found
+    result: dict[str, Any] = _plain(device)
+    return result
 
 
 def _plain(value: Any) -> Any:
@@ -72,9 +72,9 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if not hasattr(value, "__dataclass_fields__"):
         return value
-    said = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
+    values = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
     return {
-        name: _plain(one) for name, (one, default) in said.items() if one not in (None, default)
+        name: _plain(one) for name, (one, default) in values.items() if one not in (None, default)
     }
 
 
@@ -177,13 +177,13 @@ class _File:
         for key, field in known.items():
             if key not in table and not _may_lack(field, hints[key]):
                 raise self.refused((*at, key), UNSTATED)
-        given = [key for key in known if key in table or known[key].default is MISSING]
+        keys = [key for key in known if key in table or known[key].default is MISSING]
         return kind(
             **{
                 key: self.value(
                     hints[key], table.get(key), (*at, key), "zero" in known[key].metadata
                 )
-                for key in given
+                for key in keys
             }
         )
 
@@ -244,13 +244,13 @@ def _may_lack(field: Field[Any], hint: Any) -> bool:
 def _over(under: Any, stated: Any) -> Any:
     """What is stated of a key, on what another description states of it."""
     if isinstance(stated, dict) and isinstance(under, dict):
-        made = {key: _over(under.get(key), value) for key, value in stated.items()}
-        return under | made | _source_over(under, stated)
+        entries = {key: _over(under.get(key), value) for key, value in stated.items()}
+        return under | entries | _source_over(under, stated)
     if not (isinstance(stated, list) and isinstance(under, list)):
         return stated
-    named = {str(one.get("name")): one for one in under if isinstance(one, dict)}
+    by_name = {str(one.get("name")): one for one in under if isinstance(one, dict)}
     return [
-        _over(named.get(str(one.get("name")), {}), one) if isinstance(one, dict) else one
+        _over(by_name.get(str(one.get("name")), {}), one) if isinstance(one, dict) else one
         for one in stated
     ]
 
@@ -271,19 +271,19 @@ def _line(text: str, at: tuple[str, ...]) -> int | None:
     at   keys, and the positions of elements of lists, from 0
     """
     table: tuple[str, ...] = ()
-    seen = Counter[str]()
-    found: dict[tuple[str, ...], int] = {}
+    counts = Counter[str]()
+    lines: dict[tuple[str, ...], int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         head = line.split("#")[0].strip()
         if head.startswith("[["):
             name = head.strip("[] ")
-            table = (*name.split("."), str(seen[name]))
-            seen[name] += 1
-            found.setdefault(table, number)
-            found.setdefault(table[:-1], number)
+            table = (*name.split("."), str(counts[name]))
+            counts[name] += 1
+            lines.setdefault(table, number)
+            lines.setdefault(table[:-1], number)
         elif head.startswith("["):
             table = tuple(head.strip("[] ").split("."))
-            found.setdefault(table, number)
+            lines.setdefault(table, number)
         elif "=" in head:
-            found.setdefault((*table, head.split("=")[0].strip()), number)
-    return next((found[at[:k]] for k in range(len(at), 0, -1) if at[:k] in found), None)
+            lines.setdefault((*table, head.split("=")[0].strip()), number)
+    return next((lines[at[:k]] for k in range(len(at), 0, -1) if at[:k] in lines), None)

@@ -117,7 +117,7 @@ class EventSimulation:
                 break
             _, at = min(asking)
             self.serve(
-                self.units[at], min((asked for asked, other in asking if other != at), default=inf)
+                self.units[at], min((time for time, other in asking if other != at), default=inf)
             )
         cycles = max(unit.free for unit in self.units)
         alone = {

@@ -149,7 +149,7 @@ def option_cost(program: Program, machine: Device, microkernels: Sequence[Microk
     Raises TargetError if the machine's description has no table [grid].
     """
     prediction = grid_prediction(program, machine, microkernels)
-    stages = [stage_formula(found, 0.0) for found in by_stage(prediction.pieces).values()]
+    stages = [stage_formula(resources, 0.0) for resources in by_stage(prediction.pieces).values()]
     cycles = reduce(lambda a, b: Binary("+", a, b), stages, real(prediction.call))
     return Binary("*", cycles, real(1 / machine.hertz))
 

@@ -156,7 +156,7 @@ class LaunchCounter:
         has_work = Compare(">", work.instances, ZERO)
         ticks = self.latency((stmt,), {}, ScanContext.of(self.program.sizes), 1)
         latency = Binary("*", waves, Binary("*", real(ticks), real(1 / TICKS)))
-        moved = ix.add(*work.main.values(), ZERO)
+        volume = ix.add(*work.main.values(), ZERO)
         arrays = ix.add(*map(self.bytes_once, work.main, work.main.values()), ZERO)
         fits = Compare("<=", arrays, ix.const(l2.bytes * count))
         dram_bytes = Select(has_work, Select(fits, ZERO, arrays), ZERO)
@@ -165,12 +165,12 @@ class LaunchCounter:
             TENSOR: busy(work.steps, self.tensor_rate(work.kernels)),
             LANES: busy(work.operations, lanes),
             shared.name: busy(work.shared, shared.bytes_per_cycle),
-            l2.name: busy(moved, l2.bytes_per_cycle),
+            l2.name: busy(volume, l2.bytes_per_cycle),
             main.name: Binary("*", real(dram_bytes), real(1 / (main.bytes_per_cycle * count))),
             WAITING: Select(has_work, latency, real(0.0)),
         }
         resources = {name: simplify_cost(cycles) for name, cycles in resources.items()}
-        cache_bytes = {memory.name: moved for memory in machine.memory[1:]}  # through caches
+        cache_bytes = {memory.name: volume for memory in machine.memory[1:]}  # through caches
         bytes_ = {shared.name: work.shared, **cache_bytes, main.name: dram_bytes}
         stores = [store.buffer for store in walk((stmt,)) if isinstance(store, Store)]
         piece = Piece(stores[-1], "whole", (), next(iter(work.kernels), None), way)
@@ -335,10 +335,10 @@ class LaunchCounter:
         rates = (u.multiply_adds for u in self.machine.unit if types & {*u.of})
         return max(rates, default=1.0)
 
-    def bytes_once(self, array: str, moved: Expr) -> Expr:
+    def bytes_once(self, array: str, volume: Expr) -> Expr:
         """Return the bytes of an array of main memory, each once, or those that are moved, if they are fewer."""
         buffer = self.program.buffer(array)
-        return ix.minimum(ix.product((ITEM_BYTES[buffer.dtype], *buffer.shape)), moved)
+        return ix.minimum(ix.product((ITEM_BYTES[buffer.dtype], *buffer.shape)), volume)
 
     def resident(self, body: Sequence[Stmt]) -> int:
         """Return the number of blocks that run on a multiprocessor at a time, as shared memory, warps and its own limit allow."""
@@ -374,7 +374,7 @@ class LaunchCounter:
     def latency(
         self, body: Sequence[Stmt], values: Mapping[str, Expr], known: ScanContext, depth: int
     ) -> Expr:
-        """Return the ticks from the begin to the end of a block that has its multiprocessor for itself, over the iterators around.
+        """Return the ticks from the start to the end of a block that has its multiprocessor for itself, over the iterators around.
 
         values  of bounded values, and of the iterators of units around: of blocks as they are counted, of others the first
         depth   of the ring of windows around: as many loads are in flight

@@ -303,15 +303,15 @@ def _has_tokens(machine: Accelerator) -> bool:
 
 
 def _memories(machine: Accelerator) -> Iterator[Fault]:
-    seen: dict[str, str] = {}
+    memories: dict[str, str] = {}
     for position, memory in enumerate(machine.memory):
         at = ("memory", str(position), "holds")
         for number, operand in enumerate(memory.holds):
             if operand not in OPERANDS:
                 yield (*at, str(number)), f"operands are {', '.join(OPERANDS)}, got {operand!r}"
-            elif operand in seen:
-                yield (*at, str(number)), f"{operand} are held by {seen[operand]}"
-            seen.setdefault(operand, memory.name)
+            elif operand in memories:
+                yield (*at, str(number)), f"{operand} are held by {memories[operand]}"
+            memories.setdefault(operand, memory.name)
         if "micro-ops" in memory.holds and len(memory.holds) > 1:
             yield at, "micro-ops are held alone"
         if "outputs" in memory.holds and {"inputs", "weights"} & {*memory.holds}:
@@ -320,7 +320,7 @@ def _memories(machine: Accelerator) -> Iterator[Fault]:
                 "outputs are accumulators as they are stored: they are held alone, or with these",
             )
     for operand in OPERANDS:
-        if operand not in seen:
+        if operand not in memories:
             yield ("memory",), f"no memory holds {operand}"
 
 
@@ -355,5 +355,7 @@ def _words(machine: Accelerator, unit: Unit) -> Iterator[Fault]:
 
 def _fewer(depths: Mapping[str, int]) -> str:
     """What makes fields shorter."""
-    named = (f"{depth:,} of {operand} ({index_bits(depth)})" for operand, depth in depths.items())
-    return f"fewer words, by fewer bytes of memories: there are, with the bits that name one, {', '.join(named)}"
+    capacities = (
+        f"{depth:,} of {operand} ({index_bits(depth)})" for operand, depth in depths.items()
+    )
+    return f"fewer words, by fewer bytes of memories: there are, with the bits that name one, {', '.join(capacities)}"

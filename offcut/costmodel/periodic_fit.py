@@ -297,12 +297,12 @@ def fit_periodic(
         min(low + 2 * step, size.last) for low, step, size in zip(lows, steps, sizes, strict=True)
     ]
 
-    def seen(axis: int) -> _Probe:
+    def probe_along(axis: int) -> _Probe:
         others = {(*one[:axis], *one[axis + 1 :]) for one in (tuple(lows), tuple(more))}
         return lambda x: tuple(at(*one[:axis], x, *one[axis:]) for one in sorted(others))
 
     probes = [
-        _probe_axis(seen(axis), size, steps[axis], divisors[size.name])
+        _probe_axis(probe_along(axis), size, steps[axis], divisors[size.name])
         for axis, size in enumerate(sizes)
     ]
     near, axes = NEAR, [one.along(NEAR) for one in probes]
@@ -366,9 +366,9 @@ class _AxisProbe:
         return PiecewiseAxis(self.size, self.first, self.period, tuple(knots))
 
 
-def _probe_axis(seen: _Probe, size: Size, step: int, divisors: Sequence[int]) -> _AxisProbe:
+def _probe_axis(probe: _Probe, size: Size, step: int, divisors: Sequence[int]) -> _AxisProbe:
     unit, low, most = size.multiple_of, size.at_or_above(1), size.last
-    first, period = _period(seen, low, most, step, unit)
+    first, period = _period(probe, low, most, step, unit)
     last = first + period if period else most
     ends = {low, last, first}
     for divisor in sorted(divisors, reverse=True):
@@ -378,21 +378,21 @@ def _probe_axis(seen: _Probe, size: Size, step: int, divisors: Sequence[int]) ->
             break
         ends |= jumps
     within = sorted(one for one in ends if low <= one <= last)
-    return _AxisProbe(seen, size, first, period, _bisected(seen, within, unit))
+    return _AxisProbe(probe, size, first, period, _bisected(probe, within, unit))
 
 
-def _period(seen: _Probe, low: int, most: int, step: int, unit: int) -> tuple[int, int]:
+def _period(measure: _Probe, low: int, most: int, step: int, unit: int) -> tuple[int, int]:
     """Where periods begin, and how long they are: the first that are alike. Where none are, those that are most alike, but 0
     where all sizes are hardly more than are looked at for periods.
     """
     periods: list[tuple[float, int, int]] = []
-    tried = product(range(MAX_STEPS), range(1, MAX_STEPS + 1))
+    pairs = product(range(MAX_STEPS), range(1, MAX_STEPS + 1))
     probes = sorted({0, unit, step // 2 // unit * unit, step - unit})
-    for begun, steps in sorted(tried, key=lambda one: (one[0] + 2 * one[1], one)):
-        first, period = low + begun * step, steps * step
+    for start, steps in sorted(pairs, key=lambda one: (one[0] + 2 * one[1], one)):
+        first, period = low + start * step, steps * step
         if first + 3 * period > most:
             continue
-        off = max(_unlike(seen, first, period, probe) for probe in probes)
+        off = max(_unlike(measure, first, period, probe) for probe in probes)
         if off <= NEAR:
             return first, period
         periods.append((off, first, period))
@@ -402,10 +402,10 @@ def _period(seen: _Probe, low: int, most: int, step: int, unit: int) -> tuple[in
     return first, period
 
 
-def _unlike(seen: _Probe, first: int, period: int, probe: int) -> float:
+def _unlike(measure: _Probe, first: int, period: int, probe: int) -> float:
     """By which part of it a period, at a probe, differs from the next and from the first one."""
-    rows = [seen(first + probe + turn * period) for turn in range(3)]
-    base = [seen(first + turn * period) for turn in range(2)]
+    rows = [measure(first + probe + turn * period) for turn in range(3)]
+    base = [measure(first + turn * period) for turn in range(2)]
     off = 0.0
     for a, b, c, x, y in zip(*rows, *base, strict=True):
         whole = max(abs(y - x), 1.0)
@@ -413,7 +413,7 @@ def _unlike(seen: _Probe, first: int, period: int, probe: int) -> float:
     return off
 
 
-def _bisected(seen: _Probe, ends: Sequence[int], unit: int) -> list[int]:
+def _bisected(measure: _Probe, ends: Sequence[int], unit: int) -> list[int]:
     """`ends`, and between them as many sizes as lines need to be near."""
     knots = [ends[0]]
 
@@ -421,7 +421,7 @@ def _bisected(seen: _Probe, ends: Sequence[int], unit: int) -> list[int]:
         middle = (a + b) // 2 // unit * unit
         if not a < middle < b:
             return
-        near = _on_line(seen, a, middle, b, NEAR)
+        near = _on_line(measure, a, middle, b, NEAR)
         if not near:
             between(a, middle)
         knots.append(middle)
@@ -434,9 +434,9 @@ def _bisected(seen: _Probe, ends: Sequence[int], unit: int) -> list[int]:
     return knots
 
 
-def _on_line(seen: _Probe, a: int, middle: int, b: int, near: float) -> bool:
+def _on_line(measure: _Probe, a: int, middle: int, b: int, near: float) -> bool:
     share = (middle - a) / (b - a)
     return all(
         abs(left + share * (right - left) - value) <= near * abs(value)
-        for left, value, right in zip(seen(a), seen(middle), seen(b), strict=True)
+        for left, value, right in zip(measure(a), measure(middle), measure(b), strict=True)
     )

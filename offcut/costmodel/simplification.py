@@ -147,10 +147,10 @@ def _joined(op: str, parts: Sequence[Expr]) -> Expr:
     absorbing = int(op == "or")
     if any(isinstance(part, Const) and part.value == absorbing for part in parts):
         return Const(absorbing, "bool")
-    kept = tuple(part for part in parts if not isinstance(part, Const))
-    if not kept:
+    open_parts = tuple(part for part in parts if not isinstance(part, Const))
+    if not open_parts:
         return Const(1 - absorbing, "bool")
-    return kept[0] if len(kept) == 1 else Logic(op, kept)
+    return open_parts[0] if len(open_parts) == 1 else Logic(op, open_parts)
 
 
 def part_of_cheapest(costs: Sequence[Expr], parts: Sequence[Expr]) -> Expr:

@@ -100,8 +100,10 @@ class StatementPrices:
         value = self.value(store.value, at)
         if store.reduce is not None:
             value += 2 * self.widened(store.value, lane) + self.rounded(store.value, lane)
-        held = store.reduce is not None and not any(inner in variables(p) for p in store.index)
-        if held and inner:
+        in_register = store.reduce is not None and not any(
+            inner in variables(p) for p in store.index
+        )
+        if in_register and inner:
             return value + self.machine.loops.access_cycles
         times = 2.0 if store.reduce is not None else 1.0
         return value + times * self.access(store.index, lane, self.machine.loops.scatter_cycles)
@@ -116,8 +118,8 @@ class StatementPrices:
         core = self.machine.core
         read = {node for node in walk(store.value) if isinstance(node, Load) and at.moves(node)}
         loads = sum(self.lines(node.index, node.dtype, at) for node in read)
-        held = at.inner and not any(at.inner in variables(part) for part in store.index)
-        if store.reduce is not None and held:
+        in_register = at.inner and not any(at.inner in variables(part) for part in store.index)
+        if store.reduce is not None and in_register:
             return loads / core.loads
         stored = self.lines(store.index, dtype_of(store.value), at)
         loads += stored if store.reduce is not None else 0.0
@@ -125,10 +127,10 @@ class StatementPrices:
 
     def lines(self, index: Sequence[Expr], dtype: str, at: Inside) -> float:
         """Of a vector that lies side by side, how many lines it lies in, in the mean; 0 of others, 1 of one element."""
-        found = row_spacing(index, at.lane or "", self.width, self.width)
-        if found == SAME:
+        spacing = row_spacing(index, at.lane or "", self.width, self.width)
+        if spacing == SAME:
             return 1.0
-        if found not in (NEXT, BACK):
+        if spacing not in (NEXT, BACK):
             return 0.0
         if (ix.to_linear(index[-1]).const + at.first) % self.width == 0:
             return 1.0
@@ -162,9 +164,9 @@ class StatementPrices:
 
         Elements at a stride are turned in squares of vectors, unless a loop runs inside of the lanes; others are looked up.
         """
-        named = any((at.lane or "") in variables(part) and reads_memory(part) for part in index)
+        is_lookup = any((at.lane or "") in variables(part) and reads_memory(part) for part in index)
         loops = self.machine.loops
-        return loops.lookup_cycles if named or at.inner else loops.gather_cycles
+        return loops.lookup_cycles if is_lookup or at.inner else loops.gather_cycles
 
     def operation(self, op: str, lane: str | None) -> float:
         """Of an operator or a function."""

@@ -65,8 +65,8 @@ class TileCycles:
     def of(self, rows: int, columns: int | None = None) -> tuple[int, float, float]:
         """The columns of the tile that holds so many, a whole one where they are None or more; its c and u."""
         widest = int(self.widest[rows])
-        taken = widest if columns is None else min(columns, widest)
-        return widest, float(self.term[rows, taken]), float(self.start[rows, taken])
+        column = widest if columns is None else min(columns, widest)
+        return widest, float(self.term[rows, column]), float(self.start[rows, column])
 
     def by_column(self, rows: int) -> tuple[float, float]:
         """c and u of the widest tile, over its columns."""
@@ -110,11 +110,11 @@ def tile_price(
     The heights are at most the second argument; a run of no tile costs nothing.
     """
 
-    taken = tile_cycles(kernel)
+    kernel_cycles = tile_cycles(kernel)
 
     def price(runs: Sequence[tuple[Expr, Expr]], tile: int) -> Expr:
-        tallest = min(tile, taken.tallest)
-        table = (0.0, *(sum(taken.by_column(height)) for height in range(1, tallest + 1)))
+        tallest = min(tile, kernel_cycles.tallest)
+        table = (0.0, *(sum(kernel_cycles.by_column(height)) for height in range(1, tallest + 1)))
         total: Expr = real(0.0)
         for count, height in runs:
             one: Expr = Lookup(table, ix.minimum(ix.maximum(height, 0), tallest))
@@ -176,15 +176,15 @@ class Blocks:
 @lru_cache(1 << 10)
 def blocks_of(kernel: Microkernel, columns: AxisCut | None, extent: int | None) -> Blocks:
     """The blocks of a microkernel whose columns, so many, are cut so; None: as if all its tiles were as wide as they may be."""
-    taken = tile_cycles(kernel)
+    table = tile_cycles(kernel)
     step, startup = [0.0], [0.0]
-    for height in range(1, taken.tallest + 1):
-        term, start = taken.by_column(height)
+    for height in range(1, table.tallest + 1):
+        term, start = table.by_column(height)
         widths = [] if columns is None or not extent else _widths(columns, extent, height)
         if widths and extent:
             term = start = 0.0
             for count, width in widths:
-                widest, each, once = taken.of(height, width)
+                widest, each, once = table.of(height, width)
                 count *= -(-width // widest) if widest else 0
                 term, start = term + count * each / extent, start + count * once / extent
         step.append(term)
@@ -247,8 +247,8 @@ def pack_seconds(summed: SumExtents, machine: Machine) -> Expr:
     """Predicted seconds to copy the columns' operand into panels: each byte is read and written, and a cache is filled before that."""
     size = real(summed.bytes)
     copied = Binary("*", size, real(2.0 / machine.traffic.pack_bytes_per_cycle))
-    moved = _passing(summed, machine, Binary("*", real(3.0), size), copied)
-    cycles = copied if moved == copied else Binary("max", copied, moved)
+    memory_cycles = _passing(summed, machine, Binary("*", real(3.0), size), copied)
+    cycles = copied if memory_cycles == copied else Binary("max", copied, memory_cycles)
     return Binary("*", real(summed.repeats), Binary("*", cycles, real(1.0 / machine.hertz)))
 
 

@@ -135,15 +135,15 @@ class Builder:
         for argument in (*arguments, *options.values()):
             self._check_own(argument, op)
         arguments = tuple(map(plain, arguments))
-        named = tuple(sorted((name, plain(value)) for name, value in options.items()))
-        types = inferred(op, arguments, named, self.values, tuple(self.sizes.values()))
+        sorted_options = tuple(sorted((name, plain(value)) for name, value in options.items()))
+        types = inferred(op, arguments, sorted_options, self.values, tuple(self.sizes.values()))
         wished, values = list(results), list[Value]()
         for place, (dtype, shape) in enumerate(types):
             name = wished[place] if place < len(wished) else op
             is_wished = place < len(wished) and name in self.later
             values.append(self._value(name if is_wished else self.fresh(name), dtype, shape))
         self.later.difference_update(value.name for value in values)
-        self.nodes.append(Node(tuple(values), op, arguments, named))
+        self.nodes.append(Node(tuple(values), op, arguments, sorted_options))
         refs = tuple(Ref(value.name, self) for value in values)
         return refs[0] if len(refs) == 1 else refs
 

@@ -51,9 +51,9 @@ def restated(make: Make, x: Any, own: Sequence[Extent], shape: Sequence[Extent])
 
     own  the shape of `x`
     """
-    for axis, (extent, wanted) in enumerate(zip(own, shape, strict=True)):
-        apart = numbers.extent(extent, numbers.arithmetic("*", -1, wanted))
+    for axis, (extent, target) in enumerate(zip(own, shape, strict=True)):
+        apart = numbers.extent(extent, numbers.arithmetic("*", -1, target))
         if apart != 0:
             start = numbers.arithmetic("*", 2, apart)
-            x = make("slice", x, axis, start, numbers.extent(start, wanted))
+            x = make("slice", x, axis, start, numbers.extent(start, target))
     return x

@@ -53,12 +53,12 @@ def described(op: str) -> Callable[..., Any]:
 
 def kind_of(results: tuple[Tensor, ...]) -> Kind:
     """The class of an operator, by what it describes: the tensors of its results."""
-    kinds, pending, seen = [Kind.INJECTIVE], list(results), set[int]()
+    kinds, pending, visited = [Kind.INJECTIVE], list(results), set[int]()
     while pending:
         tensor = pending.pop()
-        if id(tensor) in seen or tensor.definition is None:
+        if id(tensor) in visited or tensor.definition is None:
             continue
-        seen.add(id(tensor))
+        visited.add(id(tensor))
         body = tensor.definition.body
         if isinstance(body, Reduce):
             kinds.append(Kind.COMPLEX if _is_product(body.value) else Kind.REDUCTION)

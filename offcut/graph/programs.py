@@ -48,20 +48,20 @@ def program(text: str, /, *operands: Tensor, name: str = "program", **sizes: Any
 
     Raises ParseError for a text that is none, DescribeError where it takes other operands.
     """
-    found = _parsed(text)
+    parsed = _parsed(text)
     for label, size in sizes.items():
         if not (isinstance(size, int) or hasattr(size, "free_symbols")):
-            raise _refused(found, f"cannot take {label} = {size!r}", "a size is an extent")
-    wanted = given_to(found)
-    if len(wanted) != len(operands):
+            raise _refused(parsed, f"cannot take {label} = {size!r}", "a size is an extent")
+    inputs = given_to(parsed)
+    if len(inputs) != len(operands):
         raise _refused(
-            found,
-            f"takes {len(wanted)} operands, got {len(operands)}",
-            f"its inputs are {', '.join(buffer.name for buffer in wanted) or 'none'}",
+            parsed,
+            f"takes {len(inputs)} operands, got {len(operands)}",
+            f"its inputs are {', '.join(buffer.name for buffer in inputs) or 'none'}",
         )
-    if not found.results:
-        raise _refused(found, "cannot be an operator", "it has no output and no inout array")
-    return Applied(found, operands, sizes)
+    if not parsed.results:
+        raise _refused(parsed, "cannot be an operator", "it has no output and no inout array")
+    return Applied(parsed, operands, sizes)
 
 
 PROGRAMS = {"program": program}
@@ -111,39 +111,43 @@ class Call:
         own = {size.name: names.fresh(f"s{n}") for n, size in enumerate(program.sizes)}
         now: dict[str, Expr] = {old: Var(new) for old, new in own.items()}
 
-        def changed(expr: Expr) -> Expr:
+        def substituted(expr: Expr) -> Expr:
             return substitute(expr, now)
 
-        made = Program(
+        result = Program(
             program.name,
             tuple(replace(size, name=own[size.name]) for size in program.sizes),
-            tuple(map(changed, program.assumptions)),
-            tuple(replace(one, shape=tuple(map(changed, one.shape))) for one in program.buffers),
+            tuple(map(substituted, program.assumptions)),
+            tuple(
+                replace(one, shape=tuple(map(substituted, one.shape))) for one in program.buffers
+            ),
             substitute_coordinates(program.body, now),
         )
         sizes = {own[name]: extent for name, extent in self.sizes.items()}
-        return Call(made, self.operands, sizes)
+        return Call(result, self.operands, sizes)
 
 
-def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) -> Call:
+def call_of(applied: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) -> Call:
     """Return an applied program as a call.
 
     shapes  of its operands, over the sizes of the graph; sizes those that are given, likewise
 
     Raises DescribeError where an operand is of another type or shape, or a size is not found.
     """
-    program, wanted = found.program, given_to(found.program)
-    for one, tensor, shape in zip(wanted, found.operands, shapes, strict=True):
+    program, buffers = applied.program, given_to(applied.program)
+    for one, tensor, shape in zip(buffers, applied.operands, shapes, strict=True):
         if one.dtype != tensor.dtype or len(one.shape) != len(shape):
             raise _misfit(program, one, tensor, shape)
     for name in sizes:
         if name not in {one.name for one in program.sizes}:
-            listed = ", ".join(one.name for one in program.sizes) or "none"
-            raise _refused(program, f"cannot take the size {name}", f"its sizes are {listed}")
+            names_of_sizes = ", ".join(one.name for one in program.sizes) or "none"
+            raise _refused(
+                program, f"cannot take the size {name}", f"its sizes are {names_of_sizes}"
+            )
     known = dict(sizes)
     axes = [
         (extent, actual)
-        for one, shape in zip(wanted, shapes, strict=True)
+        for one, shape in zip(buffers, shapes, strict=True)
         for extent, actual in zip(one.shape, shape, strict=True)
     ]
     for name, number in solving_order([extent for extent, _ in axes], known):
@@ -166,23 +170,23 @@ def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) 
             "no shape of an operand determines it",
             f"program(…, {missing[0]}=n)",
         )
-    for one, tensor, shape in zip(wanted, found.operands, shapes, strict=True):
+    for one, tensor, shape in zip(buffers, applied.operands, shapes, strict=True):
         if tuple(extents.at(extent, known) for extent in one.shape) != shape:
             raise _misfit(program, one, tensor, shape)
     inputs = tuple(
         replace(one, kind=Kind.INPUT) if one.kind is Kind.CONSTANT else one
         for one in program.buffers
     )
-    names = tuple(tensor.name for tensor in found.operands)
+    names = tuple(tensor.name for tensor in applied.operands)
     return Call(replace(program, buffers=inputs), names, known)
 
 
 def _misfit(program: Program, one: Buffer, tensor: Tensor, shape: Shape) -> DescribeError:
-    shown, wanted = (", ".join(map(format_expr, sizes)) for sizes in (shape, one.shape))
+    actual, declared = (", ".join(map(format_expr, sizes)) for sizes in (shape, one.shape))
     return _refused(
         program,
-        f"cannot take {tensor.name}: {tensor.dtype}[{shown}]",
-        f"it declares {one.name}: {one.dtype}[{wanted}]",
+        f"cannot take {tensor.name}: {tensor.dtype}[{actual}]",
+        f"it declares {one.name}: {one.dtype}[{declared}]",
     )
 
 

@@ -168,10 +168,10 @@ class _Lines(Declarations):
             if not reader.accept(","):
                 break
         reader.close(bracket, ")")
-        named = tuple(sorted(options.items()))
+        sorted_options = tuple(sorted(options.items()))
         sizes = tuple(self.sizes.values())
         try:
-            types = inferred(op, tuple(arguments), named, self.values, sizes)
+            types = inferred(op, tuple(arguments), sorted_options, self.values, sizes)
         except DescribeError as refused:
             why = " ".join(str(refused).split())
             raise reader.refuse(f"cannot apply {op} so", why, column=column) from None
@@ -185,7 +185,7 @@ class _Lines(Declarations):
                 f"cannot take the result of {op} so", f"it is {text}", column=column
             )
         self.values.update((value.name, value) for value in typed_results)
-        self.nodes.append(Node(typed_results, op, tuple(arguments), named))
+        self.nodes.append(Node(typed_results, op, tuple(arguments), sorted_options))
 
     def result(self, reader: Reader) -> Value:
         """``y: float32[n]``."""

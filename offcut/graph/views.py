@@ -56,15 +56,17 @@ def reshaped(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     total = extents.product(x.shape)
     if not _is_shape(shape):
         raise _refused(x, "reshape", f"shape={shape!r}")
-    wanted = [None if isinstance(one, int) and one == -1 else extents.normal(one) for one in shape]
-    known = extents.product(one for one in wanted if one is not None)
-    left = extents.quotient(total, known) if wanted.count(None) == 1 else None
-    if wanted.count(None) > 1 or (None in wanted and left is None):
+    extents_or_none = [
+        None if isinstance(one, int) and one == -1 else extents.normal(one) for one in shape
+    ]
+    known = extents.product(one for one in extents_or_none if one is not None)
+    quotient = extents.quotient(total, known) if extents_or_none.count(None) == 1 else None
+    if extents_or_none.count(None) > 1 or (None in extents_or_none and quotient is None):
         raise _unequal(x, shape, "what -1 stands for is not seen")
-    if None not in wanted and known != total:
+    if None not in extents_or_none and known != total:
         raise _unequal(x, shape, "it is not seen to have as many elements", (total, known))
-    rest = ix.const(1) if left is None else left
-    return tuple(rest if one is None else one for one in wanted)
+    rest = ix.const(1) if quotient is None else quotient
+    return tuple(rest if one is None else one for one in extents_or_none)
 
 
 def broadcasted(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
@@ -74,12 +76,12 @@ def broadcasted(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     """
     if not _is_shape(shape):
         raise _refused(x, "broadcast_to", f"shape={shape!r}")
-    wanted = tuple(map(extents.normal, shape))
-    own = (*[ix.const(1)] * (len(wanted) - len(x.shape)), *x.shape)
-    pairs = [(a, b) for a, b in zip(own, wanted, strict=False) if a not in (ix.const(1), b)]
-    if len(own) != len(wanted) or pairs:
+    target = tuple(map(extents.normal, shape))
+    own = (*[ix.const(1)] * (len(target) - len(x.shape)), *x.shape)
+    pairs = [(a, b) for a, b in zip(own, target, strict=False) if a not in (ix.const(1), b)]
+    if len(own) != len(target) or pairs:
         raise _unequal(x, shape, "an extent is neither 1 nor equal", *pairs)
-    return wanted
+    return target
 
 
 def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int = 1) -> Shape:
@@ -97,8 +99,8 @@ def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int =
     )
     nothing = first == last is not None  # of which the place does not matter, as in numpy
     if not _ascending([0, first, last] if nothing else [0, first, last, extent]):
-        shown = format_expr(extents.normal(x.shape[axis]))
-        raise _refused(x, "slice", f"{start}:{stop} is not within 0:{shown}")
+        extent_text = format_expr(extents.normal(x.shape[axis]))
+        raise _refused(x, "slice", f"{start}:{stop} is not within 0:{extent_text}")
     shape = list(x.shape)
     span: Expr = Binary("-", ix.index(stop), ix.index(start))
     if step > 1:
@@ -110,10 +112,10 @@ def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int =
 def _unequal(
     x: Value, shape: tuple[Any, ...], because: str, *equal: tuple[Expr, Expr]
 ) -> DescribeError:
-    wanted = ", ".join(format_expr(extents.normal(one)) for one in shape)
+    text = ", ".join(format_expr(extents.normal(one)) for one in shape)
     error = DescribeError(
         "graph",
-        f"cannot take {x.name} as [{wanted}]",
+        f"cannot take {x.name} as [{text}]",
         at=f"{x.name}: {x.dtype}[{', '.join(map(format_expr, x.shape))}]",
         because=because,
     )

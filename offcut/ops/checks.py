@@ -52,11 +52,11 @@ def axis_letters(rank: int) -> tuple[str, ...]:
     return (*leading, "i", "j")
 
 
-def of_operands(made: Tensor, *operands: object) -> Tensor:
+def of_operands(tensor: Tensor, *operands: object) -> Tensor:
     """A result whose operands, the tensors among these, are a kernel's inputs in their order, where nobody says another."""
-    assert made.definition is not None
+    assert tensor.definition is not None
     inputs = tuple(one for one in operands if isinstance(one, Tensor))
-    return replace(made, definition=replace(made.definition, operands=inputs))
+    return replace(tensor, definition=replace(tensor.definition, operands=inputs))
 
 
 def check_tensor(
@@ -184,10 +184,10 @@ def _shown(shape: Sequence[Any]) -> str:
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
-def axis_number(op: str, tensor: Tensor, axis: Any, given: str | None = None) -> int:
+def axis_number(op: str, tensor: Tensor, axis: Any, text: str | None = None) -> int:
     """`axis` counted from the front, -1 being the last.
 
-    given   how the argument was written, where it is more than ``axis=…``
+    text  how the argument was written, where it is more than ``axis=…``
 
     Raises DescribeError where `tensor` has no such axis.
     """
@@ -195,7 +195,7 @@ def axis_number(op: str, tensor: Tensor, axis: Any, given: str | None = None) ->
     if number is None or not -rank <= number < rank:
         raise DescribeError(
             op,
-            f"cannot take {given or f'axis={axis!r}'}",
+            f"cannot take {text or f'axis={axis!r}'}",
             at=repr(tensor),
             because=f"the axes of {tensor.name} are {-rank}…{rank - 1}"
             if rank
@@ -211,8 +211,8 @@ def axis_numbers(op: str, tensor: Tensor, axes: Any) -> tuple[int, ...]:
     """
     if axes is None:
         return tuple(range(len(tensor.shape)))
-    given = several(axes)
-    each = (axes,) if given is None else given
+    axes_or_none = several(axes)
+    each = (axes,) if axes_or_none is None else axes_or_none
     numbers = sorted(axis_number(op, tensor, axis, f"axis={axes!r}") for axis in each)
     if len(set(numbers)) != len(numbers):
         raise DescribeError(
@@ -273,9 +273,9 @@ def integers(op: str, label: str, value: Any, axes: int, least: int) -> tuple[in
     Raises DescribeError for anything else, or if one is below `least`.
     """
     each = several(value)
-    found = [whole(n) for n in ((value,) * axes if each is None else each)]
-    numbers = tuple(n for n in found if n is not None and n >= least)
-    if not len(numbers) == len(found) == axes:
+    candidates = [whole(n) for n in ((value,) * axes if each is None else each)]
+    numbers = tuple(n for n in candidates if n is not None and n >= least)
+    if not len(numbers) == len(candidates) == axes:
         because = f"{label} is an int of at least {least}"
         because += f", or one for each of the {axes} axes" if axes > 1 else ""
         raise DescribeError(op, f"cannot take {label}={value!r}", because=because)

@@ -48,11 +48,11 @@ class Layer:
         states: Mapping[str, int],
     ) -> None:
         backwards, self.states = flag(op, "reverse", reverse), dict(states)
-        given = {label: one for label, (one, _) in operands.items() if one is not None}
-        self.x = given["x"]
-        for label, one in given.items():
+        tensors = {label: one for label, (one, _) in operands.items() if one is not None}
+        self.x = tensors["x"]
+        for label, one in tensors.items():
             _check(op, label, one, operands[label][1], self.x)
-        self.text = Written(op, name, given)
+        self.text = Written(op, name, tensors)
         self.given, rows = self.text.given, self.x.shape[:2]
         self.output = self.text.result(name, self.x.dtype, (*rows, states["h"]))
         self.results = {
@@ -67,15 +67,15 @@ class Layer:
         """An array of the step alone: so many columns for each row of the batch, of the type of the input by default."""
         return self.text.local(wish, dtype or self.x.dtype, (self.x.shape[1], width), kind)
 
-    def product(self, into: str, given: str | None, weights: str, state: str) -> None:
-        """``into = given at the step + state @ weights.T``; without `given`, the product alone."""
+    def product(self, into: str, sequence: str | None, weights: str, state: str) -> None:
+        """``into = sequence at the step + state @ weights.T``; without `sequence`, the product alone."""
         inner, width = next(
             map(self.text.shown, reversed(tensor.shape))
             for tensor, name in self.text.called.items()
             if name == weights
         )
         sums = into
-        if given is not None:
+        if sequence is not None:
             sums = self.local(f"{into}_sum", int(width), Kind.PRIVATE)
         self.lines += [
             f"  for $i in 0:{self.batch}",
@@ -84,13 +84,13 @@ class Layer:
             f"      for $k in 0:{inner}",
             f"        {sums}[$i, $j] += {state}[$i, $k] * {weights}[$j, $k]",
         ]
-        if given is not None:
+        if sequence is not None:
             self.lines.append(
-                f"      {into}[$i, $j] = {given}[{self.step}, $i, $j] + {sums}[$i, $j]"
+                f"      {into}[$i, $j] = {sequence}[{self.step}, $i, $j] + {sums}[$i, $j]"
             )
 
     def byte_product(self, into: str, weights: str, state: str) -> None:
-        """``into = given at the step + state @ weights.T``, of weights of int8 and a state that is quantized to uint8 by its least and its greatest element.
+        """``into = sequence at the step + state @ weights.T``, of weights of int8 and a state that is quantized to uint8 by its least and its greatest element.
 
         In int32, ``sum (q - z) * (r - u) = sum q * r - u * sum q - z * sum (r - u)``; of the last sum the operand `sums` has one for each row of weights.
         """
@@ -165,8 +165,8 @@ class Layer:
 
     def program(self, state: str) -> Program:
         """The whole program, which keeps each element of `state` where it was stored last."""
-        shown = self._within(f"{state}[$i, $j]", "0.0")
-        self.lines.append(f"      {self.output}[{self.step}, $i, $j] = {shown}")
+        value = self._within(f"{state}[$i, $j]", "0.0")
+        self.lines.append(f"      {self.output}[{self.step}, $i, $j] = {value}")
         start = [
             line
             for one, w in self.states.items()
@@ -205,11 +205,11 @@ def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
     return int(matrix.shape[1])
 
 
-def _check(op: str, label: str, given: Tensor, shape: Sequence[Any], x: Tensor) -> None:
+def _check(op: str, label: str, tensor: Tensor, shape: Sequence[Any], x: Tensor) -> None:
     kinds = {"lengths": COUNTS, "sums": ("int32",), "zero": ("int32",), "x": STATES}
-    weights = ("int8",) if label == "r" and given.dtype == "int8" else (x.dtype,)
-    check_tensor(op, label, given, len(shape), dtypes=kinds.get(label, weights))
-    check_shape(op, label, given, shape)
+    weights = ("int8",) if label == "r" and tensor.dtype == "int8" else (x.dtype,)
+    check_tensor(op, label, tensor, len(shape), dtypes=kinds.get(label, weights))
+    check_shape(op, label, tensor, shape)
 
 
 FUNCTIONS = {
@@ -353,23 +353,25 @@ def gru(
             f"cannot take after= with {'bias=' if bias is not None else f'gates={gates!r}'}",
             because="what is reset before the product has no bias, and its part of x is the last",
         )
-    seen, state = layer.local("Q", parts * width), f"{layer.results['h']}[$i, $j]"
-    given = {
+    products_of_state, state = layer.local("Q", parts * width), f"{layer.results['h']}[$i, $j]"
+    inputs = {
         gate: f"{layer.given['x']}[{layer.step}, $i, $j + {place * width}]"
         for gate, place in places.items()
     }
-    product = {gate: f"{seen}[$i, $j + {place * width}]" for gate, place in places.items()}
-    reset, update = (act(0, f"{given[gate]} + {product[gate]}") for gate in "rz")
-    layer.product(seen, None, layer.given["r"], layer.results["h"])
+    product = {
+        gate: f"{products_of_state}[$i, $j + {place * width}]" for gate, place in places.items()
+    }
+    reset, update = (act(0, f"{inputs[gate]} + {product[gate]}") for gate in "rz")
+    layer.product(products_of_state, None, layer.given["r"], layer.results["h"])
     if after is None:
         whole = product["n"] if bias is None else f"({product['n']} + {layer.given['bias']}[$j])"
         new = f"{reset} * {whole}"
     else:
-        kept, later = layer.local("K", width), layer.local("N", width)
-        layer.element((f"{kept}[$i, $j]", f"{reset} * {state}"))
-        layer.product(later, None, layer.given["after"], kept)
+        reset_state, later = layer.local("K", width), layer.local("N", width)
+        layer.element((f"{reset_state}[$i, $j]", f"{reset} * {state}"))
+        layer.product(later, None, layer.given["after"], reset_state)
         new = f"{later}[$i, $j]"
-    new = act(1, f"{given['n']} + {new}")
+    new = act(1, f"{inputs['n']} + {new}")
     layer.element((state, f"(1.0 - {update}) * {new} + {update} * {state}"))
     return layer.program(layer.results["h"])
 
@@ -443,10 +445,10 @@ def lstm(
     cell = f"{layer.results['c']}[$i, $j]"
     gate_sums = {gate: f"{gates_of}[$i, $j + {places[gate] * width}]" for gate in places}
 
-    def gate(letter: str, seen: int) -> str:
+    def gate(letter: str, peephole: int) -> str:
         if peepholes is None:
             return act(0, gate_sums[letter])
-        weight = f"{layer.given['peepholes']}[$j + {seen * width}]"
+        weight = f"{layer.given['peepholes']}[$j + {peephole * width}]"
         return act(0, f"{gate_sums[letter]} + {weight} * {cell}")
 
     if scale is None:
@@ -454,11 +456,11 @@ def lstm(
     else:
         layer.byte_product(gates_of, layer.given["r"], state)
     cell_after = f"{gate('f', 2)} * {cell} + {gate('i', 0)} * {act(1, gate_sums['g'])}"
-    shown = f"{gate('o', 1)} * {act(2, cell)}"
+    state_after = f"{gate('o', 1)} * {act(2, cell)}"
     if projection is None:
-        layer.element((cell, cell_after), (f"{state}[$i, $j]", shown))
+        layer.element((cell, cell_after), (f"{state}[$i, $j]", state_after))
     else:
         wide = layer.local("H", width)
-        layer.element((cell, cell_after), (f"{wide}[$i, $j]", shown))
+        layer.element((cell, cell_after), (f"{wide}[$i, $j]", state_after))
         layer.projected(state, wide)
     return layer.program(state)

@@ -28,13 +28,15 @@ from offcut.polyhedral import Facts
 BORDER = 16  # iterations: a part that is no longer than this may keep a condition for the next loop
 
 
-def breaks(loop: For, asked: Sequence[Asked], inner: Facts, sizes: Sequence[Size]) -> list[Expr]:
+def breaks(
+    loop: For, comparisons: Sequence[Asked], inner: Facts, sizes: Sequence[Size]
+) -> list[Expr]:
     """Where the answers change along `loop`, in ascending order for large sizes.
 
     inner   what is known inside the loop
     """
     split_points: dict[Expr, None] = {}
-    for one in asked:
+    for one in comparisons:
         if loop.iter not in variables(one.atom):
             continue
         for form in _as_differences(one.atom, loop.iter):

@@ -53,11 +53,11 @@ def is_index(atom: Compare) -> bool:
     return no_loads and dtype_of(atom.a) == "index"
 
 
-def facts_inside(asked: Asked, inner: Facts) -> Facts:
+def facts_inside(comparison: Asked, inner: Facts) -> Facts:
     """What is known where a comparison is asked, inside of a loop."""
-    for name, lo, hi in asked.loops:
+    for name, lo, hi in comparison.loops:
         inner = inner.loop(name, lo, hi)
-    for condition in asked.conditions:
+    for condition in comparison.conditions:
         inner = inner.where(condition)
     return inner
 
@@ -133,12 +133,12 @@ def decided(expr: Expr, at: Facts) -> Expr:
         case Logic(op, args):
             return _joined(op, args, at)
         case Select(condition, then, other):
-            asked = decided(condition, at)
-            if isinstance(asked, Const):
-                return decided(then if asked.value else other, at)
-            yes = decided(then, at.where(asked))
-            no = decided(other, at.where(Logic("not", (asked,))))
-            return Select(asked, yes, no)
+            verdict = decided(condition, at)
+            if isinstance(verdict, Const):
+                return decided(then if verdict.value else other, at)
+            yes = decided(then, at.where(verdict))
+            no = decided(other, at.where(Logic("not", (verdict,))))
+            return Select(verdict, yes, no)
         case Binary("min" | "max" as op, a, b) if dtype_of(a) == "index":
             return at.extreme(op, decided(a, at), decided(b, at))
         case _:
@@ -153,17 +153,17 @@ def _rebuilt(expr: Expr, at: Facts) -> Expr:
 def _joined(op: str, args: Sequence[Expr], at: Facts) -> Expr:
     """A conjunction or disjunction without what is decided."""
     stops, whole, known = op == "or", Logic(op, tuple(args)), at
-    left: list[Expr] = []
+    open_parts: list[Expr] = []
     for arg in args:
         one = decided(arg, at)
         if isinstance(one, Const):
             if bool(one.value) == stops:
                 return Const(int(stops), "bool")
             continue
-        left.append(one)
+        open_parts.append(one)
         at = at.where(Logic("not", (one,)) if stops else one)
-    if not left:
+    if not open_parts:
         return Const(int(not stops), "bool")
     if stops and not known.expresses(whole):
         return whole  # what sets cannot say is compared as it stands
-    return left[0] if len(left) == 1 else Logic(op, tuple(left))
+    return open_parts[0] if len(open_parts) == 1 else Logic(op, tuple(open_parts))

@@ -36,7 +36,7 @@ def without_covers(program: Program, refused: Mapping[int, str]) -> Settled:
     positions = count()
     notes: dict[str, None] = {}
 
-    def changed(stmt: Stmt) -> Stmt:
+    def strip(stmt: Stmt) -> Stmt:
         position = next(positions)
         match stmt:
             case Tile():
@@ -56,7 +56,7 @@ def without_covers(program: Program, refused: Mapping[int, str]) -> Settled:
                 return replace(stmt, body=block(stmt.body))
 
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(map(changed, body))
+        return tuple(map(strip, body))
 
     stripped = replace(program, body=block(program.body))
     pairs = zip(walk(program.body), walk(stripped.body), strict=True)
@@ -77,8 +77,8 @@ def _piece(piece: Piece, by: Mapping[int, Stmt]) -> Piece:
     """`piece` in the settled program: a microkernel is its own where no tile of it lost one."""
     before = (*piece.path[:-1], *walk(piece.path[-1:]))
     piece = replace(piece, path=tuple(by.get(id(stmt), stmt) for stmt in piece.path))
-    lost = any(_name(by.get(id(stmt), stmt)) != _name(stmt) for stmt in before)
-    return replace(piece, microkernel=None) if lost else piece
+    is_rejected = any(_name(by.get(id(stmt), stmt)) != _name(stmt) for stmt in before)
+    return replace(piece, microkernel=None) if is_rejected else piece
 
 
 def _name(stmt: Stmt) -> str | None:

@@ -80,11 +80,11 @@ def check_exact(
 
     users  the users' names of the sizes, by the program's
     """
-    left, users = ix.mod(extent, tile), users or {}
+    rest, users = ix.mod(extent, tile), users or {}
     known = known.where(Compare(">", extent, ix.const(0)))
-    if known.holds(Compare("==", left, ix.const(0))):
+    if known.holds(Compare("==", rest, ix.const(0))):
         return
-    example = known.example(Compare("!=", left, ix.const(0)))
+    example = known.example(Compare("!=", rest, ix.const(0)))
     because = f"{tile} does not divide the extent {format_expr(extent)}"
     if example is None:
         because = f"nothing shows that {tile} divides the extent {format_expr(extent)}"
@@ -92,9 +92,9 @@ def check_exact(
         because = (
             f"with {', '.join(f'{users.get(n, n)} = {v}' for n, v in example.items())}, {because}"
         )
-    help: tuple[str, ...] = (f'tail="cut" separates the last {format_expr(left)} iterations',)
-    if ix.literal_value(left) is None:
-        help = (*help, f"assume({format_expr(left)} == 0) if every caller guarantees it")
+    help: tuple[str, ...] = (f'tail="cut" separates the last {format_expr(rest)} iterations',)
+    if ix.literal_value(rest) is None:
+        help = (*help, f"assume({format_expr(rest)} == 0) if every caller guarantees it")
     raise PartitionError(
         "partition",
         'cannot take tail="exact"',
@@ -172,8 +172,8 @@ def check_layouts(program: Program, op: str) -> None:
             for alloc in allocs
             if alloc.buffer == buffer.name
         )
-        for laid in (buffer, *windows):
-            check_narrow(op, laid, declaration(buffer))
+        for array in (buffer, *windows):
+            check_narrow(op, array, declaration(buffer))
         if buffer.layout is not None and buffer.kind in (Kind.INPUT, Kind.OUTPUT, Kind.INOUT):
             raise PartitionError(
                 op,
@@ -207,9 +207,9 @@ def check_windows(program: Program, op: str = "compile") -> None:
 
     Raises PartitionError, in the name of `op`.
     """
-    left = escaping_windows(program)
-    witnesses = {name: try_isl(partial(outside_window, program, name), None) for name in left}
-    for name in sorted(left, key=lambda name: witnesses[name] is None):
+    escaping = escaping_windows(program)
+    witnesses = {name: try_isl(partial(outside_window, program, name), None) for name in escaping}
+    for name in sorted(escaping, key=lambda name: witnesses[name] is None):
         because = f"nothing shows that all that is accessed of {name} lies in a window of it"
         if name in unwindowed_arrays(program.body):
             because = f"{name} is accessed outside of it, too"

@@ -69,9 +69,9 @@ def check_marks(
     if not marked:
         return ()
     reducing: set[tuple[int, ...]] = set()
-    asked = _not_shown(program, marked)
-    for one in dependences(program) if asked else ():
-        loop = asked.get(one.path)
+    open_loops = _not_shown(program, marked)
+    for one in dependences(program) if open_loops else ():
+        loop = open_loops.get(one.path)
         if loop is None or one.buffer in _own_of(loop, program):
             continue
         store = one.target.store
@@ -111,13 +111,13 @@ def check_marks(
 def _not_shown(program: Program, marked: Mapping[Place, For]) -> dict[Place, For]:
     """Return the loops whose iterations footprints do not show to be independent: of these, sets are asked."""
     independence = Independence(program)
-    asked = {}
+    open_loops = {}
     for place, stmt in walk_with_paths(program.body):
         if isinstance(stmt, Let):
             independence.entered(stmt)
         if isinstance(stmt, For) and place in marked and independence.not_shown(stmt):
-            asked[place] = stmt
-    return asked
+            open_loops[place] = stmt
+    return open_loops
 
 
 def _certainly(program: Program, loop: For) -> Dependence | None:

@@ -308,9 +308,9 @@ class Partition:
         Raises CallError where an input or a size does not fit.
         """
         buffers, names = dict(self.users.buffers), dict(self.users.sizes)
-        named = inputs.items() if isinstance(inputs, Mapping) else ()
+        items = inputs.items() if isinstance(inputs, Mapping) else ()
         return self.loops.run(
-            {buffers.get(n, n): value for n, value in named} if named else inputs,
+            {buffers.get(n, n): value for n, value in items} if items else inputs,
             **{names.get(name, name): value for name, value in sizes.items()},
         )
 

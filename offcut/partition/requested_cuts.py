@@ -27,9 +27,9 @@ def cuts_of(
     tail: Mapping[str, StrategyLike] | StrategyLike,
 ) -> dict[str, LoopCut]:
     """How loops of the source of `computation` are cut, by their names there: ``C.j``."""
-    wanted = _resolve(computation, tile, tail)
+    cuts = _resolve(computation, tile, tail)
     groups = computation.groups
-    return {f"{groups[home][0].buffer}.{axis}": choice for (home, axis), choice in wanted.items()}
+    return {f"{groups[home][0].buffer}.{axis}": choice for (home, axis), choice in cuts.items()}
 
 
 def users_of(computation: Computation) -> Users:
@@ -49,7 +49,7 @@ def labelled(computation: Computation, users: Users) -> Computation:
     axes = {(full.rpartition(".")[0], name): full.rpartition(".")[2] for full, name in users.axes}
     buffers = {name: label for label, name in users.buffers}
 
-    def named(stage: Stage) -> Stage:
+    def rename(stage: Stage) -> Stage:
         label = buffers.get(stage.buffer, stage.label)
         own, reduced = (
             tuple(replace(a, label=axes.get((label, a.name), a.label)) for a in some)
@@ -61,7 +61,7 @@ def labelled(computation: Computation, users: Users) -> Computation:
         computation,
         size_names=users.sizes,
         labels=tuple((buffers.get(name, label), name) for label, name in computation.labels),
-        groups=tuple(tuple(map(named, group)) for group in computation.groups),
+        groups=tuple(tuple(map(rename, group)) for group in computation.groups),
     )
 
 
@@ -128,8 +128,8 @@ def checked_request(
     cuts: dict[str, LoopCut] = {}
     for name, size in tile.items():
         sizes = checked_tiles(name, size)
-        asked = tails.get(name, CUT)
-        strategy = parse_strategy(asked, at=f"axis {name}", tiles=sizes[-1:])
+        text = tails.get(name, CUT)
+        strategy = parse_strategy(text, at=f"axis {name}", tiles=sizes[-1:])
         cuts[name] = LoopCut(sizes, strategy)
     return cuts
 

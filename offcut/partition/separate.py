@@ -139,8 +139,8 @@ class _Separation:
     left   how many more loops may be cut in two: a part that turns out to run nothing adds no store
     """
 
-    def __init__(self, space: Space, program: Program, left: int) -> None:
-        self.space, self.left = space, left
+    def __init__(self, space: Space, program: Program, budget: int) -> None:
+        self.space, self.left = space, budget
         self.sizes = {size.name for size in space.sizes}
         self.notes: dict[Note | _Kept, None] = {}
         self.names = Names(used_names(program))
@@ -148,12 +148,12 @@ class _Separation:
 
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`body`, in which at most `limit` stores may come out."""
-        left = limit - _stores(body)
+        rest = limit - _stores(body)
         statements: list[Stmt] = []
         for stmt in body:
             own = _stores((stmt,))
-            pieces = self.statement(stmt, at, own + max(left, 0))
-            left -= _stores(pieces) - own
+            pieces = self.statement(stmt, at, own + max(rest, 0))
+            rest -= _stores(pieces) - own
             statements += pieces
         return tuple(statements)
 
@@ -162,15 +162,15 @@ class _Separation:
             case For():
                 return self.loop(stmt, at, limit)
             case If(condition, then, other):
-                folded = decided(condition, at)
-                if isinstance(folded, Const):
-                    return self.block(then if folded.value else other, at, limit)
+                verdict = decided(condition, at)
+                if isinstance(verdict, Const):
+                    return self.block(then if verdict.value else other, at, limit)
                 room = limit - _stores(other)
-                yes = self.block(then, at.where(folded), room)
-                no = self.block(other, at.where(Logic("not", (folded,))), limit - _stores(yes))
+                yes = self.block(then, at.where(verdict), room)
+                no = self.block(other, at.where(Logic("not", (verdict,))), limit - _stores(yes))
                 if not yes and not no:
                     return ()
-                return (If(folded, yes, no),)
+                return (If(verdict, yes, no),)
             case Let() | Alloc():
                 return (replace(stmt, body=self.block(stmt.body, at, limit)),)
             case Tile():
@@ -219,36 +219,36 @@ class _Separation:
             )
             self.note(loop.iter, text)
             return self.block(unrolled, at, limit)
-        asked = [a for a in comparisons(loop.body) if self.open(a, inner)]
-        outside = next((a.atom for a in asked if self.is_asked_around(a, loop, inner)), None)
+        questions = [a for a in comparisons(loop.body) if self.open(a, inner)]
+        outside = next((a.atom for a in questions if self.is_asked_around(a, loop, inner)), None)
         if outside is not None:
             return self.asked_outside(loop, outside, at, limit)
-        places = breaks(loop, asked, inner, self.space.sizes)
+        places = breaks(loop, questions, inner, self.space.sizes)
         if places and own * 2 > limit:
-            self.too_many(loop, asked, 2 * own, limit)
+            self.too_many(loop, questions, 2 * own, limit)
             places = []
         if places and not self.left:
-            self.stays(loop, asked, "loops of the program were cut at too many places before")
+            self.stays(loop, questions, "loops of the program were cut at too many places before")
             places = []
         if places:
             return self.cut_at(loop, places[0], at, limit)
-        if modulus := self.modulus(loop, asked, inner):
+        if modulus := self.modulus(loop, questions, inner):
             pieces = self.strided(loop, modulus, at)
             if own * len(pieces) <= limit:
                 text = f"in steps of {modulus}, which a condition inside distinguishes"
                 self.note(loop.iter, text, modulus)
                 return self.block(pieces, at, limit)
-            self.too_many(loop, asked, own * len(pieces), limit)
+            self.too_many(loop, questions, own * len(pieces), limit)
         body = self.block(loop.body, inner, limit)
         return (replace(loop, body=body),) if body else ()
 
-    def too_many(self, loop: For, asked: Sequence[Asked], copies: int, limit: int) -> None:
+    def too_many(self, loop: For, questions: Sequence[Asked], copies: int, limit: int) -> None:
         text = f"cutting it would take {copies} copies of its statements, {limit} are left"
-        self.stays(loop, asked, text)
+        self.stays(loop, questions, text)
 
-    def stays(self, loop: For, asked: Sequence[Asked], because: str) -> None:
+    def stays(self, loop: For, questions: Sequence[Asked], because: str) -> None:
         """Remember a cut that is not made."""
-        atoms = dict.fromkeys(a.atom for a in asked if loop.iter in variables(a.atom))
+        atoms = dict.fromkeys(a.atom for a in questions if loop.iter in variables(a.atom))
         self.notes[_Kept(loop.iter, tuple(atoms), because)] = None
 
     def cut_at(self, loop: For, place: Expr, at: Facts, limit: int) -> tuple[Stmt, ...]:
@@ -282,11 +282,11 @@ class _Separation:
             return loop
         return replace(loop, body=tuple(_fixed(s, loop.iter, loop.lo) for s in loop.body))
 
-    def modulus(self, loop: For, asked: Sequence[Asked], inner: Facts) -> int:
+    def modulus(self, loop: For, questions: Sequence[Asked], inner: Facts) -> int:
         """The divisor of ``x % d`` in a comparison that is still open; 0 where there is none, or the
         remainders at the start of the loop are not known.
         """
-        for one in asked:
+        for one in questions:
             for node in walk(one.atom):
                 match node:
                     case Binary("%" | "//", dividend, Const(value, _)):
@@ -338,32 +338,32 @@ class _Separation:
             return (If(atom, yes, no),)
         return (If(fails, no),) if no else ()
 
-    def open(self, asked: Asked, inner: Facts) -> bool:
+    def open(self, question: Asked, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
-        here, because = facts_inside(asked, inner), ""
-        if not is_index(asked.atom):
+        here, because = facts_inside(question, inner), ""
+        if not is_index(question.atom):
             because = "it depends on what is in memory"
-        elif not here.expresses(asked.atom):
+        elif not here.expresses(question.atom):
             because = "it is not quasi-affine"
         if not because:
-            turned = Compare(">=", asked.atom.a, asked.atom.b)
-            if asked.tie_is_free and here.holds(turned):  # one side is the least, equal or not
+            reverse = Compare(">=", question.atom.a, question.atom.b)
+            if question.tie_is_free and here.holds(reverse):  # one side is the least, equal or not
                 return False
-            return here.decide(asked.atom) is None and not here.empty
+            return here.decide(question.atom) is None and not here.empty
         if not here.empty:
-            self.keeps(here.names[-1], asked.atom, because)
+            self.keeps(here.names[-1], question.atom, because)
         return False
 
-    def is_asked_around(self, asked: Asked, loop: For, inner: Facts) -> bool:
+    def is_asked_around(self, question: Asked, loop: For, inner: Facts) -> bool:
         """Whether a comparison that holds or fails for `loop` as a whole is asked around it.
 
         One that depends on `loop`, or on a loop inside it, is not. One in a bound, which is asked once for all iterations of its loop,
         is where it is of sizes alone, and `loop` is not short. Every other one is.
         """
-        names = variables(asked.atom)
-        if {loop.iter, *(name for name, _, _ in asked.loops)} & names:
+        names = variables(question.atom)
+        if {loop.iter, *(name for name, _, _ in question.loops)} & names:
             return False
-        return not asked.in_bound or (names <= self.sizes and not is_short(loop, inner))
+        return not question.in_bound or (names <= self.sizes and not is_short(loop, inner))
 
     def note(self, loop: str, text: str, steps: int = 0) -> None:
         self.notes[Note(loop, text, steps)] = None
@@ -373,11 +373,11 @@ class _Separation:
 
     def told(self, body: Sequence[Stmt]) -> Iterator[Note]:
         """What was decided, of the program that came of it."""
-        left = {inside.atom for inside in comparisons(body)}
+        atoms = {inside.atom for inside in comparisons(body)}
         for note in self.notes:
             if isinstance(note, Note):
                 yield note
-            elif remaining := [format_expr(atom) for atom in note.atoms if atom in left]:
+            elif remaining := [format_expr(atom) for atom in note.atoms if atom in atoms]:
                 yield Note(note.loop, f"keeps {', '.join(remaining)}: {note.because}")
 
 

@@ -179,13 +179,13 @@ def escaping_windows(program: Program, among: frozenset[str] | None = None) -> t
     """
     windows = analysis(program).of(Alloc)
     boxed = analysis(program).windows
-    asked = boxed if among is None else boxed & among
+    candidates = boxed if among is None else boxed & among
     lasting = {w.buffer for w in windows if not any(map(reads_memory, chain(*w.axes)))}
-    alone = windowed_arrays(program.body) & asked & lasting
-    arrays = asked - alone
+    alone = windowed_arrays(program.body) & candidates & lasting
+    arrays = candidates - alone
     if alone:
-        seen = _Seen(program, alone, windows=True)
-        open_ = seen.undecided(
+        check = _Seen(program, alone, windows=True)
+        open_ = check.undecided(
             program.body, EnclosingScope(Space(program.sizes, program.assumptions))
         )
         arrays |= accessed_arrays(open_) & alone
@@ -214,18 +214,18 @@ def _from_start(stmt: Stmt, name: str) -> Stmt:
     if not isinstance(stmt, Alloc) or stmt.buffer != name:
         return map_blocks(stmt, lambda body: tuple(_from_start(inner, name) for inner in body))
 
-    def moved(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def shift(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(ix.sub(part, start) for part, (start, _) in zip(index, stmt.axes, strict=True))
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or node.buffer != name:
             return None
-        return replace(node, index=moved(node.index))
+        return replace(node, index=shift(node.index))
 
     def counted(inner: Stmt) -> Stmt:
         inner = map_own_expressions(inner, lambda expr: rewrite(expr, rule))
         if isinstance(inner, Store) and inner.buffer == name:
-            return replace(inner, index=moved(inner.index))
+            return replace(inner, index=shift(inner.index))
         return inner
 
     return replace(stmt, body=rewrite_body(stmt.body, counted))
@@ -248,7 +248,7 @@ class _Seen:
 
     def undecided(self, body: Sequence[Stmt], at: EnclosingScope) -> tuple[Stmt, ...]:
         """Return `body` without the stores all of whose accesses are seen to lie inside."""
-        return tuple(left for stmt in body for left in self.undecided_in(stmt, at))
+        return tuple(rest for stmt in body for rest in self.undecided_in(stmt, at))
 
     def undecided_in(self, stmt: Stmt, at: EnclosingScope) -> tuple[Stmt, ...]:
         """Return the undecided parts of one statement; the whole of it if a bound or a condition of it is undecided."""
@@ -397,11 +397,11 @@ def check_promises(program: Program, op: str, users: Mapping[str, str]) -> None:
     """
     if not program.assumptions or not Space(program.sizes, program.assumptions).context.is_empty():
         return
-    named = {
+    sizes_by_name = {
         size.name: replace(size, name=users.get(size.name, size.name)) for size in program.sizes
     }
     about = set().union(*map(variables, program.assumptions))
-    ranges = [format_size(named[size.name]) for size in program.sizes if size.name in about]
+    ranges = [format_size(sizes_by_name[size.name]) for size in program.sizes if size.name in about]
     facts = [f"assume {format_expr(_by_user_names(fact, users))}" for fact in program.assumptions]
     raise PartitionError(
         op,

@@ -253,11 +253,11 @@ class ProgramSets:
         key = (statement.head, to, tuple(exprs))
         if key not in self._substitutions:
             texts = self.texts(exprs, statement.coordinates)
-            found = None
+            function = None
             if texts is not None:
                 text = f"{{ {statement.head} -> {to}[{', '.join(texts)}] }}"
-                found = parse_function(f"{self.space.parameters}{text}")
-            self._substitutions[key] = found
+                function = parse_function(f"{self.space.parameters}{text}")
+            self._substitutions[key] = function
         return self._substitutions[key]
 
     def access(

@@ -105,8 +105,8 @@ def terms_between(
         first, second = (times.intersect_domain(each.domain()) for each in (one, other))
         return one.apply_range(other.reverse()).intersect(first.lex_gt_union_map(second))
 
-    lost = earlier(readers, writers).apply_range(earlier(writers, terms))
-    return earlier(readers, terms).subtract(lost)
+    overwritten = earlier(readers, writers).apply_range(earlier(writers, terms))
+    return earlier(readers, terms).subtract(overwritten)
 
 
 def reached_twice(relation: isl.UnionMap, values: isl.UnionMap) -> isl.UnionMap:

@@ -179,10 +179,10 @@ def _proved_as_written(
     if parts_in_sequence(source, emitted):
         several += 1  # the parts are compared first, with half of a request each
 
-    def ran(because: str) -> PartitionError:
+    def compare_runs(because: str) -> PartitionError:
         return compare_sampled_runs(source, emitted, dict(names), reassociate, because)
 
-    otherwise = ran if most is None else None
+    otherwise = compare_runs if most is None else None
     with request_budget(
         *("prove", UNDECIDED),
         at=emitted.name,

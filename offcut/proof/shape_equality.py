@@ -101,8 +101,8 @@ def is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:
         strip_annotations(canonicalize(fuse_tiles(emitted))),
     )
     for rows in (True, False):
-        asked = guard_zero_terms(ordered, rows)
-        one = strip_annotations(canonicalize(try_isl(partial(hoist_conditions, asked), asked)))
+        guarded = guard_zero_terms(ordered, rows)
+        one = strip_annotations(canonicalize(try_isl(partial(hoist_conditions, guarded), guarded)))
         if one.body == other.body and _arrays(one) == _arrays(other):
             return True
     return False

@@ -65,11 +65,11 @@ def gap_in_ranges(classes: ByHeight, axis: str, tallest: int) -> str | None:
     return None
 
 
-def check_widths(splits: Sequence[AxisCut], found: Match) -> None:
+def check_widths(splits: Sequence[AxisCut], match: Match) -> None:
     """Refuse widths by height that no tile of the microkernel has which covers them."""
-    kernel = found.microkernel
+    kernel = match.microkernel
     for before, cut in pairwise(splits):
-        if before.axis != found.rows or cut.axis != found.columns or kernel.any_columns:
+        if before.axis != match.rows or cut.axis != match.columns or kernel.any_columns:
             continue
         for (low, high), _, widths in cut.by_height:
             tallest = min(high, max(tile for tile, _ in _steps(before)))
@@ -96,8 +96,8 @@ def check_layout(op: str, buffer: Buffer, kernels: Sequence[Microkernel]) -> Non
     if shape is None or len(layout.multiple) > rank:
         because = f"it has {rank} axes, of which rows and columns are two"
         raise PartitionError("schedule", f"cannot {op} {buffer.name} so", because=because)
-    asked = (kernel.layout_on(shape.rows, shape.columns) for kernel in kernels)
-    read = dict.fromkeys(one for one in asked if one is not None)
+    layouts = (kernel.layout_on(shape.rows, shape.columns) for kernel in kernels)
+    read = dict.fromkeys(one for one in layouts if one is not None)
     if layout not in read:
         because = f"no microkernel reads {format_layout(layout)}"
         help = tuple(map(format_layout, read))

@@ -44,12 +44,12 @@ def check_cost(cost: Expr, sizes: Sequence[Size], assumptions: Sequence[Expr]) -
     count = len(points.T)
     values = dict(zip(known, points, strict=True))
     allowed = [evaluate_all(fact, values, count) for fact in assumptions]
-    found = np.asarray(evaluate_all(cost, values, count), np.float64)
-    (broken,) = np.nonzero(np.logical_and.reduce([~(found >= 0), *allowed]))
+    costs = np.asarray(evaluate_all(cost, values, count), np.float64)
+    (broken,) = np.nonzero(np.logical_and.reduce([~(costs >= 0), *allowed]))
     if broken.size:
         at = ", ".join(f"{name} = {of[broken[0]]}" for name, of in values.items())
-        given = f"with {at}, " if variables(cost) else ""
-        raise _refused(cost, f"{given}it is {found[broken[0]]:g}, and seconds are at least 0")
+        condition = f"with {at}, " if variables(cost) else ""
+        raise _refused(cost, f"{condition}it is {costs[broken[0]]:g}, and seconds are at least 0")
 
 
 @lru_cache(1 << 8)

@@ -65,10 +65,10 @@ class Line:
         """Return the first word: which decision it is."""
         return self.text.split()[0]
 
-    def match(self, pattern: str, *shown: str) -> re.Match[str]:
-        """Return the parts of the line; refused where it is not as `shown`."""
+    def match(self, pattern: str, *examples: str) -> re.Match[str]:
+        """Return the parts of the line; refused where it is not as `examples`."""
         found = re.fullmatch(pattern, self.text)
-        return found if found else self.refuse("it is not of this form", *shown)
+        return found if found else self.refuse("it is not of this form", *examples)
 
     def size(self, text: str) -> int:
         """Return a number of the line, an iteration count or a place; refused past the greatest size."""
@@ -126,13 +126,13 @@ def read_strategy(line: Line, name: str, *tiles: int) -> Strategy:
         line.refuse(refused.because, *refused.help)
 
 
-def read_expr(line: Line, text: str, dtype: str, *shown: str) -> Expr:
+def read_expr(line: Line, text: str, dtype: str, *examples: str) -> Expr:
     """Return the expression of `text`; refused at the line where it is none."""
     try:
         return parse_expr(text, dtype)
     except ParseError as refused:
         because = f"{refused.refused}: {refused.because}"
-        line.refuse(because, *refused.help, *shown)
+        line.refuse(because, *refused.help, *examples)
 
 
 def read_layout(line: Line, text: str) -> Layout:

@@ -192,8 +192,8 @@ class Binds:
 
     def take(self, stmt: For | Tile) -> bool:
         """Return whether the lines allow to bind a loop: one names it, or leaves the choice to the target, and none runs it serially."""
-        chosen = any(line.stage == ANY for line in self.lines) or self._name(self.lines, stmt)
-        return chosen and not self._name(self._serial_lines, stmt)
+        is_named = any(line.stage == ANY for line in self.lines) or self._name(self.lines, stmt)
+        return is_named and not self._name(self._serial_lines, stmt)
 
     @lazy_property
     def _serial_lines(self) -> tuple[Bind, ...]:

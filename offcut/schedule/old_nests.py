@@ -194,8 +194,10 @@ class _Parts:
 
     def loops(self, word: str) -> tuple[str, ...]:
         """Return the axes after `word`."""
-        found = (part.alone().match(rf"{word} ({_NAMES})", f"{word} i") for part in self.all(word))
-        return tuple(name for match in found for name in match[1].split())
+        matches = (
+            part.alone().match(rf"{word} ({_NAMES})", f"{word} i") for part in self.all(word)
+        )
+        return tuple(name for match in matches for name in match[1].split())
 
     def depth(self) -> tuple[str, int] | None:
         """Return the axis in whose loop windows take turns, and how many of each; before 0.3 it is said by `virtual`."""
@@ -211,8 +213,8 @@ class _Parts:
 
 
 def _read_cost(line: Line) -> Expr:
-    shown = "costs 1e-09*float64(n)"
-    return read_expr(line, line.match(r"costs (.+)", shown)[1], "float64", shown)
+    example = "costs 1e-09*float64(n)"
+    return read_expr(line, line.match(r"costs (.+)", example)[1], "float64", example)
 
 
 def _read_cover(line: Line) -> KernelAxes:
@@ -230,7 +232,8 @@ def _read_pack(block: LineBlock) -> Pack:
     found = block.line.match(r"pack (\S+) (.+)", "pack W_panels panels(0, 1, 16)")
     parts = _Parts(block)
     layout = read_layout(block.line, found[2])
-    return Pack(ANY, found[1], layout, parts.splits(), parts.loops("loops"))
+    staging = Staging("read", ANY, found[1], layout=layout)
+    return Pack(staging, parts.splits(), parts.loops("loops"))
 
 
 def _read_split(line: Line) -> AxisCut:

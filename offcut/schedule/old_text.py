@@ -73,6 +73,6 @@ OLD: dict[str, tuple[str, Callable[..., Primitive]]] = {
 
 def read_old(line: Line) -> Primitive | None:
     """Return the decision of a line of an older version; None if the line is none."""
-    pattern, made = OLD[line.word]
+    pattern, read = OLD[line.word]
     found = re.fullmatch(pattern, line.text)
-    return None if found is None else made(*found.groups())
+    return None if found is None else read(*found.groups())

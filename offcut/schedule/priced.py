@@ -50,12 +50,12 @@ def priced(
     return replace(schedule, steps=tuple(steps))
 
 
-def _no_price(found: Any) -> str:
+def _no_price(cost: Any) -> str:
     """Why it is none."""
-    part = no_real(found)
+    part = no_real(cost)
     if part is None or part.is_number:
         return "a price is seconds: a number that is at least 0, or an expression over the sizes"
-    at_fault = "" if part == found else f"{part} in it: "
+    at_fault = "" if part == cost else f"{part} in it: "
     return (
         f"{at_fault}a call evaluates sums, products, quotients, powers by integers of at most 8, Min and Max of the sizes, "
         "and // and % of them by integers"

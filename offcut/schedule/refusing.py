@@ -104,8 +104,8 @@ def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
             raise
         lines = [(step, k, text.strip()) for k, (text, step) in enumerate(lines_of(schedule), 1)]
         matching = [line for line in lines if line[0] is decision or line[1] == decision]
-        decided = getattr(refused, "decision", None)
-        nested = [line for line in lines if line[0] is decided is not None]
+        own = getattr(refused, "decision", None)
+        nested = [line for line in lines if line[0] is own is not None]
         step, number, text = (nested or matching)[0]
         op, because = refused.op, refused.because
         type_ = TargetError if isinstance(refused, TargetError) else PartitionError
@@ -212,9 +212,9 @@ def _decision_of(
     if refused.refused.startswith("cannot find the words"):
         along = {word for text in refused.help for word in re.findall(r"along (\w+)", text)}
         splits = [step for step in steps if isinstance(step, Split)]
-        named = [step for step in splits if words & {*step.names}]
-        named = named or [step for step in splits if along & {step.axis, *step.names}]
-        return named[-1] if named else None
+        candidates = [step for step in splits if words & {*step.names}]
+        candidates = candidates or [step for step in splits if along & {step.axis, *step.names}]
+        return candidates[-1] if candidates else None
     covers = [step for step in steps if isinstance(step, Cover) and step.stage == name]
     places = [
         step
@@ -243,7 +243,7 @@ def not_applied(refused: str, because: str, help: Sequence[str] = ()) -> Partiti
 
 def check_once(schedule: Schedule) -> None:
     """Refuse what a schedule says twice of one thing: the loops of an axis, a layout, a unit."""
-    seen = set[object]()
+    keys = set[object]()
     separate, key = False, object()
     for step in schedule.steps:
         match step:
@@ -259,7 +259,7 @@ def check_once(schedule: Schedule) -> None:
                 key, what = (stage, axis, unit, tree), format_decision(step)
             case _:
                 continue
-        if key in seen:
+        if key in keys:
             with at_line(schedule, step):
                 raise not_applied(f"cannot {what} twice", "a line before it says how")
-        seen.add(key)
+        keys.add(key)

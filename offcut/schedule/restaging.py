@@ -87,11 +87,11 @@ def _by_what(computation: Computation, position: int, stage: str, what: str) -> 
         return
     load, along, depth = what.rpartition(" along ")
     if along:
-        made = element_copy(computation, position, _load(computation, position, load), depth)
-        if made is None:
+        text = element_copy(computation, position, _load(computation, position, load), depth)
+        if text is None:
             because = f"it has no terms along {depth} that can lie side by side"
             raise not_applied(f"cannot copy {load} before {stage}", because)
-        yield value_staging(stage, made)
+        yield value_staging(stage, text)
         return
     staged = _in_loops(computation, position, what)
     if staged is None:
@@ -124,12 +124,12 @@ def _with_value(computation: Computation, step: Staging) -> Computation:
     staged = _read_value(computation, position, step)
     extents = extents_of(computation, lead, staged)
     _check_names(computation, position, staged, extents)
-    changed = with_value(computation, position, staged)
+    result = with_value(computation, position, staged)
     if step.memory is None and step.layout is None:
-        return changed
+        return result
     own = local_buffer(step, dtype_of(staged.value), extents)
-    buffers = (own if buffer.name == own.name else buffer for buffer in changed.buffers)
-    return replace(changed, buffers=tuple(buffers))
+    buffers = (own if buffer.name == own.name else buffer for buffer in result.buffers)
+    return replace(result, buffers=tuple(buffers))
 
 
 def _read_value(computation: Computation, position: int, step: Staging) -> StagedValue:

@@ -31,7 +31,7 @@ def fused(computation: Computation, limits: Sequence[int]) -> tuple[Nest | Toget
     groups, names = computation.groups, computation.names()
     by_stage = {group[0].buffer: group for group in groups}
 
-    def named(part: Nest | Together, known: tuple[str, ...]) -> Nest | Together:
+    def with_names(part: Nest | Together, known: tuple[str, ...]) -> Nest | Together:
         if isinstance(part, Nest):
             return part
         first = len(known)
@@ -43,10 +43,10 @@ def fused(computation: Computation, limits: Sequence[int]) -> tuple[Nest | Toget
             }
             free = name not in others and name not in (*known, *axes)
             axes += (name if free else names.fresh(stages[0].axes[k].label),)
-        inside = tuple(named(inner, (*known, *axes)) for inner in part.parts)
+        inside = tuple(with_names(inner, (*known, *axes)) for inner in part.parts)
         return replace(part, axes=axes, parts=inside)
 
-    return tuple(named(part, ()) for part in _runs(groups, range(len(groups)), 0, limits))
+    return tuple(with_names(part, ()) for part in _runs(groups, range(len(groups)), 0, limits))
 
 
 def with_shared(computation: Computation, parts: Sequence[Nest | Together]) -> Computation:
@@ -119,9 +119,9 @@ def _prefix(
     length = min(limits[position], len(lead.axes), len(mine.axes))
     alike = (a.extent == b.extent for a, b in zip(lead.axes, mine.axes, strict=False))
     length = min(length, next((k for k, same in enumerate(alike) if not same), length))
-    made = {stage.buffer for other in run for stage in groups[other]}
+    stored = {stage.buffer for other in run for stage in groups[other]}
     nodes = (node for stage in groups[position] for node in walk(stage.value))
-    reads = [node for node in nodes if isinstance(node, Load) and node.buffer in made]
+    reads = [node for node in nodes if isinstance(node, Load) and node.buffer in stored]
     for load in reads:
         own = [part == Var(axis.name) for part, axis in zip(load.index, mine.axes, strict=False)]
         length = min(length, next((k for k, same in enumerate(own) if not same), len(own)))
@@ -132,5 +132,5 @@ def _on(stage: Stage, names: Sequence[str]) -> Stage:
     """Return `stage` with these names for its first axes."""
     own, rest = stage.axes[: len(names)], stage.axes[len(names) :]
     renamed: dict[str, Expr] = {a.name: Var(name) for a, name in zip(own, names, strict=True)}
-    named = (replace(axis, name=name) for axis, name in zip(own, names, strict=True))
-    return replace(stage, axes=(*named, *rest), body=substitute(stage.body, renamed))
+    outer = (replace(axis, name=name) for axis, name in zip(own, names, strict=True))
+    return replace(stage, axes=(*outer, *rest), body=substitute(stage.body, renamed))

@@ -99,8 +99,8 @@ def format_decision(step: Primitive) -> str:
     """Return the line of a decision that holds no other."""
     match step:
         case Split(stage, axis, levels, names):
-            shown = " then ".join(map(_format_level, levels))
-            return f"split {stage}.{axis} {shown} as {' '.join(names)}"
+            text = " then ".join(map(_format_level, levels))
+            return f"split {stage}.{axis} {text} as {' '.join(names)}"
         case Fuse(stage, outer, inner, fused):
             return f"fuse {stage}.{outer} {stage}.{inner} as {fused}"
         case Order(stage, loops):
@@ -113,13 +113,13 @@ def format_decision(step: Primitive) -> str:
         case Staging("prepack", what, _, _, _, memory, layout):
             return f"stage prepack {what}{_format_place(memory, layout)}"
         case Staging(how, what, name, readers, axes, memory, layout):
-            shown = ", ".join(
+            text = ", ".join(
                 axis if value == Var(axis) else f"{axis} = {format_expr(value)}"
                 for axis, value in axes
             )
-            named = f"{name}({shown})" if how == "value" or axes else name
+            copy_text = f"{name}({text})" if how == "value" or axes else name
             to = f" for {' '.join(readers)}" if how != "write" else ""
-            return f"stage {how} {what}{to} as {named}{_format_place(memory, layout)}"
+            return f"stage {how} {what}{to} as {copy_text}{_format_place(memory, layout)}"
         case Inline(stage):
             return f"inline {stage}"
         case RFactor(stage, axis, name):
@@ -131,8 +131,8 @@ def format_decision(step: Primitive) -> str:
             return f"cover {ANY}"
         case Cover(stage, axis, microkernel, axes, operands):
             parts = [", ".join(f"{a}={b}" for a, b in pairs) for pairs in (axes, operands)]
-            shown = f"({'; '.join(parts if operands else parts[:1])})" if axes or operands else ""
-            return f"cover {stage}{f' at {axis}' if axis else ''} {microkernel}{shown}"
+            text = f"({'; '.join(parts if operands else parts[:1])})" if axes or operands else ""
+            return f"cover {stage}{f' at {axis}' if axis else ''} {microkernel}{text}"
         case Choose():
             raise AssertionError("it has several lines")
         case _:
@@ -153,8 +153,8 @@ def _format_level(level: Level) -> str:
 
 
 def _format_place(memory: str | None, layout: Layout | None) -> str:
-    shown = "" if layout is None else f" layout {format_layout(layout)}"
-    return shown if memory is None else f" in {memory}{shown}"
+    text = "" if layout is None else f" layout {format_layout(layout)}"
+    return text if memory is None else f" in {memory}{text}"
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -211,13 +211,13 @@ def _read_split(line: Line) -> Split:
 
 
 def _read_level(line: Line, text: str) -> Level:
-    shown = "mask 8", "ladder of 8 4 1", "ladder by ii 1..6: 64 32 16, 7..14: 32 16"
+    examples = "mask 8", "ladder of 8 4 1", "ladder by ii 1..6: 64 32 16, 7..14: 32 16"
     found = re.fullmatch(
         rf"(?:{STRATEGY} )?(?:(\d+)(?: if fits (\d+))?|of (\d+(?: \d+)*)|by (\S+) (\d+\.\.\d+: .+))",
         text,
     )
     if found is None:
-        line.refuse(f"{text!r} is not a level of tiles", *shown)
+        line.refuse(f"{text!r} is not a level of tiles", *examples)
     tail, tile, fits, heights, by, classes = found.groups()
     if by is not None:
         read = tuple(read_classes(line, classes))
@@ -264,31 +264,31 @@ _PLACE = r"(?: in (\S+))?(?: layout (.+))?"
 
 
 def _read_staging(line: Line) -> Staging:
-    shown = (
+    examples = (
         "stage read A for C as A_in in inputs",
         "stage value float32(A[i, k]) for C as A_wide(i, k)",
         "stage write C as C_acc in accumulators",
         "stage prepack W layout panels(0, 1, 16)",
     )
-    how = line.match(r"stage (read|value|write|prepack) .+", *shown)[1]
+    how = line.match(r"stage (read|value|write|prepack) .+", *examples)[1]
     if how == "prepack":
-        found = line.match(rf"stage prepack (\S+){_PLACE}", shown[3])
+        found = line.match(rf"stage prepack (\S+){_PLACE}", examples[3])
         return Staging(
             "prepack", found[1], found[1], (), (), *_read_place(line, found[2], found[3])
         )
     if how == "write":
-        found = line.match(rf"stage write (\S+) as ([^\s()]+)(?:\((.*?)\))?{_PLACE}", shown[2])
+        found = line.match(rf"stage write (\S+) as ([^\s()]+)(?:\((.*?)\))?{_PLACE}", examples[2])
         axes = tuple(_read_axes(line, found[3] or ""))
         return Staging(
             "write", found[1], found[2], (), axes, *_read_place(line, found[4], found[5])
         )
     if how == "read":
         pattern = rf"stage read (\S+) for ({_NAMES}?) as (\S+){_PLACE}"
-        found = line.match(pattern, shown[0])
+        found = line.match(pattern, examples[0])
         place = _read_place(line, found[4], found[5])
         return Staging("read", found[1], found[3], tuple(found[2].split()), (), *place)
     pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+|\*)\((.*?)\){_PLACE}"
-    found = line.match(pattern, shown[1])
+    found = line.match(pattern, examples[1])
     axes = tuple(_read_axes(line, found[4]))
     place = _read_place(line, found[5], found[6])
     return Staging("value", found[1], found[3], tuple(found[2].split()), axes, *place)
@@ -336,13 +336,13 @@ def _read_pairs(line: Line, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_separate(line: Line) -> Separate:
-    shown = "separate 16", "separate C 1", "separate C.i_in 1"
-    found = line.match(r"separate (?:([^\s.]+)(?:\.([^\s.]+))? )?(\d+)", *shown)
+    examples = "separate 16", "separate C 1", "separate C.i_in 1"
+    found = line.match(r"separate (?:([^\s.]+)(?:\.([^\s.]+))? )?(\d+)", *examples)
     copies = line.size(found[3])
     if found[1] is None and not copies:
         line.refuse("a statement becomes one at least", "separate 1")
     if found[1] is not None and (copies > 1 or (found[2] is not None and not copies)):
-        line.refuse("terms of a sum are left out, or stay", "separate C 0", *shown[1:])
+        line.refuse("terms of a sum are left out, or stay", "separate C 0", *examples[1:])
     return Separate(copies, found[1] or ANY, found[2] or "")
 
 
@@ -384,9 +384,9 @@ def _read_choose(block: LineBlock) -> Choose:
 
 
 def _read_option(block: LineBlock) -> Alternative:
-    shown = "option small costs 1e-09*float64(n)"
-    found = block.line.match(r"option (\S+)(?: costs (.+))?", "option small", shown)
-    cost = None if found[2] is None else read_expr(block.line, found[2], "float64", shown)
+    example = "option small costs 1e-09*float64(n)"
+    found = block.line.match(r"option (\S+)(?: costs (.+))?", "option small", example)
+    cost = None if found[2] is None else read_expr(block.line, found[2], "float64", example)
     steps = []
     for inner in block.inside:
         step = _read_step(inner)

@@ -149,11 +149,11 @@ def _told(error: BaseException) -> tuple[str, str]:
 def _limit(memory: int, most: int) -> None:
     """Allow this process `memory` bytes of address space beside what it has, where the system says what that is."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as held:
-            has = int(held.read().split()[0]) * resource.getpagesize()
+        with open("/proc/self/statm", encoding="ascii") as status:
+            has = int(status.read().split()[0]) * resource.getpagesize()
     except FileNotFoundError:
         return
-    wanted = has + memory
+    limit = has + memory
     if most != resource.RLIM_INFINITY:
-        wanted = min(wanted, most)
-    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
+        limit = min(limit, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))

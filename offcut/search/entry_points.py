@@ -31,8 +31,8 @@ def load_entry_point(
             help=(known, *also, *help),
         )
     try:
-        found: object = there[name].load()
-        return found() if isclass(found) else found
+        entry: object = there[name].load()
+        return entry() if isclass(entry) else entry
     except Exception as error:
         raise DescribeError(
             "tune",

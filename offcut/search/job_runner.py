@@ -102,8 +102,8 @@ class _Child:
 
         Raises TimeoutError where it is not there in time, EOFError where the child has gone.
         """
-        left = until - time.monotonic()
-        if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+        seconds_left = until - time.monotonic()
+        if seconds_left <= 0 or not select.select([self.answers], [], [], seconds_left)[0]:
             raise TimeoutError
         try:
             kind, value = self.answers.recv()
@@ -160,21 +160,21 @@ class JobRunner:
 
     def close(self) -> int:
         """End the child, and how it ended; the next job has another."""
-        ended, self._child = self._end(), None
-        return ended or 0
+        code, self._child = self._end(), None
+        return code or 0
 
     def run(
         self,
         function: str,
         argument: Any,
         seconds: float,
-        said: Callable[[Any], None] = lambda value: None,
+        report: Callable[[Any], None] = lambda value: None,
     ) -> JobResult:
         """What becomes of ``function(argument, say)`` in the child.
 
         function  ``module:name``, importable from this process's `sys.path`
         seconds   that the job may be silent, on the wall: from its start, and after each ``say(value)``
-        said      called here with each value, those of both runs where there are two
+        report    called here with each value, those of both runs where there are two
 
         A job whose child is ended from outside, by the killer of a system that is short of memory, say, runs once
         more, in another child: only what ends it twice is taken to be its own.
@@ -183,10 +183,10 @@ class JobRunner:
         """
         refused = f"cannot send a {type(argument).__name__} to another process"
         job = (function, pickled(argument, "run", refused), seconds, self.memory)
-        return _once_more(lambda: self._run_once(job, said))
+        return _once_more(lambda: self._run_once(job, report))
 
     def _run_once(
-        self, job: tuple[str, bytes, float, int], said: Callable[[Any], None]
+        self, job: tuple[str, bytes, float, int], report: Callable[[Any], None]
     ) -> JobResult:
         """Return what becomes of a job in one child."""
         with self._interrupted():
@@ -195,7 +195,7 @@ class JobRunner:
             before = child.written()
             with suppress(BrokenPipeError):  # it is dead: there will be no answer
                 child.jobs.send(job)
-            return _follow(child, job[2], said, before, self.close)
+            return _follow(child, job[2], report, before, self.close)
 
     @contextmanager
     def _interrupted(self) -> Iterator[None]:
@@ -238,7 +238,7 @@ class JobRunner:
 def _follow(
     child: _Child,
     seconds: float,
-    said: Callable[[Any], None],
+    report: Callable[[Any], None],
     before: int,
     close: Callable[[], int],
 ) -> JobResult:
@@ -255,7 +255,7 @@ def _follow(
                 break
             if kind == "said":
                 last = value
-                said(value)
+                report(value)
             until = time.monotonic() + seconds
     except TimeoutError:
         words = child.last_words(before)
@@ -281,15 +281,15 @@ def _once_more(
 ) -> JobResult:
     """Return what becomes of a job, by a second run where its process was ended from outside in the first, or blocked."""
 
-    def is_by_chance(ended: JobResult) -> bool:
-        return ended.signal in _FROM_OUTSIDE or is_blocked(ended)
+    def is_by_chance(result: JobResult) -> bool:
+        return result.signal in _FROM_OUTSIDE or is_blocked(result)
 
-    ended = run()
-    if is_by_chance(ended):
-        ended = run()
-        if is_by_chance(ended):
-            return replace(ended, because=f"{ended.because}, and so was a second run")
-    return ended
+    result = run()
+    if is_by_chance(result):
+        result = run()
+        if is_by_chance(result):
+            return replace(result, because=f"{result.because}, and so was a second run")
+    return result
 
 
 _forking = ForkSafeLock()
@@ -312,9 +312,9 @@ def run_in_fork(
     its first ``say``: a lock that another thread had when it was forked stays locked there.
     """
 
-    def is_blocked(ended: JobResult) -> bool:
-        silent = ended.status is JobStatus.HUNG and ended.because.startswith("silent")
-        return silent and ended.last_message is None
+    def is_blocked(result: JobResult) -> bool:
+        silent = result.status is JobStatus.HUNG and result.because.startswith("silent")
+        return silent and result.last_message is None
 
     return _once_more(
         lambda: _run_in_one_fork(work, seconds, processor_seconds, memory), is_blocked
@@ -350,13 +350,13 @@ def _run_in_one_fork(
             return status[0]
 
         try:
-            ended = _follow(child, seconds, lambda value: None, 0, close)
+            result = _follow(child, seconds, lambda value: None, 0, close)
         finally:
             close()
-    if ended.because == _exit_text(-signal.SIGPROF):
+    if result.because == _exit_text(-signal.SIGPROF):
         because = f"busy for {processor_seconds:g} s of the processor's time"
-        return replace(ended, status=JobStatus.HUNG, because=because)
-    return ended
+        return replace(result, status=JobStatus.HUNG, because=because)
+    return result
 
 
 def _exit_text(code: int) -> str:

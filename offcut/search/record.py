@@ -201,16 +201,16 @@ KINDS: Mapping[str, type[Origin]] = {"program": ProgramText, "place": Place}
 
 def kind_of(origin: Origin) -> str:
     """Return what a line of JSON calls it."""
-    return next(kind for kind, made in KINDS.items() if isinstance(origin, made))
+    return next(kind for kind, entry_type in KINDS.items() if isinstance(origin, entry_type))
 
 
 def plain(entry: Record | Origin) -> dict[str, Any]:
     """Return the fields as JSON has them; of a program or a place behind their ``kind``."""
-    found = {one.name: getattr(entry, one.name) for one in fields(entry)}
+    values_by_field = {one.name: getattr(entry, one.name) for one in fields(entry)}
     if not isinstance(entry, Record):
-        return {"kind": kind_of(entry), **found}
+        return {"kind": kind_of(entry), **values_by_field}
     values = {"outcome": entry.outcome.value, "source": entry.source.value}
-    return {**found, "sizes": dict(entry.sizes), **values}
+    return {**values_by_field, "sizes": dict(entry.sizes), **values}
 
 
 def text_of(entry: Record | Origin) -> str:
@@ -218,56 +218,56 @@ def text_of(entry: Record | Origin) -> str:
     return json.dumps(plain(entry), ensure_ascii=False, default=repr)
 
 
-def entry_of(found: Mapping[str, Any]) -> Record | Origin:
+def entry_of(data: Mapping[str, Any]) -> Record | Origin:
     """Return the record, the program or the place that `plain` was given; of a record that was written before records had a source,
     it was measured.
 
     Raises ValueError, in words, where the fields are of none.
     """
-    if "kind" not in found:
-        return record_of(found)
-    kind_of_entry = KINDS.get(str(found["kind"]))
+    if "kind" not in data:
+        return record_of(data)
+    kind_of_entry = KINDS.get(str(data["kind"]))
     if kind_of_entry is None:
-        raise ValueError(f"its kind is {found['kind']!r}, none of {', '.join(KINDS)}")
-    return _made(kind_of_entry, {name: value for name, value in found.items() if name != "kind"})
+        raise ValueError(f"its kind is {data['kind']!r}, none of {', '.join(KINDS)}")
+    return _made(kind_of_entry, {name: value for name, value in data.items() if name != "kind"})
 
 
-def record_of(found: Mapping[str, Any]) -> Record:
+def record_of(data: Mapping[str, Any]) -> Record:
     """Return the record with these fields, as `entry_of`."""
-    found = {"source": Source.MEASURED.value, **found}
-    _check_names(Record, found)
+    data = {"source": Source.MEASURED.value, **data}
+    _check_names(Record, data)
     values: dict[str, Any] = {}
     for name, kind in (("outcome", Outcome), ("source", Source)):
         known = {one.value: one for one in kind}
-        if not isinstance(found[name], str) or found[name] not in known:
-            raise ValueError(f"its {name} is {found[name]!r}, none of {', '.join(known)}")
-        values[name] = known[found[name]]
-    return _made(Record, {**found, **values})
+        if not isinstance(data[name], str) or data[name] not in known:
+            raise ValueError(f"its {name} is {data[name]!r}, none of {', '.join(known)}")
+        values[name] = known[data[name]]
+    return _made(Record, {**data, **values})
 
 
 def record_of_row(row: Mapping[str, Any]) -> Record:
     """Return the record in a row of a table of any layout: its sizes are JSON."""
-    found = {name: value for name, value in row.items() if name in FIELD_NAMES}
-    return record_of({**found, "sizes": json.loads(row["sizes"])})
+    data = {name: value for name, value in row.items() if name in FIELD_NAMES}
+    return record_of({**data, "sizes": json.loads(row["sizes"])})
 
 
-def _check_names(kind: type[Any], found: Mapping[str, Any]) -> None:
+def _check_names(kind: type[Any], data: Mapping[str, Any]) -> None:
     names = {one.name for one in fields(kind)}
-    missing, odd = sorted(names - set(found)), sorted(set(found) - names)
+    missing, odd = sorted(names - set(data)), sorted(set(data) - names)
     if missing or odd:
         raise ValueError(
             f"it lacks {', '.join(missing)}" if missing else f"it has {', '.join(map(str, odd))}"
         )
 
 
-def _made(kind: type[T], found: Mapping[str, Any]) -> T:
+def _made(kind: type[T], data: Mapping[str, Any]) -> T:
     """Return an entry with these fields.
 
     Raises ValueError, in words, where they are of none.
     """
-    _check_names(kind, found)
+    _check_names(kind, data)
     try:
-        return kind(**found)
+        return kind(**data)
     except OffcutError as refused:
         raise ValueError(refused.because) from None
     except TypeError as error:
@@ -304,8 +304,8 @@ def place_of(target: str, machine: Device, *facts: object) -> str:
 
 def digest_of(name: str, *facts: object) -> str:
     """64 bits of SHA-256, in hexadecimal, of a name and of facts by their ``repr``."""
-    said = "\0".join((name, *map(repr, facts)))
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    text = "\0".join((name, *map(repr, facts)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 FIELD_NAMES = tuple(one.name for one in fields(Record))
@@ -320,15 +320,15 @@ def write_file(records: Iterable[Record], file: Path, origins: Iterable[Origin] 
 
     origins  what they name by digest: lines of JSON before theirs
     """
-    kept = tuple(records)
+    written_records = tuple(records)
     with file.open("w", encoding="utf-8", newline="") as out:
         if file.suffix == ".csv":
             writer = csv.writer(out)
             writer.writerow(FIELD_NAMES)
-            writer.writerows(map(_cells, kept))
+            writer.writerows(map(_cells, written_records))
         else:
-            out.writelines(f"{text_of(one)}\n" for one in (*origins, *kept))
-    return len(kept)
+            out.writelines(f"{text_of(one)}\n" for one in (*origins, *written_records))
+    return len(written_records)
 
 
 def read_file(file: Path) -> tuple[list[Record], list[Origin]]:
@@ -340,9 +340,9 @@ def read_file(file: Path) -> tuple[list[Record], list[Origin]]:
     data = file.read_bytes()
     try:
         lines = io.StringIO(data.decode("utf-8-sig"), newline="")
-        made = [_taken(number, found) for number, found in _FORMS[file.suffix](lines)]
-        records = [one for one in made if isinstance(one, Record)]
-        return records, [one for one in made if not isinstance(one, Record)]
+        entries = [_taken(number, entry) for number, entry in _FORMS[file.suffix](lines)]
+        records = [one for one in entries if isinstance(one, Record)]
+        return records, [one for one in entries if not isinstance(one, Record)]
     except UnicodeDecodeError as bad:
         number, because = data.count(b"\n", 0, bad.start) + 1, f"it is not UTF-8: {bad.reason}"
     except _BadLine as bad:
@@ -356,9 +356,9 @@ def read_file(file: Path) -> tuple[list[Record], list[Origin]]:
     )
 
 
-def _taken(number: int, found: Mapping[str, Any]) -> Record | Origin:
+def _taken(number: int, data: Mapping[str, Any]) -> Record | Origin:
     try:
-        return entry_of(found)
+        return entry_of(data)
     except ValueError as error:
         raise _BadLine(number, str(error)) from None
 
@@ -376,12 +376,12 @@ def _from_json(lines: IO[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            data = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _BadLine(number, f"it is not JSON: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(data, dict):
             raise _BadLine(number, "it is not a JSON object")
-        yield number, found
+        yield number, data
 
 
 def _from_csv(lines: IO[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -399,15 +399,15 @@ def _from_csv(lines: IO[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
                 return
             if len(cells) != len(names):
                 raise ValueError(f"it has {len(cells)} cells of {len(names)}")
-            found = dict(zip(names, cells, strict=True))
-            yield first, {name: _value(name, cell) for name, cell in found.items()}
+            data = dict(zip(names, cells, strict=True))
+            yield first, {name: _value(name, cell) for name, cell in data.items()}
         except (ValueError, RecursionError, csv.Error) as error:
             raise _BadLine(first, str(error)) from None
 
 
 def _cells(record: Record) -> list[str]:
-    found = plain(record) | {"sizes": json.dumps(dict(record.sizes))}
-    return ["" if value is None else str(value) for value in (found[name] for name in FIELD_NAMES)]
+    data = plain(record) | {"sizes": json.dumps(dict(record.sizes))}
+    return ["" if value is None else str(value) for value in (data[name] for name in FIELD_NAMES)]
 
 
 def _value(name: str, cell: str) -> Any:

@@ -88,8 +88,8 @@ class Records:
     path: Path
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        named = default_file() if path is None or (isinstance(path, str) and not path) else path
-        if named is None:
+        place = default_file() if path is None or (isinstance(path, str) and not path) else path
+        if place is None:
             raise OffcutError(
                 "records",
                 "cannot keep records",
@@ -100,14 +100,14 @@ class Records:
                     "--records file, of the command",
                 ),
             )
-        if not isinstance(named, str | os.PathLike):
+        if not isinstance(place, str | os.PathLike):
             raise OffcutError(
                 "records",
-                f"cannot keep records in {named!r}",
+                f"cannot keep records in {place!r}",
                 because="records are a file",
                 help=('Records("a file")',),
             )
-        object.__setattr__(self, "path", Path(named).expanduser())
+        object.__setattr__(self, "path", Path(place).expanduser())
         if self._exists():
             with self._open():
                 pass
@@ -121,10 +121,10 @@ class Records:
         with self._open(writes=True) as connection:
             connection.executemany(_INSERT, rows)
 
-    def keep(self, kept: Iterable[Origin]) -> None:
+    def keep(self, origins: Iterable[Origin]) -> None:
         """Write what digests stand for: the texts of programs, the descriptions of places; each is kept once."""
         with self._open(writes=True) as connection:
-            _keep_origins(connection, kept)
+            _keep_origins(connection, origins)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -137,7 +137,7 @@ class Records:
             known = ", ".join(f"'{kind}'" for kind in KINDS)  # a later offcut may keep others
             query = f"SELECT said FROM origin WHERE kind IN ({known}) ORDER BY kind DESC, digest"
             rows = connection.execute(query).fetchall()
-        entries = (entry_of(json.loads(said)) for (said,) in rows)
+        entries = (entry_of(json.loads(text)) for (text,) in rows)
         return tuple(one for one in entries if not isinstance(one, Record))
 
     def __iter__(self) -> Iterator[Record]:
@@ -341,8 +341,8 @@ def _keep_origins(connection: sqlite3.Connection, origins: Iterable[Origin]) -> 
 
 
 def _has_origins(connection: sqlite3.Connection) -> bool:
-    named = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'origin'"
-    return bool(connection.execute(named).fetchone()[0])
+    query = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'origin'"
+    return bool(connection.execute(query).fetchone()[0])
 
 
 def _header(connection: sqlite3.Connection) -> tuple[int, int]:

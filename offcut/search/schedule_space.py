@@ -143,8 +143,8 @@ def product_space(
 
 def _distinct(schedules: Iterable[Schedule]) -> Iterator[Schedule]:
     """Yield each schedule where it comes first."""
-    seen = set[Schedule]()
+    earlier = set[Schedule]()
     for one in schedules:
-        if one not in seen:
-            seen.add(one)
+        if one not in earlier:
+            earlier.add(one)
             yield one

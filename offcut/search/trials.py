@@ -75,7 +75,7 @@ def trials_of(records: Iterable[Record]) -> tuple[Trial, ...]:
     grouped: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
         grouped[record.schedule, record.version].append(record)
-    return tuple(Trial(*named, tuple(found)) for named, found in grouped.items())
+    return tuple(Trial(*key, tuple(times)) for key, times in grouped.items())
 
 
 def by_place(records: Iterable[Record]) -> dict[tuple[str, str, str], tuple[Trial, ...]]:
@@ -83,7 +83,7 @@ def by_place(records: Iterable[Record]) -> dict[tuple[str, str, str], tuple[Tria
     grouped: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
         grouped[record.program, record.machine, record.version].append(record)
-    return {place: trials_of(found) for place, found in grouped.items()}
+    return {place: trials_of(group) for place, group in grouped.items()}
 
 
 def least_times(trials: Iterable[Trial]) -> dict[Sizes, float]:
@@ -105,9 +105,9 @@ def ranked(trials: Sequence[Trial], sizes: Weighted = ()) -> list[Trial]:
     """
     sound = [trial for trial in reversed(trials) if trial.ok]
     if sizes:
-        wanted = [(key_of(at), weight) for at, weight in sizes]
-        whole = [t for t in sound if all(at in t.times for at, _ in wanted)]
-        return sorted(whole, key=lambda t: fsum(weight * t.times[at] for at, weight in wanted))
+        weights = [(key_of(at), weight) for at, weight in sizes]
+        whole = [t for t in sound if all(at in t.times for at, _ in weights)]
+        return sorted(whole, key=lambda t: fsum(weight * t.times[at] for at, weight in weights))
     least = least_times(sound)
     return sorted(sound, key=lambda t: (-len(t.times), slowdown(t.times, least)))
 
@@ -195,7 +195,7 @@ def verdicts_of(records: Iterable[Record]) -> tuple[Verdict, ...]:
     for record in records:
         if record.explorer in (BEST, DEFAULT) and record.outcome is Outcome.OK:
             grouped[record.seed, record.version, record.created].append(record)
-    return tuple(made for found in grouped.values() if (made := _verdict(found)) is not None)
+    return tuple(verdict for group in grouped.values() if (verdict := _verdict(group)) is not None)
 
 
 def _verdict(records: Iterable[Record]) -> Verdict | None:
@@ -269,9 +269,9 @@ def recorded_verdict(file: Path, program: str, machine: str) -> VerdictLookup:
         address = f"{file.resolve().as_uri()}?mode=rw"
         connection = sqlite3.connect(address, timeout=_PATIENCE, uri=True)
         try:
-            asked = program, machine, BEST, DEFAULT, Outcome.OK.value
+            parameters = program, machine, BEST, DEFAULT, Outcome.OK.value
             connection.row_factory = sqlite3.Row
-            rows = connection.execute(_QUERY, asked).fetchall()
+            rows = connection.execute(_QUERY, parameters).fetchall()
         finally:
             connection.close()
         records = [record_of_row(dict(row)) for row in rows]
@@ -325,6 +325,6 @@ def _read(lines: Iterator[str], program: str) -> Iterator[Record]:
     """The records of a program, others not taken apart."""
     for line in lines:
         if program in line:
-            found = json.loads(line)
-            if found.get("explorer") in (BEST, DEFAULT) and found.get("program") == program:
-                yield record_of(found)
+            data = json.loads(line)
+            if data.get("explorer") in (BEST, DEFAULT) and data.get("program") == program:
+                yield record_of(data)

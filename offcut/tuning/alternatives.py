@@ -49,13 +49,15 @@ def composed(problem: Problem, measured: Sequence[Measured], most: int) -> Compo
             if len(nest.ways) == 1:
                 rest = with_ways(one.schedule, nest.stage, lambda _: ())
                 alike[rest, nest.stage].setdefault(nest.ways[0], one)
-    found: Composed | None = None
+    best_schedule: Composed | None = None
     for (_, stage), by_way in alike.items():
-        made = _covering(problem, stage, by_way, most)
-        if made is not None and (found is None or made.seconds < found.seconds):
-            found = made
+        candidate = _covering(problem, stage, by_way, most)
+        if candidate is not None and (
+            best_schedule is None or candidate.seconds < best_schedule.seconds
+        ):
+            best_schedule = candidate
     best = min((one.seconds(problem) for one in measured), default=0.0)
-    return found if found is not None and found.seconds < best else None
+    return best_schedule if best_schedule is not None and best_schedule.seconds < best else None
 
 
 def _covering(
@@ -65,11 +67,11 @@ def _covering(
     weights = [weight for _, weight in problem.sizes]
     seconds = {way: [time.seconds for time in one.times] for way, one in by_way.items()}
     noise = {way: [t.seconds * t.spread / 2 for t in one.times] for way, one in by_way.items()}
-    chosen = [min(seconds, key=lambda way: _weighted(weights, seconds[way]))]
-    least = list(zip(seconds[chosen[0]], noise[chosen[0]], strict=True))
-    while len(chosen) < most:
+    selection = [min(seconds, key=lambda way: _weighted(weights, seconds[way]))]
+    least = list(zip(seconds[selection[0]], noise[selection[0]], strict=True))
+    while len(selection) < most:
         best, saved = None, 0.0
-        for way in (way for way in seconds if way not in chosen):
+        for way in (way for way in seconds if way not in selection):
             here = zip(seconds[way], noise[way], strict=True)
             won = [
                 (weight * (old - new), weight * hypot(before, after))
@@ -81,10 +83,10 @@ def _covering(
                 best, saved = way, gain
         if best is None:
             break
-        chosen.append(best)
+        selection.append(best)
         now = zip(seconds[best], noise[best], strict=True)
         least = [min(pair) for pair in zip(least, now, strict=True)]
-    if len(chosen) == 1:
+    if len(selection) == 1:
         return None
     name = problem.request.program.sizes[0].name
     points = [next(iter(sizes.values())) for sizes, _ in problem.sizes]
@@ -92,9 +94,9 @@ def _covering(
         replace(
             way,
             cost=lines(name, dict(zip(points, seconds[way], strict=True))),
-            label=_label(way, chosen[:place]),
+            label=_label(way, selection[:place]),
         )
-        for place, way in enumerate(chosen)
+        for place, way in enumerate(selection)
     )
     covered = _weighted(weights, [one for one, _ in least])
     schedule = next(iter(by_way.values())).schedule
@@ -108,14 +110,14 @@ def lines(name: str, seconds: Mapping[int, float]) -> Expr:
     size = Var(name)
     points = sorted(seconds.items())
     last, at_last = points[-1]
-    made: Expr = Binary("*", real(size), real(at_last / max(last, 1)))
+    formula: Expr = Binary("*", real(size), real(at_last / max(last, 1)))
     for (low, at_low), (high, at_high) in reversed(list(pairwise(points))):
         slope = (at_high - at_low) / (high - low)
         rise = Binary("*", real(ix.sub(size, ix.const(low))), real(slope))
         line = Binary("+", real(at_low), rise)
-        made = Select(Compare("<", size, ix.const(high)), line, made)
+        formula = Select(Compare("<", size, ix.const(high)), line, formula)
     first, at_first = points[0]
-    return Select(Compare("<", size, ix.const(first)), real(at_first), made)
+    return Select(Compare("<", size, ix.const(first)), real(at_first), formula)
 
 
 def _label(way: Way, others: Sequence[Way]) -> str:

@@ -148,24 +148,26 @@ class Campaign:
             count = min(count, 1)  # what a trial takes is not known before one was made
         elif self.seconds is not None:
             each = elapsed / len(self.tried)
-            left = self.seconds - elapsed
-            count = min(count, max(1, int(left / each)) if left > 0 and each > 0 else 0)
+            seconds_left = self.seconds - elapsed
+            count = min(
+                count, max(1, int(seconds_left / each)) if seconds_left > 0 and each > 0 else 0
+            )
         return count
 
     def _batch(self, number: int, count: int) -> Sequence[Schedule]:
         """Return the schedules of a round: the default before all others."""
         first = () if number else (self.space.first,)
-        seen = tuple(Seen(one.schedule, self._seconds(one)) for one in self.tried)
-        known = {*(one.schedule for one in seen), *first}
+        trials = tuple(Seen(one.schedule, self._seconds(one)) for one in self.tried)
+        known = {*(one.schedule for one in trials), *first}
         rng, missing = Random(f"{self.problem.seed}:{number}"), count - len(first)
         try:
-            proposals = self._proposals(seen, rng, missing) if missing else ()
+            proposals = self._proposals(trials, rng, missing) if missing else ()
         except TimeLimitReached:
             proposals = ()
         new = [one for one in dict.fromkeys(proposals) if one not in known]
         return (*first, *new[:missing])
 
-    def _proposals(self, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+    def _proposals(self, trials: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
         """Return what the explorer proposes, `count` schedules at most.
 
         Raises DescribeError where it raises, or gives what are no schedules of the program.
@@ -178,7 +180,7 @@ class Campaign:
             )
 
         with blamed_on_another(lambda did: refused("cannot search", f"it {did}"), TimeLimitReached):
-            proposals = tuple(islice(self.explorer.propose(self.space, seen, rng, count), count))
+            proposals = tuple(islice(self.explorer.propose(self.space, trials, rng, count), count))
         for one in proposals:
             if not isinstance(one, Schedule):
                 raise refused(f"cannot try {one!r}", "it is not a schedule")
@@ -228,46 +230,46 @@ class Campaign:
                 because=f"the last of {len(self.tried)} is {last.outcome.value}: {last.because}",
             )
         finalists = [one.schedule for one in sound[:FINALISTS]]
-        made = composed(self.problem, sound, self.space.most)
-        finalists += [] if made is None else [made.schedule]
+        combination = composed(self.problem, sound, self.space.most)
+        finalists += [] if combination is None else [combination.schedule]
         if any(one.schedule == first for one in sound) and first not in finalists:
             finalists.append(first)
         if len(finalists) == 1:
             return commit_verdict(self.log, sound[0], sound[0] if finalists[0] == first else None)
         last_run = self.log.outcomes(lambda record: record.explorer == CONFIRM)
         is_recorded = all(str(schedule) in last_run for schedule in finalists)
-        ended = self.log.complete(
+        results = self.log.complete(
             finalists,
             self.last or self.measure,
             CONFIRM,
             self.expected.by_sizes,
             counts=lambda record: is_recorded and record.explorer == CONFIRM,
         )
-        fine = [one for one in ended.values() if one.outcome is Outcome.OK]
+        fine = [one for one in results.values() if one.outcome is Outcome.OK]
         if not fine:
             return first
         winner = min(fine, key=self._time)
-        default = ended.get(first)
+        default = results.get(first)
         if default is None or default.outcome is not Outcome.OK:
             return commit_verdict(self.log, winner, None)
         gain = self._time(default) - self._time(winner)
         doubt = max(self._doubt(default, winner), self.resolution * self._time(default))
         return commit_verdict(self.log, winner if gain > doubt else default, default)
 
-    def _progress(self, tried: Sequence[Measured]) -> Progress:
-        seconds = {one.schedule: self._time(one) for one in tried}
+    def _progress(self, measured: Sequence[Measured]) -> Progress:
+        seconds = {one.schedule: self._time(one) for one in measured}
         best = min(seconds.values())
-        regret = self._regret(tried, best)
+        regret = self._regret(measured, best)
         default = seconds.get(self.space.first, inf)
         price = str(getattr(self.expected.price, "description", ""))
         left_out, source = len(self.expected.left_out), self.problem.source
-        return Progress(len(tried), tried[-1], best, default, regret, price, left_out, source)
+        return Progress(len(measured), measured[-1], best, default, regret, price, left_out, source)
 
-    def _regret(self, tried: Sequence[Measured], best: float) -> float | None:
+    def _regret(self, measured: Sequence[Measured], best: float) -> float | None:
         """By which share of its time the best is predicted to miss the best there is; None: not known."""
-        seen = [Seen(one.schedule, self._seconds(one)) for one in tried]
+        trials = [Seen(one.schedule, self._seconds(one)) for one in measured]
         try:
-            least = Judge(self.space, seen).scale * self.expected.least
+            least = Judge(self.space, trials).scale * self.expected.least
         except TimeLimitReached:
             return None
         return max(best / least - 1, 0.0) if 0 < least < inf and isfinite(best) else None
@@ -289,14 +291,14 @@ class Campaign:
         )
 
 
-def commit_verdict(log: TrialLog, chosen: Measured, default: Measured | None) -> Schedule:
+def commit_verdict(log: TrialLog, best: Measured, default: Measured | None) -> Schedule:
     """Return the schedule that was chosen, and record the verdict, whole or not at all; one that is there already is not written again.
 
     default  None: it could not be measured
     """
     if log.records is None:
-        return chosen.schedule
-    verdict_records = [replace(record, explorer=BEST) for record in chosen.records(log.problem)]
+        return best.schedule
+    verdict_records = [replace(record, explorer=BEST) for record in best.records(log.problem)]
     if default is not None:
         own = default.records(log.problem)
         verdict_records += [replace(record, explorer=DEFAULT) for record in own]
@@ -306,4 +308,4 @@ def commit_verdict(log: TrialLog, chosen: Measured, default: Measured | None) ->
     if verdict not in there:
         now = time.time()
         log.records.add(replace(one, created=now) for one in verdict_records)
-    return chosen.schedule
+    return best.schedule

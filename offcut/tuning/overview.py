@@ -31,12 +31,12 @@ def listed(records: Records) -> Table:
         sound = sum(trial.ok for trial in trials)
         counts = (str(count) for count in (len(trials), sound, len(sizes)))
         timed = {r.source.value for trial in trials for r in trial.records if r.seconds is not None}
-        named = best.digest[:8] if best else "none"
+        digest = best.digest[:8] if best else "none"
         table.add_row(
             *place,
             *counts,
             ", ".join(sorted(timed)),
-            named,
+            digest,
             f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M}",
         )
     return table
@@ -52,11 +52,11 @@ def shown(records: Records, digest: str) -> Iterator[Table | str]:
     Raises OffcutError where there is none.
     """
     places = by_place(records)
-    found = {place: trials for place, trials in places.items() if place[0].startswith(digest)}
-    if not found:
-        found = _with_schedule(places, digest, "show")
-        yield next(iter(found.values()))[0].schedule
-    for place, trials in found.items():
+    matches = {place: trials for place, trials in places.items() if place[0].startswith(digest)}
+    if not matches:
+        matches = _with_schedule(places, digest, "show")
+        yield next(iter(matches.values()))[0].schedule
+    for place, trials in matches.items():
         table = _table(
             " · ".join(place), "schedule", "outcome", "sizes", "time", "spread", "is", "by", ""
         )
@@ -69,9 +69,9 @@ def shown(records: Records, digest: str) -> Iterator[Table | str]:
                 spread = "" if record.spread is None else f"{record.spread:.0%}"
                 sizes = sizes_text(tuple(record.sizes.items()))
                 reason = escape(record.because.partition("\n")[0])
-                named = (trial.digest[:8], record.outcome.value, sizes)
+                cells = (trial.digest[:8], record.outcome.value, sizes)
                 source = "" if record.seconds is None else record.source.value
-                table.add_row(*named, time, spread, source, escape(record.explorer), reason)
+                table.add_row(*cells, time, spread, source, escape(record.explorer), reason)
         yield table
 
 
@@ -146,20 +146,20 @@ def _with_schedule(
 
     Raises OffcutError where there is none, or several begin so.
     """
-    found = {
+    matches = {
         place: tuple(trial for trial in trials if trial.digest.startswith(digest))
         for place, trials in places.items()
     }
-    found = {place: trials for place, trials in found.items() if trials}
-    named = sorted({trial.digest for trials in found.values() for trial in trials})
-    if len(named) != 1:
+    matches = {place: trials for place, trials in matches.items() if trials}
+    digests = sorted({trial.digest for trials in matches.values() for trial in trials})
+    if len(digests) != 1:
         raise OffcutError(
             op,
             f"cannot {op} {digest}",
-            because=f"it is {', '.join(named[:4])}" if named else "no record has it",
+            because=f"it is {', '.join(digests[:4])}" if digests else "no record has it",
             help=("offcut records list", "offcut records show PROGRAM"),
         )
-    return found
+    return matches
 
 
 def _beside(place: Place, a: Trial, b: Trial) -> Table:

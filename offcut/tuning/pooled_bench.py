@@ -116,10 +116,10 @@ _KEPT = _Kept()
 
 def admit_problem(campaign: str, wire: Wire) -> str:
     """Take a problem in the place of the last; why it cannot be measured here, "" where it can."""
-    found = deserialize(wire)
-    if isinstance(found, str):
-        return found
-    _KEPT.replace(campaign, Bench(*found))
+    message = deserialize(wire)
+    if isinstance(message, str):
+        return message
+    _KEPT.replace(campaign, Bench(*message))
     return ""
 
 

@@ -34,28 +34,28 @@ Weights = tuple[tuple[Mapping[str, int], float], ...]
 _HELP = ('sizes={"n": [1, 7, 33]}', 'sizes={"n": (1, 512)}', 'sizes={"n": {1: 0.7, 33: 0.3}}')
 
 
-def distribution(program: Program, users: Users, given: object) -> Weights:
+def distribution(program: Program, users: Users, weights: object) -> Weights:
     """Vectors of sizes, by the user's names, each with its share of the calls; the shares sum up to 1.
 
-    given   by size, independently of the others: a list of values, all as likely; a ``range``, or both ends
-            ``(low, high)``, of which `POINTS` are taken, geometrically; or a weight by value
+    weights  by size, independently of the others: a list of values, all as likely; a ``range``, or both ends
+             ``(low, high)``, of which `POINTS` are taken, geometrically; or a weight by value
 
     Raises DescribeError for sizes that are missing, not allowed, or not what is described here.
     """
     names = {name: user for user, name in users.sizes}
     sizes = {names[size.name]: size for size in program.sizes}
-    if given is None and not sizes:
+    if not sizes and (weights is None or weights == {}):
         return (({}, 1.0),)
-    if not isinstance(given, Mapping) or not given:
-        raise _refused(given, f"it does not say which values {_listed(sizes)} take")
-    for name in given:
+    if not isinstance(weights, Mapping) or not weights:
+        raise _refused(weights, f"it does not say which values {_listed(sizes)} take")
+    for name in weights:
         if name not in sizes:
             raise _refused(name, f"the sizes are {_listed(sizes)}", at="sizes=")
-    missing = [name for name in sizes if name not in given]
+    missing = [name for name in sizes if name not in weights]
     if missing:
-        raise _refused(given, f"it does not say which values {_listed(missing)} take")
+        raise _refused(weights, f"it does not say which values {_listed(missing)} take")
     points = max(2, round(POINTS ** (1 / len(sizes))))
-    axes = {name: _values(size, name, given[name], points) for name, size in sizes.items()}
+    axes = {name: _values(size, name, weights[name], points) for name, size in sizes.items()}
     vectors = []
     for values in product(*(axis.items() for axis in axes.values())):
         vector = {name: value for name, (value, _) in zip(axes, values, strict=True)}
@@ -96,32 +96,32 @@ def read_sizes(texts: Sequence[str]) -> dict[str, range | list[int]]:
     return values_by_size
 
 
-def _values(size: Size, name: str, given: Any, points: int) -> dict[int, float]:
+def _values(size: Size, name: str, spec: Any, points: int) -> dict[int, float]:
     """The values of a size, with a weight each."""
-    single = whole(given)
+    single = whole(spec)
     if single is not None:
-        given = [single]
-    if isinstance(given, Mapping):
-        weights = {_allowed(size, name, value): _weight(name, w) for value, w in given.items()}
+        spec = [single]
+    if isinstance(spec, Mapping):
+        weights = {_allowed(size, name, value): _weight(name, w) for value, w in spec.items()}
         if not any(weights.values()):
-            raise _refused(given, "some weight is above 0", at=f"sizes of {name}")
+            raise _refused(spec, "some weight is above 0", at=f"sizes of {name}")
         return {value: weight for value, weight in weights.items() if weight}
-    if isinstance(given, tuple):
-        if len(given) != 2 or any(whole(end) is None for end in given) or given[0] > given[1]:
-            raise _refused(given, "a tuple is both ends, ascending", at=f"sizes of {name}")
-        ends = [_within(size, name, end) for end in given]
+    if isinstance(spec, tuple):
+        if len(spec) != 2 or any(whole(end) is None for end in spec) or spec[0] > spec[1]:
+            raise _refused(spec, "a tuple is both ends, ascending", at=f"sizes of {name}")
+        ends = [_within(size, name, end) for end in spec]
         step = size.multiple_of
-        given = range(-(-ends[0] // step) * step, ends[1] + 1, step)
-    if isinstance(given, range):
-        given = given if given.step > 0 else given[::-1]
-        given = sample(given, points) if len(given) > points else given
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise _refused(given, "it is not a list, range, pair or mapping", at=f"sizes of {name}")
+        spec = range(-(-ends[0] // step) * step, ends[1] + 1, step)
+    if isinstance(spec, range):
+        spec = spec if spec.step > 0 else spec[::-1]
+        spec = sample(spec, points) if len(spec) > points else spec
+    if isinstance(spec, str) or not isinstance(spec, Iterable):
+        raise _refused(spec, "it is not a list, range, pair or mapping", at=f"sizes of {name}")
     values: dict[int, float] = {}
-    for value in given:
+    for value in spec:
         values[_allowed(size, name, value)] = values.get(value, 0.0) + 1.0
     if not values:
-        raise _refused(given, "there is no value in it", at=f"sizes of {name}")
+        raise _refused(spec, "there is no value in it", at=f"sizes of {name}")
     return values
 
 
@@ -162,10 +162,10 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _refused(given: object, because: str, at: str = "") -> DescribeError:
-    shown = given if isinstance(given, str) else repr(given)
+def _refused(value: object, because: str, at: str = "") -> DescribeError:
+    text = value if isinstance(value, str) else repr(value)
     return DescribeError(
-        "tune", f"cannot tune for {shown}", at=at, because=because, help=_HELP if not at else ()
+        "tune", f"cannot tune for {text}", at=at, because=because, help=_HELP if not at else ()
     )
 
 
@@ -320,7 +320,7 @@ class Measured:
 
         predicted  seconds, in the order of the problem's sizes
         """
-        kept = partial(
+        record = partial(
             Record,
             program=problem.program,
             schedule=str(self.schedule),
@@ -333,10 +333,10 @@ class Measured:
         )
         if self.outcome is not Outcome.OK:
             because = self.because.encode(errors="replace").decode()
-            return (kept(sizes=dict(self.at), outcome=self.outcome, because=because),)
+            return (record(sizes=dict(self.at), outcome=self.outcome, because=because),)
         guesses = (*predicted, *[None] * len(self.times))
         return tuple(
-            kept(
+            record(
                 sizes=dict(one.sizes),
                 outcome=self.outcome,
                 seconds=one.seconds,

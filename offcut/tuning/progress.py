@@ -56,16 +56,16 @@ class Lines:
 
 
 @contextmanager
-def shown(asked: bool | Tell | None, name: str, trials: int | None) -> Iterator[Tell]:
+def shown(report: bool | Tell | None, name: str, trials: int | None) -> Iterator[Tell]:
     """What to tell of each trial.
 
-    asked   a function of `Progress`; whether anything is shown; None: it is
+    report  a function of `Progress`; whether anything is shown; None: it is
     trials  that there will be, at most; None: nobody knows
     """
-    if callable(asked):
-        yield asked
+    if callable(report):
+        yield report
         return
-    if asked is False:
+    if report is False:
         yield lambda progress: None
         return
     if not sys.stderr.isatty():

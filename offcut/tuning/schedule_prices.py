@@ -172,6 +172,6 @@ def _user_seconds(own: Any, schedule: Schedule, sizes: dict[str, int]) -> float:
 
 
 def _no_price(own: object, did: str) -> DescribeError:
-    shown = getattr(own, "__name__", repr(own))
+    name = getattr(own, "__name__", repr(own))
     help = ("lambda schedule, n: 2e-9 * n",)
-    return DescribeError("tune", f"cannot take price={shown}", because=f"it {did}", help=help)
+    return DescribeError("tune", f"cannot take price={name}", because=f"it {did}", help=help)

@@ -101,17 +101,17 @@ def tune(
     check_reassociate(reassociate, "tune")
     workers = None if pool is None else pool_of(pool, "tune")
     explorer_name, proposing = explorer_named(explorer)
-    chosen = target if isinstance(target, Target) else target_named(target)
-    requested = chosen.options(
+    own_target = target if isinstance(target, Target) else target_named(target)
+    requested = own_target.options(
         "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
     )
-    options = check_result(chosen, "options", requested)
+    options = check_result(own_target, "options", requested)
     rng_seed = operator.index(seed)
-    problem = make_problem("tune", output, inputs, constants, sizes, chosen, options, rng_seed)
-    default = proved_plan(chosen, problem.request, options)
-    space = chosen.space(default, problem.request, options, alternatives)
+    problem = make_problem("tune", output, inputs, constants, sizes, own_target, options, rng_seed)
+    default = proved_plan(own_target, problem.request, options)
+    space = own_target.space(default, problem.request, options, alternatives)
     predicted = price_named(problem, space.computation, space.first, price, features)
-    is_quick = has_nests(space.first) and not chosen.is_simulator
+    is_quick = has_nests(space.first) and not own_target.is_simulator
     looks = None if is_quick else LOOKS
     expected = ExpectedCost(predicted, problem.weights, limits.hopeless, looks)
     store = records if isinstance(records, Records) else Records(records)
@@ -126,7 +126,7 @@ def tune(
             proposing,
             explorer_name,
             store,
-            resolution=0.0 if chosen.is_simulator else limits.resolution,
+            resolution=0.0 if own_target.is_simulator else limits.resolution,
             started=started,
         )
         if workers is None or workers.address == LOCAL:
@@ -139,9 +139,9 @@ def tune(
 
 
 def _check(trials: object, seconds: object, seed: object, alternatives: object) -> None:
-    for name, given in (("trials", trials), ("alternatives", alternatives)):
-        if given is not None and (whole(given) or 0) < 1:
-            raise _refused(name, given, "an int, at least 1")
+    for name, value in (("trials", trials), ("alternatives", alternatives)):
+        if value is not None and (whole(value) or 0) < 1:
+            raise _refused(name, value, "an int, at least 1")
     number = whole(seed)
     if number is None or abs(number) >= 2**63:
         raise _refused("seed", seed, "an int of 64 bits")
@@ -153,8 +153,8 @@ def _check(trials: object, seconds: object, seed: object, alternatives: object) 
 def _check_kinds(
     constants: object, features: object, limits: object, records: object, progress: object
 ) -> None:
-    named = isinstance(constants, Sequence) and not isinstance(constants, str)
-    if not (named or isinstance(constants, Mapping)):
+    is_sequence = isinstance(constants, Sequence) and not isinstance(constants, str)
+    if not (is_sequence or isinstance(constants, Mapping)):
         raise _refused("constants", constants, "names of inputs, or arrays by name")
     if not (isinstance(features, Sequence) and all(map(callable, features))):
         raise _refused("features", features, "functions of a Case, one after the other")
@@ -166,5 +166,5 @@ def _check_kinds(
         raise _refused("progress", progress, "a function that is told of each trial, True or False")
 
 
-def _refused(name: str, given: object, wanted: str) -> DescribeError:
-    return DescribeError("tune", f"cannot take {name}={given!r}", because=f"{name} is {wanted}")
+def _refused(name: str, value: object, expected: str) -> DescribeError:
+    return DescribeError("tune", f"cannot take {name}={value!r}", because=f"{name} is {expected}")

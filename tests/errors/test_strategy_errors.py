@@ -278,6 +278,28 @@ def test_heights_that_are_none_are_refused(tail: Any, because: str, help: str) -
     assert proved(oc.partition(C, tile={"i": 8}, tail={"i": ("ladder", (4, 9, 1))})) >= EQUAL
 
 
+def of_two_heights(axis: TiledAxis, first: int, second: int) -> Iterator[TileRun]:
+    yield axis.full()
+    yield axis.fixed(first, second)
+
+
+@pytest.mark.parametrize(
+    ("heights", "count"),
+    [((), "0 heights are"), ((4,), "1 height is"), ((4, 2, 1), "3 heights are")],
+)
+def test_another_number_of_heights_than_a_strategy_takes_is_refused(
+    heights: tuple[int, ...], count: str
+) -> None:
+    oc.strategy("mine")(of_two_heights)
+    tail = ("mine", heights) if heights else "mine"
+    with rejection(f"""\
+PartitionError: partition: cannot take tail={tail!r}
+  at       axis i
+  because  {count} given, and mine takes 2
+  help     ("mine", (2, 1))"""):
+        cut_by(of_two_heights, tail={"i": tail})
+
+
 def test_a_kernel_that_asks_for_a_larger_tile_than_it_took_along_is_refused() -> None:
     oc.strategy("mine")(leaves_out)
     one = parse_strategy("mine", at="here")

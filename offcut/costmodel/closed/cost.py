@@ -190,7 +190,7 @@ class Cost(CallCycles):
 
     def __str__(self) -> str:
         rows = [self._head(), *(self._row(piece) for piece in self.pieces)]
-        held = ", ".join(f"{name} {share:.0%}" for name, share in self.occupancy.items())
+        occupancy = ", ".join(f"{name} {share:.0%}" for name, share in self.occupancy.items())
         code = f"code {quantity(self.code_bytes, 'B')}, compiled in {quantity(self.compile_seconds, 's')}"
         if self.call:
             code += f"; the call itself {quantity(self.call / self.hertz, 's')}"
@@ -198,7 +198,7 @@ class Cost(CallCycles):
             [
                 self._first(),
                 *table(rows),
-                f"holds {held}; {code}",
+                f"holds {occupancy}; {code}",
                 str(self.exactness),
                 *self._corrected,
             ]
@@ -245,26 +245,26 @@ def cost(
     described: Program,
     program: Program,
     hardware: Hardware,
-    named: Mapping[str, int],
+    user_sizes: Mapping[str, int],
     sizes: Mapping[str, int],
 ) -> Cost:
     """What a call of `program`, which computes what is `described`, costs.
 
-    named   the sizes, by the user's names
-    sizes   the same, by the program's
+    user_sizes  the sizes, by the user's names
+    sizes       the same, by the program's
     """
     prediction = predicted(program, hardware, sizes)
     pieces = _pieces(prediction, program, hardware)
     operations = count_operations(described, sizes, hardware)
     machine = hardware.machine
     memories = (*(memory.name for memory in machine.memory), machine.dram.name)
-    kept = {name: _count(size) for name, size in prediction.kept.items()}
-    share = {memory.name: kept[memory.name] / memory.bytes for memory in machine.memory}
+    bytes_kept = {name: _count(size) for name, size in prediction.kept.items()}
+    share = {memory.name: bytes_kept[memory.name] / memory.bytes for memory in machine.memory}
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
     return Cost(
         kernel=described.name,
         machine=machine.name,
-        sizes=dict(named),
+        sizes=dict(user_sizes),
         flop=_count(operations.value),
         pieces=pieces,
         hertz=machine.hertz,
@@ -273,7 +273,7 @@ def cost(
         exactness=replace(
             prediction.exactness, flop=least_exact(prediction.exactness.flop, operations.exactness)
         ),
-        kept=kept,
+        kept=bytes_kept,
         occupancy=share,
         code_bytes=code,
         compile_seconds=compile_seconds(code, machine),
@@ -317,7 +317,7 @@ def _pieces(prediction: Prediction, program: Program, hardware: Hardware) -> tup
 
 def _ran(pieces: Sequence[PieceCost]) -> tuple[PieceCost, ...]:
     """The pieces that run; what moves for one that does not, moves for the next of its stage: that touches it first."""
-    found: list[PieceCost] = []
+    result: list[PieceCost] = []
     before: dict[str, PieceCost] = {}
     for piece in pieces:
         idle = before.pop(piece.stage, None)
@@ -329,10 +329,10 @@ def _ran(pieces: Sequence[PieceCost]) -> tuple[PieceCost, ...]:
                 energy=piece.energy + idle.energy,
             )
         if piece.runs:
-            found.append(piece)
+            result.append(piece)
         else:
             before[piece.stage] = piece
-    return tuple(found)
+    return tuple(result)
 
 
 def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> PieceCost:

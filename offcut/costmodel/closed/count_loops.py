@@ -159,30 +159,30 @@ class LoopCounts(ABC):
         self.sums = {BYTES: Sums(ways.get(BYTES, byte_methods(is_open=self.is_open)))}
         levels = () if bytes_of is BytesOf.NOTHING else hardware.levels
         by_array = bytes_of is not BytesOf.PIECES
-        given = self.held, levels, self.known, self.sums[BYTES]
-        self.traffic = Traffic(*given, by_array=by_array)
+        arguments = self.held, levels, self.known, self.sums[BYTES]
+        self.traffic = Traffic(*arguments, by_array=by_array)
         self.exactness = Exactness.EXACT
 
     @abstractmethod
     def block(self, body: Sequence[Stmt], scope: Scope) -> Tally:
         """Return the counts of statements, one after the other."""
 
-    def with_conditions(self, seen: Tally, conditions: Sequence[Expr]) -> Tally:
+    def with_conditions(self, tally: Tally, conditions: Sequence[Expr]) -> Tally:
         """With the operations of the lanes alone at which conditions hold; the others take the time of their vectors."""
         if not conditions:
-            return seen
-        some = self.where(conjunction(conditions), seen, Tally(self.traffic.nothing, {}))
+            return tally
+        some = self.where(conjunction(conditions), tally, Tally(self.traffic.nothing, {}))
         counts = {
             piece: replace(some.counts[piece], cycles=one.cycles, instructions=one.instructions)
-            for piece, one in seen.counts.items()
+            for piece, one in tally.counts.items()
         }
-        return replace(seen, counts=counts)
+        return replace(tally, counts=counts)
 
-    def begun(self, seen: Tally, cycles: float, scope: Scope) -> Tally:
+    def begun(self, tally: Tally, cycles: float, scope: Scope) -> Tally:
         """With what it takes to begin a loop of lanes, and to end it."""
         assert scope.piece is not None
         once = Counts(cycles=ix.const(round(cycles * THOUSANDTHS)))
-        return replace(seen, counts=sum_counts((seen.counts, {scope.piece: once})))
+        return replace(tally, counts=sum_counts((tally.counts, {scope.piece: once})))
 
     @contextmanager
     def around(self, name: str, lo: Expr, hi: Expr) -> Iterator[None]:
@@ -259,8 +259,8 @@ class LoopCounts(ABC):
         """The counts `every` of lanes up to `stop`, issued and timed by whole vectors; of at most `most` lanes."""
         count = ix.mul(width, ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), width))
         # From 0 on: how many there are says more than where they end.
-        moved = {name: ix.add(lo, Var(name))}
-        from_0 = each.mapped(lambda value: substitute(value, moved))
+        shift = {name: ix.add(lo, Var(name))}
+        from_0 = each.mapped(lambda value: substitute(value, shift))
         run = count if most is None else ix.minimum(most, count)
         some = self.over(name, ZERO, run, from_0, known, piece)
         return replace(every, instructions=some.instructions, cycles=some.cycles)

@@ -40,7 +40,7 @@ class MicrokernelCounts(LoopCounts):
         tile = begun(tile)
         inside = replace(scope, lane=None, run=None, across=None)
         lengths = {axis.iter: self.length(tile, axis, scope.known) for axis in tile.axes}
-        rows, columns, found = _along(tile, kernel)
+        rows, columns, match = _along(tile, kernel)
         padded = tile.form is Form.PAD and any(limits(tile, rows))
         full = {}
         if padded:
@@ -58,8 +58,8 @@ class MicrokernelCounts(LoopCounts):
         turns = 0 if tile.form is Form.PAD else kernel.turns
         extents = [ix.sub(s.hi, s.lo) for s in statements(tile.body) if isinstance(s, For)]
         for place, extent in enumerate(reversed(extents)):
-            turned = place <= turns and ix.literal_value(again) == 1
-            if turned and (place == 0 or ix.literal_value(extent)):
+            runs_terms = place <= turns and ix.literal_value(again) == 1
+            if runs_terms and (place == 0 or ix.literal_value(extent)):
                 depth = ix.mul(depth, extent)
             else:
                 again = ix.mul(again, extent)
@@ -68,52 +68,52 @@ class MicrokernelCounts(LoopCounts):
         height = {**lengths, **full}.get(rows, ix.const(1))
         width = lengths.get(columns, ix.const(1))
         widest = self.widest(tile, kernel, rows, width)
-        near, far = (1.0, 1.0) if found is None else self.laid(found)
-        taken = cycles(kernel, height, width, depth, widest, near)
-        if near != far and found is not None:
+        near, far = (1.0, 1.0) if match is None else self.laid(match)
+        busy = cycles(kernel, height, width, depth, widest, near)
+        if near != far and match is not None:
             fits = ix.compare(
-                "<=", self.operand_bytes(tile, found), self.hardware.machine.nearest.bytes
+                "<=", self.operand_bytes(tile, match), self.hardware.machine.nearest.bytes
             )
-            taken = select(fits, taken, cycles(kernel, height, width, depth, widest, far))
-        taken = ix.mul(taken, again)
-        issued = taken  # of another unit: one in a cycle, at most
+            busy = select(fits, busy, cycles(kernel, height, width, depth, widest, far))
+        busy = ix.mul(busy, again)
+        issued = busy  # of another unit: one in a cycle, at most
         if self.hardware.on_core(kernel):
             lanes = self.hardware.lanes
             once = operations_issued(kernel, height, width, depth, lanes)
             issued = ix.mul(THOUSANDTHS, ix.mul(once, again))
-        counts = replace(counts, runs=ix.const(1), cycles=taken, instructions=issued)
+        counts = replace(counts, runs=ix.const(1), cycles=busy, instructions=issued)
         if any(any(limits(tile, name)) for name in (rows, columns)):
             some = ix.compare(">", ix.mul(lengths.get(rows, ix.const(1)), width), 0)
             counts = counts.mapped(lambda count: select(some, count, ZERO))
         staged: dict[int, StagedRows] = {}
-        if tile.form is Form.PAD and found is not None:
+        if tile.form is Form.PAD and match is not None:
             counts = counts.plus(self.copied(tile, lengths, columns))
             if padded:
-                one = self.staged(tile, found, lengths[rows], height, depth)
+                one = self.staged(tile, match, lengths[rows], height, depth)
                 repeated = ix.literal_value(again) != 1
-                kind = self.program.buffer(found.by_rows.buffer).kind
+                kind = self.program.buffer(match.by_rows.buffer).kind
                 if repeated or kind not in (Kind.INPUT, Kind.CONSTANT):
                     counts = counts.plus(one.counts.mapped(lambda count: ix.mul(again, count)))
                 else:
                     staged[scope.piece] = one
         return Tally(self.traffic.access(boxes, scope.piece), {scope.piece: counts}, staged)
 
-    def operand_bytes(self, tile: Tile, found: Match) -> Expr:
+    def operand_bytes(self, tile: Tile, match: Match) -> Expr:
         """Bytes of the columns' operand that one sum reads."""
-        load, inner = found.by_columns, {found.columns or ""}
+        load, inner = match.by_columns, {match.columns or ""}
         inner |= {stmt.iter for stmt in statements(tile.body) if isinstance(stmt, For)}
         size: Expr = ix.const(ITEM_BYTES[load.dtype])
         for part, extent in zip(load.index, self.program.buffer(load.buffer).shape, strict=True):
             size = ix.mul(size, extent) if variables(part) & inner else size
-        size = ix.ceildiv(size, found.microkernel.per_byte)
+        size = ix.ceildiv(size, match.microkernel.per_byte)
         return simplify_index(substitute(size, self.fixed))
 
-    def laid(self, found: Match) -> tuple[float, float]:
+    def laid(self, match: Match) -> tuple[float, float]:
         """How much longer a microkernel takes on operands that lie otherwise than it likes: in the nearest caches, and beyond them."""
-        traffic, load = self.hardware.machine.traffic, found.by_columns
-        times = 1.0 if beside(found.by_rows, found.depth) else traffic.strided
+        traffic, load = self.hardware.machine.traffic, match.by_columns
+        times = 1.0 if beside(match.by_rows, match.depth) else traffic.strided
         buffer = self.program.buffer(load.buffer)
-        if not found.microkernel.packed or buffer.layout is not None or not buffer.shape:
+        if not match.microkernel.packed or buffer.layout is not None or not buffer.shape:
             return times, times
         row = ix.literal_value(simplify_index(substitute(buffer.shape[-1], self.fixed)))
         narrow = row is not None and row * ITEM_BYTES[buffer.dtype] <= traffic.narrow_bytes
@@ -126,12 +126,12 @@ class MicrokernelCounts(LoopCounts):
     ) -> tuple[Counts, Touched]:
         """Of statements of a tile: all instances along its axes, and what one of them touches."""
         assert scope.piece is not None
-        seen = self.block(body, scope)
-        counts = seen.counts.get(scope.piece, Counts())
+        tally = self.block(body, scope)
+        counts = tally.counts.get(scope.piece, Counts())
         for axis in reversed(tile.axes):
             end = ix.add(axis.start, lengths[axis.iter])
             counts = self.over(axis.iter, axis.start, end, counts, scope.known, scope.piece)
-        return counts, seen.touched
+        return counts, tally.touched
 
     def length(self, tile: Tile, axis: TileAxis, known: ScanContext) -> Expr:
         """How many instances along an axis of a tile are in the domain."""
@@ -172,10 +172,10 @@ class MicrokernelCounts(LoopCounts):
         return copy_counts(ix.mul(times, vectors), self.hardware.machine)
 
     def staged(
-        self, tile: Tile, found: Match, active: Expr, height: Expr, depth: Expr
+        self, tile: Tile, match: Match, active: Expr, height: Expr, depth: Expr
     ) -> StagedRows:
         """The copy of the rows that a padded tile reads, with zeros past the last one."""
-        load = found.by_rows
+        load = match.by_rows
         inner = {s.iter for s in statements(tile.body) if isinstance(s, For)}
         axes = {axis.iter: axis for axis in tile.axes}
         moves = set[str]().union(*map(variables, load.index))
@@ -193,10 +193,12 @@ def _along(tile: Tile, kernel: Microkernel) -> tuple[str, str, Match | None]:
     for loop in statements(tile.body):
         match loop:
             case For(depth, body=(Store() as store,)) if store.reduce is not None:
-                found = list(matches(kernel, store.value, store.reduce, tuple(names), (depth,)))
-                found.sort(key=lambda one: [one.columns] != names[-1:])
-                if found:
-                    return found[0].rows or "", found[0].columns or "", found[0]
+                candidates = list(
+                    matches(kernel, store.value, store.reduce, tuple(names), (depth,))
+                )
+                candidates.sort(key=lambda one: [one.columns] != names[-1:])
+                if candidates:
+                    return candidates[0].rows or "", candidates[0].columns or "", candidates[0]
     return "".join(names[-2:-1]), "".join(names[-1:]), None
 
 
@@ -249,8 +251,8 @@ def cycles(
     known = ix.literal_value(rows)
     if known is not None:
         whole, rest = divmod(known, tallest)
-        left = of_height(rest) if rest else ix.const(0)
-        return ix.add(ix.mul(whole, of_height(tallest)), left)
+        last = of_height(rest) if rest else ix.const(0)
+        return ix.add(ix.mul(whole, of_height(tallest)), last)
     return _by_height(rows, 1, tallest, of_height)
 
 

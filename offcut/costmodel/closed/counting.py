@@ -101,10 +101,10 @@ def counted(
         counter = _Counter(program, hardware, fixed, ways, options or {}, bytes_of)
         if known != program.body:
             counter.exactness = least_exact(counter.exactness, Exactness.BOUND)
-        found = counter.counted(body)
+        counts = counter.counted(body)
         instead = {piece: sums.ways[1:] for piece, sums in counter.sums.items() if sums.failed}
         if not instead:
-            return found
+            return counts
         ways |= instead
 
 
@@ -117,8 +117,10 @@ def count_operations(
     """
     if hardware is None:
         return _operations_anywhere(program, frozenset(sizes.items()))
-    made = counted(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
-    return Amount(ix.add(*(counts.flop for counts in made.counts)), made.exactness)
+    program_counts = counted(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
+    return Amount(
+        ix.add(*(counts.flop for counts in program_counts.counts)), program_counts.exactness
+    )
 
 
 @lru_cache(1 << 8)  # a search asks for the same again and again
@@ -170,16 +172,16 @@ class _Counter(MicrokernelCounts):
     """One walk over a program."""
 
     def counted(self, body: tuple[Stmt, ...]) -> Counted:
-        seen = self.block(body, Scope(self.known))
-        moved = self.traffic.at_a_call(seen.touched)
+        tally = self.block(body, Scope(self.known))
+        volumes = self.traffic.at_a_call(tally.touched)
         every = range(len(self.pieces))
-        whole = seen.whole
+        whole = tally.whole
         counts = tuple(whole.get(one, Counts()).mapped(self.sums[one].finish) for one in every)
         return Counted(
             tuple(self.pieces),
             counts,
-            moved,
-            seen.touched.kept or tuple(ZERO for _ in self.traffic.levels),
+            volumes,
+            tally.touched.kept or tuple(ZERO for _ in self.traffic.levels),
             tuple(self.choices),
             self.values,
             least_exact(self.exactness, *(self.sums[one].way.exactness for one in every)),
@@ -190,14 +192,14 @@ class _Counter(MicrokernelCounts):
         before: set[str] = set()
         for stmt in body:
             piece = self.piece(stmt, scope) if scope.piece is None else scope.piece
-            seen = self.statement(stmt, replace(scope, piece=piece))
-            if scope.piece is None and scope.loop is not None and seen.counts:
-                number = next(iter(seen.counts))
+            tally = self.statement(stmt, replace(scope, piece=piece))
+            if scope.piece is None and scope.loop is not None and tally.counts:
+                number = next(iter(tally.counts))
                 if before and self.pieces[number].stage not in before:
                     waits = self.hardware.machine.loops.wait_cycles
-                    seen = self.begun(seen, waits, replace(scope, piece=number))
-                before |= {self.pieces[one].stage for one in seen.counts}
-            parts.append(seen)
+                    tally = self.begun(tally, waits, replace(scope, piece=number))
+                before |= {self.pieces[one].stage for one in tally.counts}
+            parts.append(tally)
         touched = self.traffic.block([part.touched for part in parts])
         staged = {piece: one for part in parts for piece, one in part.staged.items()}
         return Tally(touched, sum_counts(part.counts for part in parts), staged)
@@ -208,13 +210,13 @@ class _Counter(MicrokernelCounts):
         match stmt:
             case Tile(axes, _, role=role):
                 tile = tuple((axis.iter, extent_of(axis)) for axis in axes)
-                made = Piece(stage, role.value, tile, stmt.microkernel, scope.way)
+                own = Piece(stage, role.value, tile, stmt.microkernel, scope.way)
             case Store() | For() if not _parted(stmt):
-                made = Piece(stage, Role.WHOLE.value, (), None, scope.way)
+                own = Piece(stage, Role.WHOLE.value, (), None, scope.way)
             case _:
                 return None
         number = len(self.pieces)
-        self.pieces.append(made)
+        self.pieces.append(own)
         self.sums[number] = Sums(
             self.ways.get(number, count_methods(is_open=self.is_open)), self.tables
         )
@@ -238,10 +240,10 @@ class _Counter(MicrokernelCounts):
                 )
                 with self.around(name, lo, hi):
                     body = self.block(stmt.body, inside)
-                seen = self.loop(name, lo, hi, body, scope.known)
+                tally = self.loop(name, lo, hi, body, scope.known)
                 loops = self.hardware.machine.loops
                 begin = loops.begin_cycles + loops.reduce_cycles
-                return self.begun(seen, begin, scope) if lanes else seen
+                return self.begun(tally, begin, scope) if lanes else tally
             case Tile(microkernel=str(name)) if name in self.hardware.microkernels:
                 return self.covered(stmt, self.hardware.microkernels[name], scope)
             case Tile():
@@ -266,8 +268,8 @@ class _Counter(MicrokernelCounts):
         switches off.
         """
         if not axes:
-            seen = self.block(tile.body, scope)
-            return self.with_conditions(seen, unlimited(tile)) if tile.axes else seen
+            tally = self.block(tile.body, scope)
+            return self.with_conditions(tally, unlimited(tile)) if tile.axes else tally
         axis, *rest = axes
         extent = extent_of(axis)
         start, end = simplify_index(axis.start), simplify_index(ix.add(axis.start, extent))
@@ -290,31 +292,31 @@ class _Counter(MicrokernelCounts):
                 around=scope.loop,
                 written=stored_in(tile.body),
             )
-            seen = self.tile(tile, rest, inside)
+            tally = self.tile(tile, rest, inside)
         loops, guarded = self.hardware.machine.loops, tile.form is Form.GUARD
         if across is None:
-            each = seen.counts
-            seen = self.loop(axis.iter, start, stop, seen, scope.known)
+            each = tally.counts
+            tally = self.loop(axis.iter, start, stop, tally, scope.known)
             sizes = {one.name for one in self.program.sizes} | set(self.values)
             if not rest and variables(ix.sub(stop, start)) <= sizes:
                 store = next(one for one in statements(tile.body) if isinstance(one, Store))
                 width = self.hardware.lanes_of(self.program.buffer(store.buffer).dtype)
                 counts = {
                     piece: self.vectors(
-                        axis.iter, start, stop, width, seen.counts[piece], one, scope.known, piece
+                        axis.iter, start, stop, width, tally.counts[piece], one, scope.known, piece
                     )
                     for piece, one in each.items()
                 }
-                seen = replace(seen, counts={**seen.counts, **counts})
+                tally = replace(tally, counts={**tally.counts, **counts})
         else:
             each = {
                 piece: self.lanes(axis.iter, start, end, stop, one, scope.known, piece, guarded)
-                for piece, one in seen.counts.items()
+                for piece, one in tally.counts.items()
             }
-            seen = Tally(self.traffic.at_once(seen.touched, *across), each)
+            tally = Tally(self.traffic.at_once(tally.touched, *across), each)
         if rest:
-            return self.begun(seen, loops.bind_cycles * (run or 0), scope) if guarded else seen
-        return self.begun(seen, loops.begin_cycles if run is None else loops.tile_cycles, scope)
+            return self.begun(tally, loops.bind_cycles * (run or 0), scope) if guarded else tally
+        return self.begun(tally, loops.begin_cycles if run is None else loops.tile_cycles, scope)
 
     def bounded(self, let: Let, scope: Scope) -> Tally:
         """Inside a bounded value: its value, where that is a literal or moves with a loop; each of two that it may have;
@@ -349,7 +351,7 @@ class _Counter(MicrokernelCounts):
             self.held[buffer] = Held(self.held[buffer].buffer, tuple(extent for _, extent in axes))
         return self.block(body, scope)
 
-    def window(self, buffer: str, axes: Sequence[tuple[Expr, Expr]], seen: Tally) -> Tally:
+    def window(self, buffer: str, axes: Sequence[tuple[Expr, Expr]], tally: Tally) -> Tally:
         """Outside of it, the window lies where it always does, as large as half-way through the loops around."""
         shape = tuple(extent for _, extent in axes)
         for name, middle in reversed(self.traffic.middle.items()):
@@ -359,9 +361,9 @@ class _Counter(MicrokernelCounts):
         starts = [start for start, _ in axes]
         boxes = {
             name: one.within(starts) if name.partition(APART)[0] == buffer else one
-            for name, one in seen.touched.boxes.items()
+            for name, one in tally.touched.boxes.items()
         }
-        return replace(seen, touched=replace(seen.touched, boxes=boxes))
+        return replace(tally, touched=replace(tally.touched, boxes=boxes))
 
     def choose(self, stmt: Choose, scope: Scope) -> Tally:
         """Of literal costs the option that is taken, else all of them, each a way of its own."""
@@ -369,11 +371,11 @@ class _Counter(MicrokernelCounts):
         known = [self.seconds(cost) for cost in costs]
         self.choices.append(tuple(Way(o.label, o.cost) for o in stmt.options))
         number = len(self.choices) - 1
-        taken = [one for one in known if one is not None]
-        if number in self.options or len(taken) == len(known):
+        known_costs = [one for one in known if one is not None]
+        if number in self.options or len(known_costs) == len(known):
             best = self.options.get(number, 0)
             if number not in self.options:
-                best = known.index(min(taken))
+                best = known.index(min(known_costs))
             return self.block(stmt.options[best].body, replace(scope, way=(number, best)))
         parts = [
             self.block(option.body, replace(scope, way=(number, at)))
@@ -382,10 +384,10 @@ class _Counter(MicrokernelCounts):
         touched = parts[0].touched
         for part in parts[1:]:
             both = self.traffic.block([touched, part.touched])
-            moved = tuple(
+            volumes = tuple(
                 {**a, **b} for a, b in zip(touched.moved, part.touched.moved, strict=True)
             )
-            touched = replace(both, moved=moved)
+            touched = replace(both, moved=volumes)
         staged = {piece: one for part in parts for piece, one in part.staged.items()}
         return Tally(touched, sum_counts(part.counts for part in parts), staged)
 

@@ -89,15 +89,15 @@ class Page:
         if len(self.flop) <= _WIDE:
             return [f"flop = {self.flop}"]
         flop = sampled.at(self.operations)
-        found = near(flop, np.maximum(flop, 1.0), self._terms(), self._floats(sampled))
-        return [f"flop is about {found}, off by {found.off}"]
+        fit = near(flop, np.maximum(flop, 1.0), self._terms(), self._floats(sampled))
+        return [f"flop is about {fit}, off by {fit.off}"]
 
     def _pieces(self, sampled: SampledPrediction) -> list[str]:
         """A line for each of the pieces that take most, and what the others take."""
         cycles = np.maximum(sampled.cycles, 1e-9)
         shares = [own / cycles for own in sampled.by_piece]
-        ran = [k for k, share in enumerate(shares) if share.max(initial=0.0) > 0]
-        most = sorted(ran, key=lambda k: -shares[k].max())[:_PIECES]
+        nonempty = [k for k, share in enumerate(shares) if share.max(initial=0.0) > 0]
+        most = sorted(nonempty, key=lambda k: -shares[k].max())[:_PIECES]
         rows = [["stage", "role", "tile", "microkernel", "of the call, at most"]]
         rows += [
             [*self._row(self.prediction.pieces[k]), self._at_most(shares[k], sampled)]
@@ -107,9 +107,9 @@ class Page:
             ways = ["way", *(self._way(self.prediction.pieces[k]) for k in sorted(most))]
             rows = [[way, *row] for way, row in zip(ways, rows, strict=True)]
         lines = table(rows)
-        if left := [k for k in ran if k not in most]:
-            share = max(shares[k].max() for k in left)
-            lines.append(f"and {len(left)} more, each at most {share:.0%} of the call")
+        if others := [k for k in nonempty if k not in most]:
+            share = max(shares[k].max() for k in others)
+            lines.append(f"and {len(others)} more, each at most {share:.0%} of the call")
         return lines
 
     def _row(self, one: Predicted) -> list[str]:
@@ -147,22 +147,22 @@ class Page:
                 rows.append(["itself", cycles, "", f"{share:.0%}" if share >= 0.005 else ""])
             if not own.any():
                 continue
-            found = near(own, call, terms, floats)
+            fit = near(own, call, terms, floats)
             binding = sampled.binding.get(name)
             share = 0.0 if binding is None else float(np.mean(binding / call))
-            rows.append([name, str(found), found.off, f"{share:.0%}" if share else ""])
+            rows.append([name, str(fit), fit.off, f"{share:.0%}" if share else ""])
         return table(rows)
 
     def _bound(self, size: Size) -> str:
         """Of each resource, the values of a size at which it is what binds."""
         values = np.arange(size.at_or_above(1), _last(size) + 1, size.multiple_of, dtype=np.int64)
-        points, held = {size.name: values}, []
+        points, assignments = {size.name: values}, []
         for other in self.described.sizes:
             if other != size:
                 middle = samples(other, 3, _LAST)
                 at = int(middle[len(middle) // 2])
                 points[other.name] = np.full(len(values), at, np.int64)
-                held.append(f"{self._user(other)} = {at}")
+                assignments.append(f"{self._user(other)} = {at}")
         calls = Calls(points, len(values))
         bound = np.array(SampledPrediction(self.prediction, calls).bound_by)
         parts = []
@@ -173,13 +173,13 @@ class Page:
             some = "" if share == 1 else f" ({share:.0%} of them)"
             where = str(there[0]) if len(there) == 1 else f"{there[0]}…{there[-1]}"
             parts.append(f"{name} at {where}{some}")
-        others = f", {', '.join(held)}" if held else ""
+        others = f", {', '.join(assignments)}" if assignments else ""
         return f"bound over {self._user(size)}{others}: {'; '.join(parts)}"
 
     def _terms(self) -> tuple[Term, ...]:
         """What a sum may be made of: what divides a term of the operations, and each size."""
-        found = {term[:_DEGREE] for term in _terms_in(self.operations)}
-        return terms_of([*found, *((one.name,) for one in self.described.sizes)], self.users)
+        monomials = {term[:_DEGREE] for term in _terms_in(self.operations)}
+        return terms_of([*monomials, *((one.name,) for one in self.described.sizes)], self.users)
 
     def _floats(self, sampled: SampledPrediction) -> dict[str, Array]:
         """The sizes at each point, by the user's names."""
@@ -256,8 +256,8 @@ def terms_of(highest: Sequence[Term], users: Mapping[str, str]) -> tuple[Term, .
             terms.add(
                 tuple(n for n, power in zip(names, powers, strict=True) for _ in range(power))
             )
-    named = {tuple(sorted(users.get(name, name) for name in term)) for term in terms}
-    return tuple(sorted(named, key=lambda term: (-len(term), term)))
+    monomials = {tuple(sorted(users.get(name, name) for name in term)) for term in terms}
+    return tuple(sorted(monomials, key=lambda term: (-len(term), term)))
 
 
 def near(numbers: Array, unit: Array, terms: Sequence[Term], points: Mapping[str, Array]) -> Near:
@@ -266,17 +266,17 @@ def near(numbers: Array, unit: Array, terms: Sequence[Term], points: Mapping[str
     unit    what the distance at each point is a share of, above 0
     points  the sizes, by name
     """
-    left, shown_terms = list(terms), tuple[tuple[float, Term], ...]()
-    while left and not shown_terms:
-        columns = np.stack([_values(term, points) / unit for term in left], axis=1)
+    candidates, shown_terms = list(terms), tuple[tuple[float, Term], ...]()
+    while candidates and not shown_terms:
+        columns = np.stack([_values(term, points) / unit for term in candidates], axis=1)
         # Terms are of very unlike size; the solver would take the small ones for none.
         scale = np.abs(columns).max(axis=0)
         factors = np.linalg.lstsq(columns / scale, numbers / unit, rcond=None)[0]
         if factors.min() >= _SEEN:
-            pairs = zip(factors / scale, left, strict=True)
+            pairs = zip(factors / scale, candidates, strict=True)
             shown_terms = tuple((float(f"{factor:.3g}"), term) for factor, term in pairs)
         else:
-            del left[int(np.argmin(factors))]
+            del candidates[int(np.argmin(factors))]
     total = sum(
         (factor * _values(term, points) for factor, term in shown_terms), np.zeros(len(numbers))
     )
@@ -326,7 +326,7 @@ def curve(
     return Curve(values, sampled.cycles / hertz, sampled.bound_by)
 
 
-def draw(title: str, label: str, found: Curve, path: str | Path | None) -> Figure:
+def draw(title: str, label: str, points: Curve, path: str | Path | None) -> Figure:
     """A curve, each point in the colour of the resource that binds.
 
     Raises TargetError without matplotlib, CallError where the picture cannot be written.
@@ -335,12 +335,12 @@ def draw(title: str, label: str, found: Curve, path: str | Path | None) -> Figur
 
     figure = new_figure(7.0, 4.2)
     axes: Any = figure.subplots()
-    axes.plot(found.values, found.seconds * 1e6, color="0.7", linewidth=1.0, zorder=1)
-    for colour, name in zip(_COLOURS, dict.fromkeys(found.bound_by), strict=False):
-        there = np.array([one == name for one in found.bound_by])
+    axes.plot(points.values, points.seconds * 1e6, color="0.7", linewidth=1.0, zorder=1)
+    for colour, name in zip(_COLOURS, dict.fromkeys(points.bound_by), strict=False):
+        there = np.array([one == name for one in points.bound_by])
         axes.scatter(
-            found.values[there],
-            found.seconds[there] * 1e6,
+            points.values[there],
+            points.seconds[there] * 1e6,
             s=6.0,
             color=colour,
             label=f"bound by {name}",
@@ -379,13 +379,13 @@ def along(
             because=f"it runs along one of {', '.join(known) or 'no sizes'}, and the others have values",
             help=("kernel.cost().plot(size=…, others=…)",),
         )
-    found = known[name]
-    first, last = over or (max(found.min, 1), min(found.max, max(found.min, 1) + _CURVE_POINTS))
-    if not found.min <= first <= last <= found.max:
+    own = known[name]
+    first, last = over or (max(own.min, 1), min(own.max, max(own.min, 1) + _CURVE_POINTS))
+    if not own.min <= first <= last <= own.max:
         raise CallError(
             "plot",
             f"cannot draw {name} in {first}…{last}",
-            because=f"{name} is in {found.min}…{found.max}",
+            because=f"{name} is in {own.min}…{own.max}",
         )
-    start = -(-first // found.multiple_of) * found.multiple_of
-    return found, range(start, last + 1, found.multiple_of)
+    start = -(-first // own.multiple_of) * own.multiple_of
+    return own, range(start, last + 1, own.multiple_of)

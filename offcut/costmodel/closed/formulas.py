@@ -64,7 +64,7 @@ class Formulas:
     def cycles(self) -> sympy.Expr:
         """Of the call."""
         stages, loss = by_stage(self.prediction.pieces).items(), self.prediction.loss
-        total = self._total((way, stage_formula(found, loss)) for (way, _), found in stages)
+        total = self._total((way, stage_formula(resources, loss)) for (way, _), resources in stages)
         return self._shown(_plus(total, real(self.prediction.call)))
 
     @property
@@ -157,9 +157,9 @@ class Formulas:
         for one in self.prediction.pieces:
             lines.append(f"{self._title(one)}:")
             first, cycles = next(iter(one.resources.items()))
-            shown = {"runs": one.counts.runs, f"{first} cycles": cycles}
-            shown |= {f"bytes from {name}": size for name, size in one.bytes.items()}
-            lines += [f"  {name} = {self._in_user_names(value)}" for name, value in shown.items()]
+            rows = {"runs": one.counts.runs, f"{first} cycles": cycles}
+            rows |= {f"bytes from {name}": size for name, size in one.bytes.items()}
+            lines += [f"  {name} = {self._in_user_names(value)}" for name, value in rows.items()]
         values = self.prediction.values.items()
         lines += [f"{name} = {self._in_user_names(value)}" for name, value in values]
         return "\n".join([*lines, *self._estimated()])
@@ -207,12 +207,12 @@ class Formulas:
 
         Raises TargetError without matplotlib, CallError for sizes that are missing, unknown, or out of range.
         """
-        found, values = along(self.described.sizes, self.users, size, over, others)
+        axis, values = along(self.described.sizes, self.users, size, over, others)
         own = {user: name for name, user in self.users.items()}
         fixed = {own.get(user, user): value for user, value in others.items()}
-        made = curve(self.prediction, found.name, fixed, values, self.machine.hertz)
+        points = curve(self.prediction, axis.name, fixed, values, self.machine.hertz)
         title = f"{self.described.name} on {self.machine.name}"
-        return draw(title, self.users.get(found.name, found.name), made, path)
+        return draw(title, self.users.get(axis.name, axis.name), points, path)
 
 
 def formulas(
@@ -224,11 +224,14 @@ def formulas(
     """
     machine = hardware.machine
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
-    operations, made = count_operations(described, {}, hardware), predicted(program, hardware, {})
-    flop_is = least_exact(made.exactness.flop, operations.exactness)
-    made = replace(made, exactness=replace(made.exactness, flop=flop_is))
+    operations, prediction = (
+        count_operations(described, {}, hardware),
+        predicted(program, hardware, {}),
+    )
+    flop_is = least_exact(prediction.exactness.flop, operations.exactness)
+    prediction = replace(prediction, exactness=replace(prediction.exactness, flop=flop_is))
     seconds = compile_seconds(code, machine)
-    return Formulas(described, made, operations.value, machine, users, code, seconds)
+    return Formulas(described, prediction, operations.value, machine, users, code, seconds)
 
 
 def _plus(a: Expr, b: Expr) -> Expr:

@@ -70,43 +70,43 @@ class Names:
             name = self._fresh()
             self._call(name, self._with_names(part), dtype_of(part))
             self.called[part] = Var(name)
-        made: sympy.Expr = self._formula(self._with_names(written))
-        return made
+        result: sympy.Expr = self._formula(self._with_names(written))
+        return result
 
     @property
     def parts(self) -> dict[str, sympy.Expr]:
         """What each name stands for, in terms of those before."""
         return {name: self._formula(value) for name, value in self.known.items()}
 
-    def _resolve(self, expr: Expr, known: _Known, seen: dict[tuple[Expr, _Known], Expr]) -> Expr:
+    def _resolve(self, expr: Expr, known: _Known, results: dict[tuple[Expr, _Known], Expr]) -> Expr:
         """`expr` in the user's names, without the choices that conditions settle which hold or fail around it."""
         key = expr, known
-        if key in seen:
-            return seen[key]
+        if key in results:
+            return results[key]
         if isinstance(expr, Select):
-            condition = self._resolve(expr.condition, known, seen)
-            decided = [holds for other, holds in known if other == condition]
+            condition = self._resolve(expr.condition, known, results)
+            values = [holds for other, holds in known if other == condition]
             ways = [
-                self._resolve(part, known | {(condition, holds)}, seen)
+                self._resolve(part, known | {(condition, holds)}, results)
                 for part, holds in ((expr.then, True), (expr.other, False))
-                if not decided or decided[0] == holds
+                if not values or values[0] == holds
             ]
             alike = len(ways) == 1 or ways[0] == ways[1]
-            seen[key] = ways[0] if alike else Select(condition, *ways)
+            results[key] = ways[0] if alike else Select(condition, *ways)
         elif isinstance(expr, Var):
-            seen[key] = self.users.get(expr.name, expr)
+            results[key] = self.users.get(expr.name, expr)
         else:
-            inner = tuple(self._resolve(part, known, seen) for part in children(expr))
-            seen[key] = _joined(rebuild(expr, inner)) if inner else expr
-        return seen[key]
+            inner = tuple(self._resolve(part, known, results) for part in children(expr))
+            results[key] = _joined(rebuild(expr, inner)) if inner else expr
+        return results[key]
 
     def _fresh(self) -> str:
         """A name that neither a part nor a size has."""
-        taken = {
+        used_names = {
             *self.known,
             *(str(size.name) for size in self.users.values() if isinstance(size, Var)),
         }
-        return next(name for k in count(len(self.known) + 1) if (name := f"e{k}") not in taken)
+        return next(name for k in count(len(self.known) + 1) if (name := f"e{k}") not in used_names)
 
     def _call(self, name: str, value: Expr, dtype: str) -> None:
         """Name a value; whatever its type, its name is a variable in the values of others."""
@@ -118,13 +118,13 @@ class Names:
 
     def _with_names(self, expr: Expr) -> Expr:
         """`expr` with the names of its parts that have one."""
-        seen: dict[Expr, Expr] = {}
+        results: dict[Expr, Expr] = {}
 
         def visit(part: Expr) -> Expr:
-            if part not in seen:
+            if part not in results:
                 inner = tuple(map(visit, children(part)))
-                seen[part] = self.called.get(part, rebuild(part, inner) if inner else part)
-            return seen[part]
+                results[part] = self.called.get(part, rebuild(part, inner) if inner else part)
+            return results[part]
 
         return visit(expr)
 
@@ -135,14 +135,14 @@ class Names:
 
     def value(self, name: str, sizes: Mapping[str, int]) -> int | float:
         """What a name stands for at sizes."""
-        found = self._values.setdefault(tuple(sorted(sizes.items())), dict(sizes))
-        if name not in found:
+        values = self._values.setdefault(tuple(sorted(sizes.items())), dict(sizes))
+        if name not in values:
             inside: dict[str, Expr] = {}
             for inner in sorted(variables(self.known[name]) & set(self.known)):
                 known = self.value(inner, {size: sizes[size] for size in self.sizes[inner]})
                 inside[inner] = Const(known, self.types[inner])
-            found[name] = evaluate(substitute(self.known[name], inside), sizes)
-        return found[name]
+            values[name] = evaluate(substitute(self.known[name], inside), sizes)
+        return values[name]
 
     def _named(self, name: str) -> Any:
         """A name as a function of the sizes that it depends on."""
@@ -163,10 +163,10 @@ class Names:
                 return None
             return sympy.sympify(self.value(name, dict(zip(sizes, map(int, at), strict=True))))
 
-        def written_out(made: Any, **_: Any) -> Any:
+        def written_out(call: Any, **_: Any) -> Any:
             whole = self._formula(self.known[name]).doit()
-            given = zip(map(_symbol, sizes), made.args, strict=True)
-            return whole.subs(list(given), simultaneous=True)
+            pairs = zip(map(_symbol, sizes), call.args, strict=True)
+            return whole.subs(list(pairs), simultaneous=True)
 
         members = {"eval": classmethod(evaluated), "doit": written_out, "is_real": True}
         if self.types[name] == "index":
@@ -174,11 +174,11 @@ class Names:
         return type(name, (sympy.Function,), members)
 
     @memoize_method
-    def _formula(self, expr: Expr, asked: bool = False) -> Any:
-        """`asked`: it is a part of a condition."""
+    def _formula(self, expr: Expr, is_condition: bool = False) -> Any:
+        """`is_condition`: it is a part of a condition."""
         import sympy
 
-        def of(part: Expr, inside: bool = asked) -> Any:
+        def of(part: Expr, inside: bool = is_condition) -> Any:
             return self._formula(part, inside)
 
         match expr:
@@ -193,7 +193,7 @@ class Names:
             case Cast(a, _):
                 return of(a)
             case Select(condition, then, other):
-                if asked:
+                if is_condition:
                     return _function("where")(of(condition, True), of(then), of(other))
                 cases = (of(then), of(condition, True)), (of(other), True)
                 return sympy.Piecewise(*cases, evaluate=False)
@@ -280,10 +280,10 @@ def _binary(op: str, a: Any, b: Any, dtype: str) -> Any:
         return a / b if _is_whole(a, b) else sympy.floor(a / b)
     if op in ("min", "max"):
         return (sympy.Min if op == "min" else sympy.Max)(a, b, evaluate=False)
-    made = {"+": add, "-": sub, "*": mul, "/": truediv, "%": sympy.Mod}.get(op)
-    if made is None:
+    function = {"+": add, "-": sub, "*": mul, "/": truediv, "%": sympy.Mod}.get(op)
+    if function is None:
         raise InternalError(f"no formula for {op} of {dtype}")
-    return made(a, b)
+    return function(a, b)
 
 
 def _is_whole(a: Any, b: Any) -> bool:
@@ -295,8 +295,8 @@ def _is_whole(a: Any, b: Any) -> bool:
     symbols = sorted(a.free_symbols, key=str)
     if not b.is_Integer or not a.is_polynomial(*symbols):
         return False
-    found = sympy.Poly(a, *symbols) if symbols else None
-    if found is None or found.total_degree() > _HIGHEST:
-        return bool(found is None and (a / b).is_integer)
-    ranges = (range(found.degree(symbol) + 1) for symbol in symbols)
-    return all(int(found.eval(point)) % int(b) == 0 for point in product(*ranges))
+    polynomial = sympy.Poly(a, *symbols) if symbols else None
+    if polynomial is None or polynomial.total_degree() > _HIGHEST:
+        return bool(polynomial is None and (a / b).is_integer)
+    ranges = (range(polynomial.degree(symbol) + 1) for symbol in symbols)
+    return all(int(polynomial.eval(point)) % int(b) == 0 for point in product(*ranges))

@@ -64,8 +64,8 @@ def _term(store: Store) -> Expr:
 
 
 def _energy(table: Picojoules, dtype: str) -> float:
-    found: float = getattr(table, _ALIKE[dtype])
-    return found
+    picojoules: float = getattr(table, _ALIKE[dtype])
+    return picojoules
 
 
 def _of(expr: Expr) -> list[tuple[str, str]]:

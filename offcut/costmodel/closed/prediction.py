@@ -78,14 +78,14 @@ Stage: TypeAlias = tuple[WayNumber, str]
 
 def by_stage(pieces: Sequence[Predicted]) -> dict[Stage, dict[str, Expr]]:
     """Cycles of each resource, by stage: those of its pieces together."""
-    found: dict[Stage, dict[str, Expr]] = {}
+    totals: dict[Stage, dict[str, Expr]] = {}
     for one in pieces:
-        total = found.setdefault((one.piece.way, one.piece.stage), {})
+        total = totals.setdefault((one.piece.way, one.piece.stage), {})
         for name, cycles in one.resources.items():
             total[name] = (
                 simplify_cost(Binary("+", total[name], cycles)) if name in total else cycles
             )
-    return found
+    return totals
 
 
 @dataclass(frozen=True)
@@ -207,29 +207,50 @@ def predicted(
 
     options  by the number of a `choose`, the option that runs; of others the cheapest
     """
-    made = counted(program, hardware, sizes, options)
+    program_counts = counted(program, hardware, sizes, options)
     pieces = tuple(
-        _of(piece, counts, [moved.get(number, ZERO) for moved in made.moved], hardware.machine)
-        for number, (piece, counts) in enumerate(zip(made.pieces, made.counts, strict=True))
+        _of(
+            piece,
+            counts,
+            [volumes.get(number, ZERO) for volumes in program_counts.moved],
+            hardware.machine,
+        )
+        for number, (piece, counts) in enumerate(
+            zip(program_counts.pieces, program_counts.counts, strict=True)
+        )
     )
     names = (memory.name for memory in hardware.machine.memory)
-    kept = dict(zip(names, made.kept[1:], strict=True))
-    exactness = HowExact.estimates(made.exactness)
+    bytes_kept = dict(zip(names, program_counts.kept[1:], strict=True))
+    exactness = HowExact.estimates(program_counts.exactness)
     machine = hardware.machine
-    call = machine.call.of([len(ways) for ways in made.choices]) * machine.hertz
+    call = machine.call.of([len(ways) for ways in program_counts.choices]) * machine.hertz
     loss = machine.traffic.overlap_loss
-    return Prediction(pieces, made.choices, kept, made.values, exactness, call, loss)
+    return Prediction(
+        pieces,
+        program_counts.choices,
+        bytes_kept,
+        program_counts.values,
+        exactness,
+        call,
+        loss,
+    )
 
 
-def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -> Predicted:
+def _of(piece: Piece, counts: Counts, volumes: Sequence[Expr], machine: Machine) -> Predicted:
     of = resources_of(machine)
-    taken = dict(zip((memory.name for memory in of.memories), moved, strict=True))
+    bytes_by_memory = dict(zip((memory.name for memory in of.memories), volumes, strict=True))
     resources = {
         COMPUTE: scaled(counts.cycles, 1 / THOUSANDTHS / of[COMPUTE].rate),
         ISSUE: scaled(counts.instructions, 1 / THOUSANDTHS / of[ISSUE].rate),
-        **{name: scaled(size, 1 / of[name].rate) for name, size in taken.items()},
+        **{name: scaled(size, 1 / of[name].rate) for name, size in bytes_by_memory.items()},
     }
-    return Predicted(piece, counts, resources, taken, joules(counts.picojoules, taken, machine))
+    return Predicted(
+        piece,
+        counts,
+        resources,
+        bytes_by_memory,
+        joules(counts.picojoules, bytes_by_memory, machine),
+    )
 
 
 def joules(picojoules: Expr, bytes_by_memory: Mapping[str, Expr], machine: Device) -> Expr:

@@ -198,10 +198,10 @@ def short_sum(
 ) -> Expr | None:
     """The sum of `term` over ``lo <= name < hi`` where that is a formula of no more parts than `longest`, of a term of as few."""
     try:
-        found = summed(name, lo, hi, term, known, splits, longest)
+        total = summed(name, lo, hi, term, known, splits, longest)
     except NoClosedForm:
         return None
-    return None if is_longer(found, longest) else found
+    return None if is_longer(total, longest) else total
 
 
 def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
@@ -209,23 +209,23 @@ def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Ex
     greatest term there may be, every part of the term taken as if it moved for itself.
     """
     term = simplify_index(term)
-    found = short_sum(name, lo, hi, term, known, splits=4, longest=4 * SHORT)
-    if found is not None:
-        return found
+    total = short_sum(name, lo, hi, term, known, splits=4, longest=4 * SHORT)
+    if total is not None:
+        return total
     return ix.mul(trips(lo, hi, known), greatest(name, lo, hi, term, known))
 
 
 def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
     """A bound of a count over ``lo <= name < hi``: every part of the term taken as if it moved for itself; of elements of memory no bound."""
     between = {name: (lo, ix.sub(hi, 1))}
-    found = ends(term, between, natural=lambda part: _is_count(part, known))
-    if found is None and reads_memory(
+    bounds = ends(term, between, natural=lambda part: _is_count(part, known))
+    if bounds is None and reads_memory(
         term
     ):  # no bound is known of an element: as half-way through the loop
         return ix.maximum(simplify_index(_at(term, name, middle_of(lo, hi))), 0)
-    if found is None:
+    if bounds is None:
         raise InternalError(f"{format_expr(term)} is not a count")
-    return ix.maximum(simplify_index(found[1]), 0)
+    return ix.maximum(simplify_index(bounds[1]), 0)
 
 
 def _is_count(expr: Expr, known: ScanContext) -> bool:
@@ -280,15 +280,15 @@ def _without_alike(expr: Expr, name: str) -> Expr:
     """An expression in which what moves alike with a name on both sides of a ``min``, a ``max`` or a comparison stands on neither."""
     if name not in variables(expr):
         return expr
-    made = rebuild(expr, tuple(_without_alike(child, name) for child in children(expr)))
-    match made:
+    result = rebuild(expr, tuple(_without_alike(child, name) for child in children(expr)))
+    match result:
         case Binary("min" | "max" as op, a, b) if alike := _alike(a, b, name):
             one = ix.minimum if op == "min" else ix.maximum
             return ix.add(alike, one(ix.sub(a, alike), ix.sub(b, alike)))
         case Compare(op, a, b) if dtype_of(a) == "index" and (alike := _alike(a, b, name)):
             return ix.compare(op, ix.sub(a, alike), ix.sub(b, alike))
         case _:
-            return made
+            return result
 
 
 def _alike(a: Expr, b: Expr, name: str) -> Expr | None:
@@ -306,14 +306,14 @@ def _breaks(term: Expr, name: str) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
     for part in _walked(term):
         match part:
             case Select(condition, then, other) if name in variables(condition):
-                found = _break_of(condition, name)
-                if found is not None:
-                    at, rises = found
+                place = _break_of(condition, name)
+                if place is not None:
+                    at, rises = place
                     yield (at, part, *((other, then) if rises else (then, other)))
             case Binary("min" | "max" as op, a, b) if name in variables(part):
-                found = _break_of(Compare(">=", a, b), name)  # from where on a is the larger
-                if found is not None:
-                    at, rises = found
+                place = _break_of(Compare(">=", a, b), name)  # from where on a is the larger
+                if place is not None:
+                    at, rises = place
                     larger, smaller = (a, b) if op == "max" else (b, a)
                     yield (at, part, *((smaller, larger) if rises else (larger, smaller)))
             case _:

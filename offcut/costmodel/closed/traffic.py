@@ -86,8 +86,8 @@ class Traffic:
     def access(self, boxes: Mapping[str, Box], piece: Piece) -> Touched:
         """Of accesses that touch each element once: a statement, or a tile of a microkernel."""
         first = {name: name if self.by_array else piece for name in boxes}
-        moved = tuple(self._spread(self._bytes(boxes, level), first) for level in self.levels)
-        return Touched(boxes, first, moved, self._kept(boxes, (self.nothing,), self.sizes))
+        volumes = tuple(self._spread(self._bytes(boxes, level), first) for level in self.levels)
+        return Touched(boxes, first, volumes, self._kept(boxes, (self.nothing,), self.sizes))
 
     def block(self, parts: Sequence[Touched]) -> Touched:
         """Of statements one after the other."""
@@ -95,7 +95,7 @@ class Traffic:
         if len(parts) < 2:
             return parts[0] if parts else self.nothing
         boxes, first = self._joined(parts)
-        moved = []
+        volumes = []
         for number, level in enumerate(self.levels):
             each = [self.taken(part.boxes, level) for part in parts]
             apart = _plus(part.moved[number] for part in parts)
@@ -106,13 +106,13 @@ class Traffic:
                     continue
                 fit = self._fits(_total((each[k - 1], each[k])), level, self.sizes)
                 for name in (one for one in each[k] if one in each[k - 1]):
-                    found = ix.minimum(each[k - 1][name], each[k][name])
+                    both = ix.minimum(each[k - 1][name], each[k][name])
                     piece = parts[k].first[name]
-                    kept = select(fit, found, ix.const(0))
-                    left = ix.sub(apart.get(piece, ix.const(0)), kept)
-                    apart = {**apart, piece: ix.maximum(left, 0)}
-            moved.append(self._where_fits(boxes, first, level, apart, self.sizes))
-        return Touched(boxes, first, tuple(moved), self._kept(boxes, parts, self.sizes))
+                    reused = select(fit, both, ix.const(0))
+                    rest = ix.sub(apart.get(piece, ix.const(0)), reused)
+                    apart = {**apart, piece: ix.maximum(rest, 0)}
+            volumes.append(self._where_fits(boxes, first, level, apart, self.sizes))
+        return Touched(boxes, first, tuple(volumes), self._kept(boxes, parts, self.sizes))
 
     def loop(self, name: str, lo: Expr, hi: Expr, body: Touched, known: ScanContext) -> Touched:
         """Of all iterations of a loop."""
@@ -124,7 +124,7 @@ class Traffic:
         boxes = {array: box.over(ends) for array, box in body.boxes.items()}
         half_way = {name: middle_of(lo, hi)}
         typical = {array: box.at(half_way) for array, box in body.boxes.items()}
-        moved = []
+        volumes = []
         for number, level in enumerate(self.levels):
             whole, once = self._bytes(boxes, level), self._bytes(typical, level)
             near = {
@@ -141,12 +141,12 @@ class Traffic:
             fits = self._fits(self._size(boxes, level), level, known)
             some = _either(stays, _times(runs, self._spread(near, body.first)), far)
             all_of = _times(runs, self._spread(whole, body.first))
-            moved.append(_either(fits, all_of, some))
+            volumes.append(_either(fits, all_of, some))
         inside = replace(
             body, kept=tuple(self._stays(name, lo, hi, size, known) for size in body.kept)
         )
-        kept = (ix.mul(runs, size) for size in self._kept(boxes, (inside,), known))
-        return Touched(boxes, body.first, tuple(moved), tuple(kept))
+        sizes = (ix.mul(runs, size) for size in self._kept(boxes, (inside,), known))
+        return Touched(boxes, body.first, tuple(volumes), tuple(sizes))
 
     def at_once(self, body: Touched, name: str, first: Expr, last: Expr) -> Touched:
         """Of all lanes of a tile together, whose accesses are of all of them already; what loops inside of it do otherwise
@@ -154,20 +154,20 @@ class Traffic:
         """
         half_way = {name: ix.floordiv(ix.add(first, last), 2)}
         boxes = {array: box.over({name: (first, last)}) for array, box in body.boxes.items()}
-        moved = tuple(
+        volumes = tuple(
             {piece: _at(size, half_way) for piece, size in level.items()} for level in body.moved
         )
-        kept = tuple(_at(size, half_way) for size in body.kept)
-        return Touched(boxes, body.first, moved, kept)
+        sizes = tuple(_at(size, half_way) for size in body.kept)
+        return Touched(boxes, body.first, volumes, sizes)
 
     def where(self, condition: Expr, then: Touched, other: Touched) -> Touched:
         """Of one of two, by a condition on sizes and iterators."""
         boxes, first = self._joined((then, other))
         pairs = zip(then.moved, other.moved, strict=True)
-        moved = tuple(_either(condition, one, two) for one, two in pairs)
+        volumes = tuple(_either(condition, one, two) for one, two in pairs)
         sizes = zip(then.kept, other.kept, strict=True)
         return Touched(
-            boxes, first, moved, tuple(select(condition, one, two) for one, two in sizes)
+            boxes, first, volumes, tuple(select(condition, one, two) for one, two in sizes)
         )
 
     def at_a_call(self, whole: Touched) -> tuple[Mapping[Piece, Expr], ...]:
@@ -179,14 +179,14 @@ class Traffic:
         total = ix.add(*sizes)
         _, *caches = self.levels
         first, *rest = whole.moved
-        found = (
+        volumes = (
             first,
             *(
-                _either(self._fits(total, level, self.sizes), {}, moved)
-                for level, moved in zip(caches, rest, strict=True)
+                _either(self._fits(total, level, self.sizes), {}, volume)
+                for level, volume in zip(caches, rest, strict=True)
             ),
         )
-        return tuple({k: self.sums.finish(size) for k, size in one.items()} for one in found)
+        return tuple({k: self.sums.finish(size) for k, size in one.items()} for one in volumes)
 
     def _stays(self, name: str, lo: Expr, hi: Expr, size: Expr, known: ScanContext) -> Expr:
         """Bytes of a part that stay in an iteration of a loop: half way, or the most where a condition asks which it is."""
@@ -200,14 +200,14 @@ class Traffic:
         """Of all that is touched, where that fits a level, else the most of a part."""
         if self.by_array:
             return self.nothing.kept
-        found = []
+        sizes = []
         for number, level in enumerate(self.levels):
             size = self._size(boxes, level)
             inside = parts[0].kept[number]
             for part in parts[1:]:
                 inside = ix.maximum(inside, part.kept[number])
-            found.append(select(self._fits(size, level, known), size, inside))
-        return tuple(found)
+            sizes.append(select(self._fits(size, level, known), size, inside))
+        return tuple(sizes)
 
     def _size(self, boxes: Mapping[str, Box], level: Level) -> Expr:
         """Bytes that boxes take up."""
@@ -215,24 +215,24 @@ class Traffic:
 
     def taken(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
         """The room that boxes take in a level, by array."""
-        found = {}
+        sizes = {}
         for name, box in boxes.items():
-            held = self.held[name]
-            times = crowding(box, held.buffer, held.shape, level)
-            found[name] = ix.mul(times, self._lines(name, box, level))
-        return found
+            view = self.held[name]
+            times = crowding(box, view.buffer, view.shape, level)
+            sizes[name] = ix.mul(times, self._lines(name, box, level))
+        return sizes
 
     def _bytes(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
         """Bytes that move for each array: in, and out where it is stored; a cache is filled before that."""
-        found = {}
+        sizes = {}
         for name, box in boxes.items():
             ways = int(box.read or level.line > 1) + int(box.written)
-            found[name] = ix.mul(ways, self._lines(name, box, level))
-        return found
+            sizes[name] = ix.mul(ways, self._lines(name, box, level))
+        return sizes
 
     def _lines(self, name: str, box: Box, level: Level) -> Expr:
-        held = self.held[name]
-        return bytes_of(box, held.buffer, held.shape, level)
+        view = self.held[name]
+        return bytes_of(box, view.buffer, view.shape, level)
 
     def _where_fits(
         self,

@@ -70,38 +70,38 @@ class Case:
 
     @property
     def count(self) -> int:
-        """The number of vectors of sizes."""
+        """Return the number of vectors of sizes."""
         return len(self.seconds)
 
     @lazy_property
     def cycles(self) -> Array:
-        """By the closed form, on one core."""
+        """Return the cycles of a call on one core, by the closed form."""
         stages = (stage_arrays(tuple(one.resources.values()), self.loss) for one in self.stages)
         return self._sum([self.call, *stages])
 
     @lazy_property
     def flop(self) -> Array:
-        """Operations that are executed."""
+        """Return the operations that are executed."""
         return self._sum(one.flop for one in self.stages)
 
     @lazy_property
     def runs(self) -> Array:
-        """How often tiles run."""
+        """Return the number of runs of tiles, and of statements outside of tiles."""
         return self._sum(one.runs for one in self.stages)
 
     @lazy_property
     def instructions(self) -> Array:
-        """That are issued."""
+        """Return the instructions that are issued."""
         return self._sum(one.instructions for one in self.stages)
 
     @lazy_property
     def tails(self) -> Array:
-        """Cycles of computing in partial tiles."""
+        """Return the cycles of computing in partial tiles."""
         return self._sum(one.tails for one in self.stages)
 
     @lazy_property
     def bytes(self) -> dict[str, Array]:
-        """From each memory, by its name: those of the machine first."""
+        """Return the bytes from each memory by its name, memories of the machine first."""
         own, none = machine_resources(self.machine), np.zeros(self.count)
         names = [] if own is None else list(map(_counted_as, own.memories))
         names += (name for one in self.stages for name in one.bytes)
@@ -112,7 +112,7 @@ class Case:
 
     @lazy_property
     def resources(self) -> dict[str, Array]:
-        """Cycles of each resource, by its name: ``(stages, count)``; those of the machine first."""
+        """Return the cycles of each resource by its name, ``(stages, count)``, resources of the machine first."""
         own, none = machine_resources(self.machine), np.zeros(self.count)
         names = [] if own is None else list(own.every)
         names += (name for one in self.stages for name in one.resources)
@@ -142,7 +142,7 @@ class Case:
 
 
 def machine_resources(machine: Device) -> MachineResources | None:
-    """Return the resources of a machine; None of one whose description does not list them."""
+    """Return the resources of a machine; None if its description does not list them."""
     return resources_of(machine) if isinstance(machine, Accelerator | Machine) else None
 
 
@@ -175,10 +175,10 @@ def _stage_of_nest(parts: Sequence[tuple[Array, NestCost]], own: MachineResource
     """Return a stage of a nest: of each variant, at which calls it is taken, and what it costs."""
 
     def total(of: Callable[[NestCost], Array]) -> Array:
-        return sum((np.where(taken, of(part), 0.0) for taken, part in parts), np.array(0.0))
+        return sum((np.where(is_taken, of(part), 0.0) for is_taken, part in parts), np.array(0.0))
 
-    moved = total(lambda part: part.bytes)
-    memories = [(one, moved[level]) for level, one in enumerate(own.memories)]
+    volumes = total(lambda part: part.bytes)
+    memories = [(one, volumes[level]) for level, one in enumerate(own.memories)]
     issue = total(lambda part: part.issue)
     return StageCounts(
         resources={
@@ -195,14 +195,14 @@ def _stage_of_nest(parts: Sequence[tuple[Array, NestCost]], own: MachineResource
 
 
 def _memory_names(costs: Sequence[Cost], machine: Device) -> dict[str, str]:
-    """Return of what `cost()` calls a memory, or an operand that is moved, the name that its bytes are counted by."""
+    """Return the name that bytes are counted by, for each memory or moved operand in the costs of `cost()`."""
     own = machine_resources(machine)
     if own is None:
-        kept = {name for one in costs for name in one.occupancy}
+        own_names = {name for one in costs for name in one.occupancy}
     else:
-        kept = {one.name for one in own.memories if one.bytes is not None}
+        own_names = {one.name for one in own.memories if one.bytes is not None}
     names = dict.fromkeys(name for one in costs for name in one.memories)
-    return {name: name if name in kept else MAIN for name in names}
+    return {name: name if name in own_names else MAIN for name in names}
 
 
 def _stages_of_costs(costs: Sequence[Cost], memories: Mapping[str, str]) -> tuple[StageCounts, ...]:
@@ -222,13 +222,13 @@ def _stages_of_costs(costs: Sequence[Cost], memories: Mapping[str, str]) -> tupl
         def cycles(resource: str) -> Array:
             return total(lambda piece: piece.resources.get(resource, 0.0))
 
-        def moved(kind: str) -> Array:
+        def volume(kind: str) -> Array:
             of_kind = [memory for memory, own in memories.items() if own == kind]
             return total(lambda piece: sum(piece.bytes.get(memory, 0) for memory in of_kind))
 
         return StageCounts(
             resources={resource: cycles(resource) for resource in resources},
-            bytes={kind: moved(kind) for kind in dict.fromkeys(memories.values())},
+            bytes={kind: volume(kind) for kind in dict.fromkeys(memories.values())},
             flop=total(lambda piece: piece.flop),
             runs=total(lambda piece: piece.runs),
             instructions=total(lambda piece: piece.instructions),

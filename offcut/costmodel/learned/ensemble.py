@@ -82,18 +82,18 @@ class Ensemble:
         return {"members": texts, "levels": list(self.levels)}
 
     @staticmethod
-    def of_plain(found: Mapping[str, Any]) -> Ensemble:
+    def of_plain(data: Mapping[str, Any]) -> Ensemble:
         """The ensemble that `plain` was made of.
 
         Raises TargetError where XGBoost is not installed.
         """
         xgboost = library.loaded("learn")
         members = []
-        for text in found["members"]:
+        for text in data["members"]:
             member = xgboost.Booster({"nthread": 1})
             member.load_model(bytearray(json.dumps(text).encode()))
             members.append(member)
-        return Ensemble(tuple(members), tuple(map(float, found["levels"])))
+        return Ensemble(tuple(members), tuple(map(float, data["levels"])))
 
 
 @dataclass(frozen=True)
@@ -121,22 +121,22 @@ def fitted(rows: Rows, whole: Values, seed: int, settings: Settings) -> Fitted:
     members, levels = [], []
     unseen = np.zeros(len(rows))
     for number in range(settings.members):
-        kept = rows.at(part != number)
-        level = float(np.median(kept.log_ratio))
-        member = _grown(xgboost, kept, level, seed + number, settings)
+        training = rows.at(part != number)
+        level = float(np.median(training.log_ratio))
+        member = _grown(xgboost, training, level, seed + number, settings)
         members.append(member)
         levels.append(level)
-        left = Ensemble((member,), (level,))(rows.features)[0]
-        unseen = np.where(part == number, left, unseen)
+        predictions = Ensemble((member,), (level,))(rows.features)[0]
+        unseen = np.where(part == number, predictions, unseen)
     return Fitted(Ensemble(tuple(members), tuple(levels)), part, unseen)
 
 
 def parts(whole: Values, count: int, seed: int) -> Values:
     """Which part each row is in, by its key."""
-    named, codes = np.unique(whole, return_inverse=True)
-    places = np.random.default_rng(seed).permutation(len(named)) % count
-    found: Values = places[codes]
-    return found
+    names, codes = np.unique(whole, return_inverse=True)
+    places = np.random.default_rng(seed).permutation(len(names)) % count
+    result: Values = places[codes]
+    return result
 
 
 def _grown(xgboost: Any, rows: Rows, level: float, seed: int, settings: Settings) -> Any:
@@ -153,12 +153,12 @@ def _grown(xgboost: Any, rows: Rows, level: float, seed: int, settings: Settings
         "disable_default_eval_metric": True,
         "verbosity": 0,
     }
-    held = xgboost.DMatrix(np.asarray(rows.features, np.float32), label=rows.log_ratio, nthread=1)
+    matrix = xgboost.DMatrix(np.asarray(rows.features, np.float32), label=rows.log_ratio, nthread=1)
 
     def objective(correction: Values, _: Any) -> tuple[Values, Values]:
         return derivatives(np.asarray(correction, float).reshape(-1))
 
-    return xgboost.train(options, held, settings.rounds, obj=objective, verbose_eval=False)
+    return xgboost.train(options, matrix, settings.rounds, obj=objective, verbose_eval=False)
 
 
 _TINY = 1e-12

@@ -31,17 +31,17 @@ def compute_features(case: Case, features: Sequence[Feature]) -> tuple[tuple[str
     for feature in features:
         name = _name(feature)
         with blamed_on_another(partial(_refused, name)):
-            found = feature(case)
-        given = found if isinstance(found, Mapping) else {"": found}
-        rows = np.empty((len(given), case.count))
+            result = feature(case)
+        values_by_name = result if isinstance(result, Mapping) else {"": result}
+        rows = np.empty((len(values_by_name), case.count))
         try:
-            for place, value in enumerate(given.values()):
+            for place, value in enumerate(values_by_name.values()):
                 rows[place] = value
         except (TypeError, ValueError):
             raise _refused(name, f"gave {value!r}") from None
         if not np.isfinite(rows).all():
             raise _refused(name, f"gave {rows[~np.isfinite(rows)][0]}")
-        names += (f"{name}.{key}".rstrip(".") for key in given)
+        names += (f"{name}.{key}".rstrip(".") for key in values_by_name)
         parts.append(rows)
     if len({*names}) < len(names):
         raise _twice(next(name for name in names if names.count(name) > 1))
@@ -69,10 +69,10 @@ def features_found() -> tuple[Feature, ...]:
     """
     from importlib.metadata import entry_points  # takes longer to load than the rest of this file
 
-    found: list[Feature] = []
+    plugins: list[Feature] = []
     for point in sorted(entry_points(group=GROUP), key=lambda one: one.name):
         try:
-            found.append(point.load())
+            plugins.append(point.load())
         except Exception as error:
             raise DescribeError(
                 "learn",
@@ -80,7 +80,7 @@ def features_found() -> tuple[Feature, ...]:
                 at=f"{point.value}, an entry point of {GROUP}",
                 because=f"{type(error).__name__}: {error}",
             ) from error
-    return (*FEATURES, *found)
+    return (*FEATURES, *plugins)
 
 
 def _name(feature: Feature) -> str:
@@ -97,7 +97,7 @@ def _twice(name: str) -> DescribeError:
 
 
 def _refused(name: str, did: str) -> DescribeError:
-    wanted = "a number, a number for each vector of sizes, or several of these by name"
+    values = "a number, a number for each vector of sizes, or several of these by name"
     return DescribeError(
-        "learn", f"cannot take the feature {name}", because=f"it {did}", help=(wanted,)
+        "learn", f"cannot take the feature {name}", because=f"it {did}", help=(values,)
     )

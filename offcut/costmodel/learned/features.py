@@ -67,15 +67,15 @@ def counts(case: Case) -> Numbers:
 def machine(case: Case) -> Numbers:
     """Return the machine as logarithms: its clock, what its units multiply, and of each resource its rate, of queues their startup, of caches what they hold."""
     rates = [unit.multiply_adds for unit in case.machine.unit]
-    found = {"hertz": log(case.machine.hertz), "multiply_adds": log1p(max(rates, default=0.0))}
+    numbers = {"hertz": log(case.machine.hertz), "multiply_adds": log1p(max(rates, default=0.0))}
     own = machine_resources(case.machine)
     for one in () if own is None else own.every.values():
-        found[f"{one.name}.rate"] = log(one.rate)
+        numbers[f"{one.name}.rate"] = log(one.rate)
         if one.ordered:
-            found[f"{one.name}.startup"] = log1p(one.startup)
+            numbers[f"{one.name}.startup"] = log1p(one.startup)
         if one.bytes is not None:
-            found[f"{one.name}.bytes"] = log(one.bytes)
-    return found
+            numbers[f"{one.name}.bytes"] = log(one.bytes)
+    return numbers
 
 
 CLOSED = (resources,)

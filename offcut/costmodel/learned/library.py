@@ -18,8 +18,8 @@ def missing() -> str:
     try:
         import_module("xgboost")
     except Exception as error:  # whatever its own libraries lack
-        said = str(error).strip().partition("\n")[0]
-        return f"xgboost does not load: {type(error).__name__}: {said}"
+        line = str(error).strip().partition("\n")[0]
+        return f"xgboost does not load: {type(error).__name__}: {line}"
     return ""
 
 

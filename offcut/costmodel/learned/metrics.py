@@ -63,15 +63,15 @@ def recall_at(k: int, seconds: ArrayLike, predicted: ArrayLike) -> float:
     """Of the `k` fastest, the share that is among the `k` predicted to be; of fewer members all are asked for."""
     t, p = np.asarray(seconds, float), np.asarray(predicted, float)
     k = min(k, len(t))
-    fastest, chosen = (set(np.argsort(x, kind="stable")[:k].tolist()) for x in (t, p))
-    return len(fastest & chosen) / k
+    fastest, best = (set(np.argsort(x, kind="stable")[:k].tolist()) for x in (t, p))
+    return len(fastest & best) / k
 
 
 def regret(seconds: ArrayLike, predicted: ArrayLike, k: int = 1) -> float:
     """By which share of the least seconds the best of the `k` that are predicted to be the fastest misses them."""
     t = np.asarray(seconds, float)
-    chosen = np.argsort(np.asarray(predicted, float), kind="stable")[:k]
-    return float(t[chosen].min() / t.min() - 1)
+    best = np.argsort(np.asarray(predicted, float), kind="stable")[:k]
+    return float(t[best].min() / t.min() - 1)
 
 
 def coverage(seconds: ArrayLike, predicted: ArrayLike, spread: ArrayLike) -> float:

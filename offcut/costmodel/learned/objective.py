@@ -52,7 +52,7 @@ def gradient(
     stacked = [np.stack(alike) for length, alike in sorted(by_length.items()) if length > 1]
     partners = [np.stack([_some(rows, rng) for rows in alike]) for alike in stacked]
     pairs = list(zip(stacked, partners, strict=True))
-    wanted = [_above(log_seconds[rows], log_seconds[others]) for rows, others in pairs]
+    targets = [_above(log_seconds[rows], log_seconds[others]) for rows, others in pairs]
     bound = np.full(len(log_seconds), LEVEL)
     for rows in stacked:
         bound[rows] += 0.25 / TEMPERATURE
@@ -60,7 +60,7 @@ def gradient(
     def derivatives(correction: Values) -> tuple[Values, Values]:
         foreseen = log_base + correction
         first = LEVEL * (foreseen - log_seconds)
-        for (rows, others), target in zip(pairs, wanted, strict=True):
+        for (rows, others), target in zip(pairs, targets, strict=True):
             first[rows] += (_above(foreseen[rows], foreseen[others]) - target).mean(axis=-1)
         return first, bound
 
@@ -77,5 +77,5 @@ def _some(rows: Values, rng: np.random.Generator) -> Values:
 def _above(one: Values, other: Values) -> Values:
     """``sigmoid((one - other) / T)`` of each pair, by group."""
     apart = (one[..., :, None] - other[..., None, :]) / TEMPERATURE
-    found: Values = 0.5 * (1 + np.tanh(apart / 2))
-    return found
+    probabilities: Values = 0.5 * (1 + np.tanh(apart / 2))
+    return probabilities

@@ -294,11 +294,11 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
             because=because,
             help=("offcut tune … --records FILE measures more",),
         )
-    chosen = settings or Settings()
+    options = settings or Settings()
     wide = rows.centred()
-    many = len(np.unique(rows.program)) >= chosen.members
-    ensemble_fit = fitted(wide, rows.program if many else rows.schedule, seed, chosen)
-    judged = fitted(wide, rows.schedule, seed, chosen) if many else ensemble_fit
+    many = len(np.unique(rows.program)) >= options.members
+    ensemble_fit = fitted(wide, rows.program if many else rows.schedule, seed, options)
+    judged = fitted(wide, rows.schedule, seed, options) if many else ensemble_fit
     errors = np.abs(rows.log_ratio - ensemble_fit.unseen)
     member_spread = ensemble_fit.ensemble(wide.features).std(axis=0)
     doubt = float(np.quantile(np.maximum(errors - member_spread, 0), COVERED))
@@ -312,7 +312,7 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
         "programs": len(np.unique(rows.program)),
         "places": len(np.unique(rows.place)),
         "seed": seed,
-        "settings": asdict(chosen),
+        "settings": asdict(options),
         "version": version,
         "pairs ordered": {"closed form": before, "pair": after},
     }
@@ -328,14 +328,14 @@ def ordered(rows: Rows, seconds: Values) -> float:
     return 1.0 if isnan(share) else share
 
 
-def columns(names: Sequence[str], wanted: Sequence[str], at: str) -> list[int]:
+def columns(names: Sequence[str], required_names: Sequence[str], at: str) -> list[int]:
     """The positions of the features of a model among those that there are.
 
     at  the model, as it is to be called
 
     Raises OffcutError for one that is not there.
     """
-    missing = [name for name in wanted if name not in names]
+    missing = [name for name in required_names if name not in names]
     if missing:
         raise OffcutError(
             "learn",
@@ -344,7 +344,7 @@ def columns(names: Sequence[str], wanted: Sequence[str], at: str) -> list[int]:
             because=f"it was learned from {', '.join(missing[:3])}, which no feature gives here",
             help=("offcut learn makes a model of the features that there are",),
         )
-    return [list(names).index(name) for name in wanted]
+    return [list(names).index(name) for name in required_names]
 
 
 def _unread(file: Path, because: str) -> OffcutError:

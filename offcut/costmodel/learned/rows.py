@@ -67,10 +67,10 @@ class Rows:
     @property
     def centre(self) -> Values:
         """Of each row the features in the middle of its group: the median of each."""
-        found = np.array(self.features, float)
+        medians = np.array(self.features, float)
         for group in self.groups:
-            found[group] = np.median(found[group], axis=0)
-        return found
+            medians[group] = np.median(medians[group], axis=0)
+        return medians
 
     def centred(self) -> Rows:
         """The same rows with twice the features: how far each is from the middle of its group stands beside it."""
@@ -80,8 +80,8 @@ class Rows:
     @property
     def log_ratio(self) -> Values:
         """``log(measured / closed)``: what is learned."""
-        found: Values = np.log(self.seconds / self.closed)
-        return found
+        ratios: Values = np.log(self.seconds / self.closed)
+        return ratios
 
     def at(self, where: Values | Sequence[int]) -> Rows:
         """Some of the rows, by position or by a mask."""
@@ -111,8 +111,8 @@ class Rows:
         """
         file = Path(path)
         try:
-            with np.load(file, allow_pickle=False) as held:
-                parts = {one.name: held[one.name] for one in fields(Rows)}
+            with np.load(file, allow_pickle=False) as archive:
+                parts = {one.name: archive[one.name] for one in fields(Rows)}
         except (OSError, KeyError, ValueError, BadZipFile, AttributeError) as error:
             because = f"it holds no rows: {error}"
             raise OffcutError(
@@ -125,5 +125,5 @@ def beside(features: Values, centre: Values) -> Values:
     """Features, and how far each is from `centre`: what makes a schedule faster than another one of the same program at
     the same sizes is how they differ, whatever the program and the sizes are.
     """
-    found: Values = np.hstack([features, features - centre])
-    return found
+    result: Values = np.hstack([features, features - centre])
+    return result

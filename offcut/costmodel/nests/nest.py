@@ -120,18 +120,18 @@ class Nests:
         one = self.calls.constant(1)
         total, tails = np.zeros((4, self.calls.count)), self.calls.constant(0)
         for shapes, here in every.shapes.items():
-            given: dict[str, npt.NDArray[Any]] = {GROUPS: one, **self.calls.values}
+            values: dict[str, npt.NDArray[Any]] = {GROUPS: one, **self.calls.values}
             if cut.cuts:
-                given[count_of(cut.cuts[0].axis)] = every.count[here]
+                values[count_of(cut.cuts[0].axis)] = every.count[here]
             for place, axis in enumerate(along.axis for along in cut.cuts):
                 if place:
-                    given[count_of(axis)] = one
-                given[height_of(axis)] = every.tiles[axis][here]
-                given[active_of(axis)] = every.heights[axis][here]
-                given[group_of(axis)] = one
-            kept = dict(zip((along.axis for along in cut.cuts), shapes, strict=True))
-            taken = self.computed(computation, cut, rows, kept, shared)(given)
-            each = [np.broadcast_to(part, (len(here), self.calls.count)) for part in taken]
+                    values[count_of(axis)] = one
+                values[height_of(axis)] = every.tiles[axis][here]
+                values[active_of(axis)] = every.heights[axis][here]
+                values[group_of(axis)] = one
+            shapes_by_axis = dict(zip((along.axis for along in cut.cuts), shapes, strict=True))
+            amounts = self.computed(computation, cut, rows, shapes_by_axis, shared)(values)
+            each = [np.broadcast_to(part, (len(here), self.calls.count)) for part in amounts]
             total += np.array([part.sum(axis=0) for part in each])
             tails = tails + each[0][~every.body[here]].sum(axis=0)
         cycles, issued, flop, runs = total
@@ -186,26 +186,26 @@ class Nests:
     ) -> Array:
         """Bytes into each level, by level and call: as of tiles that are all as high as they are in the mean."""
 
-        given, counts, shapes = self.mean(cut)
+        values, counts, shapes = self.mean(cut)
 
         def moved_formulas() -> _Moved:
             program = self.program(computation, cut, rows, shapes, counts, shared)
-            moved = counted(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
-            arrays = tuple(dict.fromkeys(str(name) for level in moved for name in level))
+            volumes = counted(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
+            arrays = tuple(dict.fromkeys(str(name) for level in volumes for name in level))
             zero = ix.const(0)
-            each = [level.get(name, zero) for name in arrays for level in moved]
+            each = [level.get(name, zero) for name in arrays for level in volumes]
             return _Moved(Formulas(each), arrays)
 
         what = "bytes", shared, *shapes.values(), *counts.items()
-        found = self.remembered(what, computation, cut, rows, moved_formulas)
+        formulas = self.remembered(what, computation, cut, rows, moved_formulas)
         levels, count = len(self.rates), self.calls.count
-        if not found.arrays:
+        if not formulas.arrays:
             return np.zeros((levels, count))
-        taken = found.formulas(given)
-        each = np.array([np.broadcast_to(part, count) for part in taken])
-        each = each.reshape(len(found.arrays), levels, count)
+        amounts = formulas.formulas(values)
+        each = np.array([np.broadcast_to(part, count) for part in amounts])
+        each = each.reshape(len(formulas.arrays), levels, count)
         if earlier:
-            each = each * self.reuse(computation).fetched(cut.group, found.arrays, earlier)
+            each = each * self.reuse(computation).fetched(cut.group, formulas.arrays, earlier)
         size: Array = each.sum(axis=0) * self.refilled(computation, windows)
         return size
 
@@ -213,7 +213,7 @@ class Nests:
         self, cut: ResolvedWay
     ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, int], dict[str, Shape]]:
         """The parameters of a nest whose tiles all are of their mean height; the numbers of tiles, and the shapes, that are known."""
-        given: dict[str, npt.NDArray[Any]] = dict(self.calls.values)
+        values: dict[str, npt.NDArray[Any]] = dict(self.calls.values)
         counts, shapes = dict[str, int](), {one.axis: Shape() for one in cut.cuts}
         extents = {axis.name: axis.extent for axis in cut.group[0].axes}
         height = self.calls.constant(1)
@@ -221,20 +221,20 @@ class Nests:
             extent, whole = extents[one.axis], self.calls.of(extents[one.axis])
             if one.group is not None:
                 groups = np.maximum(np.ceil(whole / one.group), 1)
-                given[GROUPS], whole = groups, whole / groups
-                given[group_of(one.axis)] = whole
+                values[GROUPS], whole = groups, whole / groups
+                values[group_of(one.axis)] = whole
                 extent = ix.minimum(extent, one.group)
             runs = tiles_of(one, extent, self.calls, height)
             count = sum((run.count for run in runs), start=np.zeros(self.calls.count))
-            given[count_of(one.axis)] = np.maximum(count, 1)
+            values[count_of(one.axis)] = np.maximum(count, 1)
             height = whole / np.maximum(count, 1)
-            given[height_of(one.axis)] = height
+            values[height_of(one.axis)] = height
             height = np.ceil(height)
             some = [run.shape for run in runs if run.count.any()]
             tile, all_ = some[0].height if len(some) == 1 else None, ix.literal_value(extent)
             if one.group is None and tile and all_ and all_ % tile == 0:
                 counts[one.axis], shapes[one.axis] = all_ // tile, Shape(height=tile)
-        return given, counts, shapes
+        return values, counts, shapes
 
     def program(
         self,
@@ -255,7 +255,7 @@ class Nests:
         computation: Computation,
         cut: ResolvedWay,
         rows: bool,
-        made: Callable[[], T],
+        make: Callable[[], T],
     ) -> T:
         """What depends on the form of a nest, and not on its tiles."""
         axes = tuple((one.axis, one.group is not None) for one in cut.cuts)
@@ -263,9 +263,9 @@ class Nests:
         form = cut.around, cut.outer, cut.way.inner, axes, match
         key = what, id(computation), cut.group[0].buffer, form, rows
         if key not in self.known:
-            self.known[key] = computation, made()
-        found: T = self.known[key][1]
-        return found
+            self.known[key] = computation, make()
+        result: T = self.known[key][1]
+        return result
 
     def copy(
         self,
@@ -317,9 +317,9 @@ class Nests:
                     length = self.calls.of(extent)
                     size = size * (np.minimum(length, rows[place]) if place in rows else length)
                 total = total + size
-            found = np.array([total > level.bytes for level in self.hardware.levels], float)
-            found[0] = 1.0
-            self.filled[key] = found
+            is_filled = np.array([total > level.bytes for level in self.hardware.levels], float)
+            is_filled[0] = 1.0
+            self.filled[key] = is_filled
         return self.filled[key]
 
     def waits(self, cut: ResolvedWay, behind: Loops) -> Array:

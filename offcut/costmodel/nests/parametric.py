@@ -121,8 +121,8 @@ class Parametric:
         sizes += tuple(
             Size(active_of(axis), 0, shape.height or MANY) for axis, shape in self.shapes.items()
         )
-        given = self.computation
-        return Program(given.name, sizes, given.assumptions, given.buffers, body)
+        computation = self.computation
+        return Program(computation.name, sizes, computation.assumptions, computation.buffers, body)
 
     def in_shared_loops(self, axes: Mapping[str, Expr], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """Return the loops around, with windows of what lives between nests in these; in a block the nest runs a loop of its own."""
@@ -147,13 +147,13 @@ class Parametric:
     ) -> tuple[list[str], tuple[Stmt, ...]]:
         """The parameters of a tile, and it; loops whose lanes would cost more than they do one by one stand in it."""
         cut, plain = self.cut, (*self.cut.around, *self.cut.outer, *self.cut.way.inner)
-        parameters, made, asked = list[str](), list[TileAxis](), list[Expr]()
+        parameters, tile_axes, conditions = list[str](), list[TileAxis](), list[Expr]()
         for name, extent in axes.items():
             if name in plain:
                 continue
             shape = self.shapes.get(name)
             if shape is None:
-                made.append(TileAxis(name, ix.const(0), extent))
+                tile_axes.append(TileAxis(name, ix.const(0), extent))
                 continue
             height: Expr = Var(height_of(name))
             if shape.height is None:
@@ -163,10 +163,10 @@ class Parametric:
             start = ix.mul(Var(f"{name}.tile"), height)
             if name == grouped:
                 start = ix.add(ix.mul(Var(f"{name}.g"), Var(group_of(name))), start)
-            made.append(TileAxis(name, start, height))
+            tile_axes.append(TileAxis(name, start, height))
             if shape.form is not Form.FULL:
                 end = ix.add(start, Var(active_of(name)))
-                asked.append(Compare("<", Var(name), end))
+                conditions.append(Compare("<", Var(name), end))
         forms = {shape.form for shape in self.shapes.values()} or {Form.FULL}
         form = next(f for f in (Form.GUARD, Form.PAD, Form.MASK, Form.FULL) if f in forms)
         cover = None
@@ -174,10 +174,10 @@ class Parametric:
             along = tuple((axis, name) for axis, name in cut.match.axes if name is not None)
             cover = Cover(cut.match.microkernel.name, along)
         body = instance(cut.group, self.around)
-        if not cut.cuts and cover is None and made:
-            body, made = self.one_by_one(body, made, machine, width)
-        where = conjunction(asked) if asked else None
-        return parameters, (Tile(tuple(made), body, where, form, Role.WHOLE, cover),)
+        if not cut.cuts and cover is None and tile_axes:
+            body, tile_axes = self.one_by_one(body, tile_axes, machine, width)
+        where = conjunction(conditions) if conditions else None
+        return parameters, (Tile(tuple(tile_axes), body, where, form, Role.WHOLE, cover),)
 
     def around(self, axis: StageAxis, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """The loop of a sum, along lanes where it is over rows of memory."""
@@ -253,13 +253,13 @@ def _window(
 
 def _indices(group: Sequence[Stage]) -> Iterable[tuple[str, tuple[Expr, ...]]]:
     """The arrays that stages touch, and where each is first."""
-    found: dict[str, tuple[Expr, ...]] = {}
+    indices: dict[str, tuple[Expr, ...]] = {}
     for stage in group:
-        found.setdefault(stage.buffer, tuple(Var(axis.name) for axis in stage.axes))
+        indices.setdefault(stage.buffer, tuple(Var(axis.name) for axis in stage.axes))
         for node in walk(stage.value):
             if isinstance(node, Load):
-                found.setdefault(node.buffer, node.index)
-    return found.items()
+                indices.setdefault(node.buffer, node.index)
+    return indices.items()
 
 
 def _loop(name: str, extent: Expr, body: tuple[Stmt, ...]) -> For:

@@ -50,7 +50,7 @@ class Reuse:
     def fetched(self, group: tuple[Stage, ...], arrays: tuple[str, ...], earlier: Earlier) -> Array:
         """Whether the nest of `group` brings an array into a level, 1 or 0: by array, level and call."""
         sizes = np.array([[level.bytes] for level in self.hardware.levels])
-        found = np.ones((len(arrays), len(sizes), self.calls.count))
+        is_fetched = np.ones((len(arrays), len(sizes), self.calls.count))
         for number in reversed(range(len(earlier))):
             _, loops = earlier[number]
             between = [self.footprints(self.groups[name], loops) for name, _ in earlier[number:]]
@@ -60,8 +60,8 @@ class Reuse:
                 break
             for place, array in enumerate(arrays):
                 if array.partition("#")[0] in between[0]:
-                    found[place] *= ~fits
-        return found
+                    is_fetched[place] *= ~fits
+        return is_fetched
 
     @memoize_method
     def footprints(self, group: tuple[Stage, ...], loops: Loops) -> dict[str, Array]:
@@ -75,19 +75,21 @@ class Reuse:
             body = (For(axis.name, ix.const(0), count, body),)
         windows = {name: (ix.const(0), ix.const(count)) for name, count in loops}
         body = windowed(self.computation, group, windows, body)
-        given = self.computation
-        program = Program(given.name, given.sizes, given.assumptions, given.buffers, body)
-        taken: dict[str, Array] = {}
+        computation = self.computation
+        program = Program(
+            computation.name, computation.sizes, computation.assumptions, computation.buffers, body
+        )
+        sizes_by_array: dict[str, Array] = {}
         for array, room in footprints(program, self.hardware).items():
             name, each = array.partition("#")[0], np.array([self.calls.of(one) for one in room])
-            taken[name] = taken[name] + each if name in taken else each
-        return taken
+            sizes_by_array[name] = sizes_by_array[name] + each if name in sizes_by_array else each
+        return sizes_by_array
 
 
 def _together(nests: Sequence[Mapping[str, Array]]) -> Array:
     """The room that nests take, by level and call: each array once, where it is largest."""
     largest: dict[str, Array] = {}
-    for taken in nests:
-        for name, room in taken.items():
+    for footprint in nests:
+        for name, room in footprint.items():
             largest[name] = np.maximum(largest[name], room) if name in largest else room
     return reduce(np.add, largest.values())

@@ -159,12 +159,12 @@ class SchedulePrices:
         others = Staging | Separate | Bind
         stages: tuple[Step, ...] = tuple(s for s in schedule.steps if isinstance(s, others))
         known = self.taken.setdefault(stages, {})
-        found = []
-        for placed in _placed(parts_of(schedule)):
-            if placed not in known:
-                known[placed] = self._taken(schedule, stages, *placed)
-            found.append(known[placed])
-        return found
+        times = []
+        for nest in _placed(parts_of(schedule)):
+            if nest not in known:
+                known[nest] = self._taken(schedule, stages, *nest)
+            times.append(known[nest])
+        return times
 
     def _taken(
         self, schedule: Schedule, stages: tuple[Step, ...], nest: Nest, at: Surroundings
@@ -176,10 +176,10 @@ class SchedulePrices:
             key = Key(stages, at, nest.stage, depths, len(nest.ways) > 1, _unnamed(way))
             if key not in self.known:
                 self.known[key] = self.way_cost(schedule, key)
-            made = self.known[key]
-            if isinstance(made, PartitionError):
-                raise made
-            ways.append(made)
+            cost = self.known[key]
+            if isinstance(cost, PartitionError):
+                raise cost
+            ways.append(cost)
         seconds = ways[0].seconds
         if len(ways) > 1:
             least = np.argmin([way.own for way in ways], axis=0)
@@ -228,12 +228,12 @@ def shared(schedule: Schedule, threads: int) -> float:
 
 def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:
     """The nests in `parts`, in order."""
-    found: list[Placed] = []
+    nests: list[Placed] = []
 
     def visit(part: Nest | Together, around: Loops, behind: Loops, before: Earlier) -> list[str]:
         """The stages in it."""
         if isinstance(part, Nest):
-            found.append((part, Surroundings(around, behind, before, ())))
+            nests.append((part, Surroundings(around, behind, before, ())))
             return [part.stage]
         last = 1 if part.block is None else part.block.tile
         inside = (*around, *((axis, 1) for axis in part.axes[:-1]), (part.axes[-1], last))
@@ -246,8 +246,8 @@ def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:
     done: list[str] = []
     for part in parts:
         done += visit(part, (), (), tuple((stage, ()) for stage in done))
-    windows = tuple((nest.stage, at.around) for nest, at in found if at.around)
-    return [(nest, replace(at, windows=windows)) for nest, at in found]
+    windows = tuple((nest.stage, at.around) for nest, at in nests if at.around)
+    return [(nest, replace(at, windows=windows)) for nest, at in nests]
 
 
 @dataclass(frozen=True, slots=True)

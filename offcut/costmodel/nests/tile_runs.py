@@ -95,8 +95,8 @@ def _in_groups(cut: AxisCut, extent: Expr, calls: Calls, around: Array) -> Itera
     if cut.group is None:
         yield from tiles_of(cut, extent, calls, around)
         return
-    full, left = ix.floordiv(extent, cut.group), ix.mod(extent, cut.group)
-    for number, part in ((full, ix.const(cut.group)), (ix.minimum(left, 1), left)):
+    full, rest = ix.floordiv(extent, cut.group), ix.mod(extent, cut.group)
+    for number, part in ((full, ix.const(cut.group)), (ix.minimum(rest, 1), rest)):
         times = calls.of(number)
         if times.any():
             for run in tiles_of(cut, part, calls, around):
@@ -110,12 +110,12 @@ def tiles_of(cut: AxisCut, extent: Expr, calls: Calls, around: Array) -> tuple[R
     """
     if not cut.by_height:
         return _runs(cut.strategy.with_heights(cut.heights), extent, cut.tile, calls)
-    found: list[Run] = []
+    runs: list[Run] = []
     for (low, high), tile, heights in cut.by_height:
         here = (around >= low) & (around <= high)
         for run in _runs(cut.strategy.with_heights(heights), extent, tile, calls):
-            found.append(replace(run, count=run.count * here))
-    return tuple(found)
+            runs.append(replace(run, count=run.count * here))
+    return tuple(runs)
 
 
 def _runs(strategy: Strategy, extent: Expr, tile: int, calls: Calls) -> tuple[Run, ...]:
@@ -133,7 +133,7 @@ def _symbolic(
     strategy: Strategy, extent: Expr, tile: int
 ) -> tuple[tuple[Expr, Expr, Expr, Shape, bool], ...]:
     """What a strategy runs of an extent: counts, heights, those of whole tiles, shapes, whether they are whole ones."""
-    found = []
+    runs = []
     for segment in segments(strategy, extent, tile):
         for count, height in runs_of(segment):
             form, whole = segment.form, height
@@ -144,5 +144,5 @@ def _symbolic(
             if form is Form.SHIFT or (form is not Form.FULL and height == whole):
                 form = Form.GUARD if form is Form.GUARD else Form.FULL
             shape = Shape(form, ix.literal_value(whole))
-            found.append((count, height, whole, shape, segment.role is Role.BODY))
-    return tuple(found)
+            runs.append((count, height, whole, shape, segment.role is Role.BODY))
+    return tuple(runs)

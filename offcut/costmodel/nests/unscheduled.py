@@ -49,18 +49,18 @@ class LoopPrices:
         """Seconds, by call; None where a nest is not cut, or has tiles of several levels, or a name is not that of one loop."""
         cuts = loop_cuts(schedule)
         stages = [stage for (stage,) in self.computation.groups]
-        named = [name for stage in stages for names in _names(stage) for name in names]
+        axes = [name for stage in stages for names in _names(stage) for name in names]
         total, before = self.calls.constant(0), list[tuple[str, Loops]]()
-        if any(named.count(name) != 1 for name in cuts):
+        if any(axes.count(name) != 1 for name in cuts):
             return None
         for stage in stages:
-            made = _cut(stage, cuts)
-            if made is None:
+            cut = _cut(stage, cuts)
+            if cut is None:
                 return None
-            if made not in self.known:
-                given = self.computation, made, False, tuple(before)
-                self.known[made] = self._nests.cost(*given).cycles
-            total = total + self.known[made]
+            if cut not in self.known:
+                arguments = self.computation, cut, False, tuple(before)
+                self.known[cut] = self._nests.cost(*arguments).cycles
+            total = total + self.known[cut]
             before.append((stage.buffer, ()))
         return total / self.hardware.machine.hertz / shared(schedule, self.threads)
 
@@ -68,8 +68,10 @@ class LoopPrices:
 def standing(program: Program) -> Computation | None:
     """The nests of a program as stages, in its own names; None where it has another form."""
     stages = [_stage(stmt, frozenset(size.name for size in program.sizes)) for stmt in program.body]
-    found = [stage for stage in stages if stage is not None]
-    if len(found) < len(stages) or len({stage.buffer for stage in found}) < len(found):
+    whole_stages = [stage for stage in stages if stage is not None]
+    if len(whole_stages) < len(stages) or len({stage.buffer for stage in whole_stages}) < len(
+        whole_stages
+    ):
         return None
     return Computation(
         name=program.name,
@@ -78,7 +80,7 @@ def standing(program: Program) -> Computation | None:
         assumptions=program.assumptions,
         buffers=program.buffers,
         labels=tuple((buffer.name, buffer.name) for buffer in program.buffers),
-        groups=tuple((stage,) for stage in found),
+        groups=tuple((stage,) for stage in whole_stages),
     )
 
 
@@ -101,9 +103,9 @@ def _stage(stmt: Stmt, sizes: frozenset[str]) -> Stage | None:
         return None
     if [_iterator(part, sizes) for part in stmt.index] != [loop.iter for loop in loops]:
         return None
-    moved: dict[str, Expr] = {one.iter: ix.add(Var(one.iter), one.lo) for one in loops}
+    starts: dict[str, Expr] = {one.iter: ix.add(Var(one.iter), one.lo) for one in loops}
     axes = tuple(StageAxis(one.iter, ix.sub(one.hi, one.lo), one.iter) for one in loops)
-    return Stage(stmt.buffer, stmt.buffer, axes, (), substitute(stmt.value, moved))
+    return Stage(stmt.buffer, stmt.buffer, axes, (), substitute(stmt.value, starts))
 
 
 def _iterator(index: Expr, sizes: frozenset[str]) -> str | None:

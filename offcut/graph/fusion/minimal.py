@@ -144,8 +144,8 @@ def _worth(window: Window) -> bool:
     saved = (TAPS**count - filled * TILE**count) * depth * lanes
     # Each transformation reads two elements for each that it writes; sums are read by all results of a tile.
     written = sum((POINTS // TILE) ** (n + 1) for n in range(count))
-    moved = depth * (3 * written + TILE**count) + lanes * (TILE**count + TAPS**count + 1)
-    return bool(saved > WORTH * filled * moved)
+    traffic = depth * (3 * written + TILE**count) + lanes * (TILE**count + TAPS**count + 1)
+    return bool(saved > WORTH * filled * traffic)
 
 
 @dataclass(frozen=True)
@@ -218,17 +218,17 @@ class _Minimal:
             replace(axis, extent=TILE * _tiles(axis.extent) + POINTS - TILE) for axis in of.along
         ]
         for n, (point, tile) in enumerate(zip(points, tiles, strict=True)):
-            moved = after.pop(0)
+            new_axis = after.pop(0)
             before += (point, tile) if n == last else (tile, point)
             start = ix.mul(TILE, Var(tile.name))
 
             def neighbour(
-                place: int, name: str = moved.name, start: Expr = start, of: Expr = body
+                place: int, name: str = new_axis.name, start: Expr = start, of: Expr = body
             ) -> Expr:
                 return placed(of, {name: ix.add(start, place)})
 
             tensor = self._tensor(
-                f"data_{moved.name}",
+                f"data_{new_axis.name}",
                 (*of.lead, *before, *after, *of.depth),
                 _data_at(Var(point.name), neighbour),
                 reads,
@@ -255,10 +255,12 @@ class _Minimal:
         """The data, and 0 behind the last window, since the last tile may be of one result alone; and the sizes that this names."""
         of = self.window
         shapes = {one.name: one.shape for one in of.definition.reads}
-        asked = set[tuple[Expr, Expr]]()
+        comparisons = set[tuple[Expr, Expr]]()
         if isinstance(of.data, Select) and not any(True for _ in loads(of.data.other)):
             around = conjuncts(of.data.condition)
-            asked = {(one.a, one.b) for one in around if isinstance(one, Compare) and one.op == "<"}
+            comparisons = {
+                (one.a, one.b) for one in around if isinstance(one, Compare) and one.op == "<"
+            }
         conditions, sizes = list[Expr](), list[Dim]()
         for axis in of.along:
             ends = {
@@ -267,7 +269,7 @@ class _Minimal:
                 for index, extent in zip(load.index, shapes[load.buffer], strict=True)
                 if axis.name in variables(index)
             }
-            if not ends <= asked:
+            if not ends <= comparisons:
                 end, own = _size(axis.extent + TAPS - 1)
                 conditions.append(Compare("<", Var(axis.name), end))
                 sizes += own
@@ -401,8 +403,10 @@ def _by_axes(
     total: Tensor, definition: Compute, weights: Load, data: Expr, count: int
 ) -> Window | None:
     """The window, its axes told apart by what data and weights read of them; None where one is of neither kind."""
-    named = {axis.name: axis for axis in (*definition.axes, *definition.reduce_axes)}
-    own = [part.name for part in weights.index if isinstance(part, Var) and part.name in named]
+    axes_by_name = {axis.name: axis for axis in (*definition.axes, *definition.reduce_axes)}
+    own = [
+        part.name for part in weights.index if isinstance(part, Var) and part.name in axes_by_name
+    ]
     if len(set(own)) < len(weights.index) or weights.buffer in {
         load.buffer for load, _ in loads(data)
     }:
@@ -438,8 +442,8 @@ def _of_sum(data: Expr, axis: str, tap: str) -> Expr | None:
     """The data with the name of an axis for the sum of the axis and a tap; None where they are not read so."""
     if not {axis, tap} <= variables(data):
         return None
-    found = placed(data, {axis: ix.sub(Var(axis), Var(tap))})
-    return None if tap in variables(found) else found
+    element = placed(data, {axis: ix.sub(Var(axis), Var(tap))})
+    return None if tap in variables(element) else element
 
 
 def placed(data: Expr, values: Mapping[str, Expr]) -> Expr:

@@ -41,8 +41,8 @@ def with_lanes_over_groups(
             definition = _over_groups(definition, reads[0].definition, lane) or definition
         return replace(tensor, definition=definition)
 
-    made = rebuilt(results, change)
-    return tuple(made[tensor.name] for tensor in results)
+    replacements = rebuilt(results, change)
+    return tuple(replacements[tensor.name] for tensor in results)
 
 
 def _over_groups(reader: Compute, products: Compute, axis: str) -> Compute | None:

@@ -74,9 +74,9 @@ def _coupling(
         return Coupling(name, "computes with its value")
     if any(size in getattr(axis.extent, "free_symbols", ()) for axis in definition.reduce_axes):
         return Coupling(name, "adds up as many")
-    asked = sum(
+    count = sum(
         node == own for node in walk(definition.body)
     )  # by each read once, and by nothing else
-    if own is not None and asked != len(read):
+    if own is not None and count != len(read):
         return Coupling(name, "computes with the index along it")
     return None

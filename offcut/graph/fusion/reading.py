@@ -303,14 +303,14 @@ def _strided(stage: Tensor, tensors: dict[str, Tensor], description: Description
     offset, steps = list[Expr](), list[tuple[int, ...]]()
     for part in body.index:
         form = ix.to_linear(part)
-        row, left = [0] * len(axes), cast("Expr", ix.const(form.const))
+        row, rest = [0] * len(axes), cast("Expr", ix.const(form.const))
         for atom, factor in form.terms:
             if isinstance(atom, Var) and atom.name in axes:
                 row[axes.index(atom.name)] += factor
             else:
-                left = ix.add(left, ix.mul(factor, atom))
-        if any(True for _ in loads(part)) or variables(left) & set(axes):
+                rest = ix.add(rest, ix.mul(factor, atom))
+        if any(True for _ in loads(part)) or variables(rest) & set(axes):
             return None
-        offset.append(extents.normal(substitute(left, own)))
+        offset.append(extents.normal(substitute(rest, own)))
         steps.append(tuple(row))
     return Strided(tuple(offset), tuple(steps))

@@ -154,13 +154,17 @@ def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
             return tensor
         reads = tuple(rewritten[one.name] for one in definition.reads)
         single = [axis for axis in definition.reduce_axes if axis.extent == 1]
-        body, left = definition.body, definition.reduce_axes
+        body, remaining = definition.body, definition.reduce_axes
         if single and isinstance(body, Reduce):
             names = dict.fromkeys((axis.name for axis in single), cast("Expr", ix.const(0)))
-            left = tuple(axis for axis in left if axis not in single)
+            remaining = tuple(axis for axis in remaining if axis not in single)
             value = rewrite(substitute(body.value, names), simpler)
-            body = Reduce(body.op, value, tuple(axis.name for axis in left)) if left else value
-        new_definition = replace(definition, reads=reads, reduce_axes=left, body=body)
+            body = (
+                Reduce(body.op, value, tuple(axis.name for axis in remaining))
+                if remaining
+                else value
+            )
+        new_definition = replace(definition, reads=reads, reduce_axes=remaining, body=body)
         return replace(tensor, definition=new_definition)
 
     rewritten = rebuilt(results, change)
@@ -180,15 +184,15 @@ def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) ->
     What a tensor reads axis by axis, and is computed as well, takes the tensor's order. A largest or least one is sought in
     the order in which the axes are read.
     """
-    wanted = with_followers(results, orders)
+    orders_of_all = with_followers(results, orders)
 
     def rule(expr: Expr) -> Expr | None:
-        if not isinstance(expr, Load) or expr.buffer not in wanted:
+        if not isinstance(expr, Load) or expr.buffer not in orders_of_all:
             return None
-        return replace(expr, index=tuple(expr.index[axis] for axis in wanted[expr.buffer]))
+        return replace(expr, index=tuple(expr.index[axis] for axis in orders_of_all[expr.buffer]))
 
     def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
-        order = wanted.get(tensor.name, tuple(range(len(tensor.shape))))
+        order = orders_of_all.get(tensor.name, tuple(range(len(tensor.shape))))
         shape = tuple(tensor.shape[axis] for axis in order)
         if tensor.definition is None:
             return replace(tensor, shape=shape)
@@ -425,14 +429,16 @@ def with_own_sizes(
     sizes = sizes_of(order)
     names = {size.name: f"s{number}" for number, size in enumerate(sizes)}
     now = {size: Dim(names[size.name], size.min, size.max, size.multiple_of) for size in sizes}
-    named: dict[str, Expr] = {size_var(old): Var(size_var(new)) for old, new in names.items()}
+    variables_by_name: dict[str, Expr] = {
+        size_var(old): Var(size_var(new)) for old, new in names.items()
+    }
 
     def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         shape = tuple(with_sizes(extent, now) for extent in tensor.shape)
         if tensor.definition is None:
             return replace(tensor, shape=shape)
         definition = tensor.definition
-        letters = dict[str, Expr](named)
+        letters = dict[str, Expr](variables_by_name)
         axes, reduce_axes = list[Axis](), list[Axis]()
         for prefix, part, made_axes in (
             ("a", definition.axes, axes),

@@ -144,15 +144,15 @@ class _Growing:
                 return None
             (result,) = self.nodes[last].results
             added.append(last)
-            left = {
+            open_nodes = {
                 name
                 for name in inside
                 if name in self.given or any(r not in added for r in self.readers[name])
             }
             inside.add(result.name)
-            if not left:
+            if not open_nodes:
                 return added
-            if left & self.given:
+            if open_nodes & self.given:
                 return None
         return None
 
@@ -199,14 +199,14 @@ class _Growing:
         """Whether elements say where a value is read, or another that it is written into: an index that is outside has to be outside of
         what is read in its stead, or nobody sees it.
         """
-        waiting, seen = [name], {name}
+        waiting, visited = [name], {name}
         while waiting:
             value = waiting.pop()
             for node in (self.nodes[n] for n in self.readers[value]):
                 if value in self.readings.of(node).gathered:
                     return True
-                further = {one.name for one in node.results if one.name in self.before} - seen
-                seen |= further
+                further = {one.name for one in node.results if one.name in self.before} - visited
+                visited |= further
                 waiting += further
         return False
 

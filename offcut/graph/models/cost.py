@@ -122,8 +122,11 @@ def cost_of(graph: Graph, shared: Prepared, sizes: Mapping[str, int]) -> ModelCo
     times = dict.fromkeys(range(len(shared.steps)), whole)
     for run in runs:
         full, *rest = run.numbers
-        count, left = divmod(run.total, run.part.count)
-        shares = (count, full, 1 - left / run.total), *((1, one, left / run.total) for one in rest)
+        count, remainder = divmod(run.total, run.part.count)
+        shares = (
+            (count, full, 1 - remainder / run.total),
+            *((1, one, remainder / run.total) for one in rest),
+        )
         times |= dict.fromkeys(range(run.first, run.end), shares)
 
     def kernel(place: int, step: Step, count: int, at: Numbers, share: float) -> KernelCost:

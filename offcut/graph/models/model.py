@@ -110,20 +110,20 @@ class Model:
     def __init__(
         self,
         bound: Bound,
-        found: Stepped,
-        asked: Bound,
+        plan: Stepped,
+        requested: Bound,
         how: Mapping[str, Any],
     ) -> None:
-        graph, steps, outputs = bound.graph, found.steps, found.outputs
+        graph, steps, outputs = bound.graph, plan.steps, plan.outputs
         self._memory = memory_of(resolve_targets(how["target"]))
         steps = [for_memory(self._memory, step) for step in steps]
-        self.steps, self.notes, self._how, self._found = tuple(steps), found.notes, how, found
+        self.steps, self.notes, self._how, self._found = tuple(steps), plan.notes, how, plan
         roots = {one.root for step in steps for one in (*step.inputs, *step.outputs)}
         roots |= {place.root for place in outputs.values()}
         read = [value.name for value in graph.constants if value.name in roots]
         arrays = from_kernels(bound.arrays, self.steps, read)
         self.bound = Bound(graph, arrays)
-        self.asked = Bound(asked.graph, from_later(asked.arrays, bound.arrays, arrays))
+        self.asked = Bound(requested.graph, from_later(requested.arrays, bound.arrays, arrays))
         self.declared = declaration_of(graph)
         self._values, self._places = graph.values, outputs
         self._orders: Mapping[str, tuple[int, ...]] = how["orders"] or {}
@@ -172,7 +172,7 @@ class Model:
             batches=MicroBatches(operands, self._values, self._lengths, graph.sizes, how["parts"]),
             valued=self._valued,
         )
-        self._slices = (*open_slices(asked.graph),)
+        self._slices = (*open_slices(requested.graph),)
         self._calls: dict[object, _SizedCall] = {}
         self._given = [numbers.get(name) for name in graph.outputs]
         is_native = self._memory.is_host and self._given == [*range(len(self._given))]
@@ -184,15 +184,15 @@ class Model:
         self._as_written: Model | None = None
 
     @trim_traceback
-    def __call__(self, *given: Any, **sizes: int) -> Any:
+    def __call__(self, *operands: Any, **sizes: int) -> Any:
         """The outputs.
 
-        given  a mapping with an array for each input, or the arrays in order
-        sizes  those that no shape determines
+        operands  a mapping with an array for each input, or the arrays in order
+        sizes     those that no shape determines
 
         Raises CallError where an array does not fit, or the graph does not run at these sizes.
         """
-        if not sizes and (results := self._by_name(*given)) is not None:
+        if not sizes and (results := self._by_name(*operands)) is not None:
             return results
         for name, size in sizes.items():
             if whole(size) is None:
@@ -205,11 +205,11 @@ class Model:
                         "model(array, …), in the order of the inputs",
                     ),
                 )
-        feed = given[0] if len(given) == 1 else None
+        feed = operands[0] if len(operands) == 1 else None
         if isinstance(feed, Mapping):
             results = self.outputs(self._in_order(feed), sizes)
             return dict(zip(self._outputs, results, strict=True))
-        results = self.outputs(given, sizes)
+        results = self.outputs(operands, sizes)
         return results[0] if len(results) == 1 else results
 
     def outputs(self, arrays: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
@@ -299,9 +299,9 @@ class Model:
         return tuple(host.convert_like(kind, arrays[0], array) for array in outputs)
 
     def __repr__(self) -> str:
-        given = ", ".join(value.name for value in self.bound.graph.inputs)
+        inputs = ", ".join(value.name for value in self.bound.graph.inputs)
         sizes = ", ".join(size.name for size in self.bound.graph.sizes)
-        return f"<model {self.bound.graph.name}({given}) for any {sizes or 'call'}>"
+        return f"<model {self.bound.graph.name}({inputs}) for any {sizes or 'call'}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
@@ -317,16 +317,16 @@ class Model:
         return planned(self.bound.graph, self._shared, self.notes, sizes)
 
     @trim_traceback
-    def profile(self, *given: Any, calls: int = 20, **sizes: int) -> ModelProfile:
+    def profile(self, *operands: Any, calls: int = 20, **sizes: int) -> ModelProfile:
         """Return what each kernel of a call takes, measured, with its share and what limits it by the cost model; it prints, plots, and is a
         trace for Chrome.
 
-        given, sizes  as a call has them
-        calls         that are timed
+        operands, sizes  as a call has them
+        calls            that are timed
 
         Raises what a call does.
         """
-        return profile_of(self.bound.graph.name, partial(self, *given, **sizes), calls)
+        return profile_of(self.bound.graph.name, partial(self, *operands, **sizes), calls)
 
     def save(
         self,
@@ -350,10 +350,10 @@ class Model:
         """
         native = self._native("save", inputs, outputs)
         code, saved = saved_code(native, native.parts, options_of(self.steps))
-        named = with_names(saved, self.bound.graph, inputs, outputs, returns)
+        complete = with_names(saved, self.bound.graph, inputs, outputs, returns)
         write_saved(
             path,
-            replace(named, source=source or {}),
+            replace(complete, source=source or {}),
             code,
             native.constants,
             shared=shared,
@@ -377,8 +377,8 @@ class Model:
             return
         native = native_code("save", self.steps_of_graph, runs=self._shared.batches.whole)
         code, saved = saved_code(native, (), options_of(self.steps))
-        named = with_names(saved, self.bound.graph, inputs, outputs, returns)
-        saved = replace(named, source=source, key=key)
+        complete = with_names(saved, self.bound.graph, inputs, outputs, returns)
+        saved = replace(complete, source=source, key=key)
         write_model(saved, code, native.constants, native.objects)
 
     def export(
@@ -449,10 +449,10 @@ class Model:
                 self._as_written = compiled(self.asked, **how)
             return self._as_written
 
-    def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
-        if given.keys() != self._named:
-            checked_arrays(self.declared, given)
-        return [*map(given.__getitem__, self._inputs)]
+    def _in_order(self, operands: Mapping[str, Any]) -> list[Any]:
+        if operands.keys() != self._named:
+            checked_arrays(self.declared, operands)
+        return [*map(operands.__getitem__, self._inputs)]
 
     def _new(self, key: object, lent: Sequence[Lent], sizes: Mapping[str, int]) -> _SizedCall:
         """What is known of a call that is met for the first time, which is checked."""

@@ -47,10 +47,12 @@ class ModelPlan:
         lines = [f"{self.name}({at}): {len(self.rows)} kernels, {self.kernels} distinct"]
         rows = [("value", "operators", "target", "shape", "memory"), *self.rows]
         several = len({row[TARGET] for row in self.rows}) > 1 or bool(self.split)
-        shown = [column for column in range(4) if several or column != TARGET]
-        widths = [max(len(row[column]) for row in rows) for column in shown]
+        columns = [column for column in range(4) if several or column != TARGET]
+        widths = [max(len(row[column]) for row in rows) for column in columns]
         for row in rows:
-            cells = [row[column].ljust(width) for column, width in zip(shown, widths, strict=True)]
+            cells = [
+                row[column].ljust(width) for column, width in zip(columns, widths, strict=True)
+            ]
             lines.append("  ".join((*cells, row[4])).rstrip())
         lines.append(f"arena: {' + '.join(self.arena) or '0'} bytes")
         lines += map(str, self.parts)
@@ -82,14 +84,14 @@ def planned(
         own = dict.fromkeys(arena.lives, "arena") if runs else {}
         own |= dict.fromkeys(frozenset[str]().union(*layout.inner), "part")
 
-    def shown(expr: Expr) -> str:
+    def format_extent(expr: Expr) -> str:
         return format_expr(expr) if number is None else f"{number(expr)}"
 
     def memory(root: str) -> str:
         return own.get(root) or (f"slot {arena.of[root]}" if root in arena.of else "result")
 
     def line(step: Step) -> tuple[str, str, str, str, str]:
-        shape = ", ".join(_shape(one, shown) for one in step.outputs)
+        shape = ", ".join(_shape(one, format_extent) for one in step.outputs)
         lies = ", ".join(memory(one.root) for one in step.outputs)
         if step.limits:
             lies = ", ".join(f"at most {limit:.1e}" for limit in step.limits)
@@ -117,5 +119,5 @@ def planned(
     )
 
 
-def _shape(one: Operand, shown: Callable[[Expr], str]) -> str:
-    return f"[{', '.join(map(shown, one.shape))}]"
+def _shape(one: Operand, format_extent: Callable[[Expr], str]) -> str:
+    return f"[{', '.join(map(format_extent, one.shape))}]"

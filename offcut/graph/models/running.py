@@ -146,7 +146,7 @@ class Frame:
         """Whether what the last run measured is within its limits."""
         if not self._measured:
             return True
-        return all((found <= limits).all() for found, limits in self._measured)
+        return all((values <= limits).all() for values, limits in self._measured)
 
     def record_words(self) -> dict[str, int] | None:
         """Return the words of a record by which `SizedCalls` runs the frame; None unless it is a single sequence of machine code.
@@ -190,12 +190,12 @@ class Frame:
             for n, because in self._refused:
                 if at <= n < behind:
                     raise refusal(shared.name, self._sizes, steps[n].name, because)
-            laid = self._checked(self._number, slice(arrays[at], arrays[behind]))
+            layout = self._checked(self._number, slice(arrays[at], arrays[behind]))
             if native:
-                yield self._batch(at, behind, laid)
+                yield self._batch(at, behind, layout)
                 continue
             for n in range(at, behind):
-                places = laid.pointers[arrays[n] : arrays[n + 1], 1:].tolist()
+                places = layout.pointers[arrays[n] : arrays[n + 1], 1:].tolist()
                 run = self._call(steps[n], places)
                 yield self._observed(steps[n], run) if self._one_by_one else run
 
@@ -206,19 +206,19 @@ class Frame:
         operands, every = self._shared.calls.operands, np.zeros(len(self._inner), np.int64)
         moves = every[arrays] = self._moves(steps.part.size)[arrays]
         for number in steps.numbers:  # their kernels run there, as was asked when they were chosen
-            laid = self._checked(number, arrays)
-            bases = laid.pointers[arrays, 1]
+            layout = self._checked(number, arrays)
+            bases = layout.pointers[arrays, 1]
             for n in np.flatnonzero(moves).tolist():
                 key = int(bases[n]), int(moves[n])
                 bases[n] = self._moving.setdefault(key, self._known + len(self._moving))
-            calls.append(self._batch(steps.first, steps.end, laid))
+            calls.append(self._batch(steps.first, steps.end, layout))
             last_start = (steps.total - 1) // steps.part.count * steps.part.count
             if number is steps.numbers[0] and len(steps.numbers) > 1:
                 last_start -= steps.part.count
-            moved = operands.moved_outside(
+            escapes = operands.moved_outside(
                 self._values(number), every // operands.item * last_start
             )
-            self._check_kernels(moved.tolist(), arrays)
+            self._check_kernels(escapes.tolist(), arrays)
         whole, last = calls[0], calls[-1]
         moving = [(at, *key) for key, at in self._moving.items()]  # those of parts before it, too
         total, count = steps.total, steps.part.count
@@ -279,13 +279,13 @@ class Frame:
                     f"{self._shared.name}: {one.value}, of shape {shape} with strides {strides}, is not what its kernel takes"
                 )
 
-    def _batch(self, first: int, end: int, laid: Laid) -> Callable[[int, int], int]:
+    def _batch(self, first: int, end: int, layout: Laid) -> Callable[[int, int], int]:
         """Return calls of machine code."""
         if not self._one_by_one:
-            return self._sequence(first, end, laid)
+            return self._sequence(first, end, layout)
         steps = self._shared.steps
         calls = [
-            self._observed(steps[n], self._sequence(n, n + 1, laid)) for n in range(first, end)
+            self._observed(steps[n], self._sequence(n, n + 1, layout)) for n in range(first, end)
         ]
 
         def run(bases: int, scratch: int) -> int:
@@ -306,8 +306,8 @@ class Frame:
 
         return observed
 
-    def _sequence(self, first: int, end: int, laid: Laid) -> CallSequence:
-        batch, need = self._shared.calls.batch(first, end, laid)
+    def _sequence(self, first: int, end: int, layout: Laid) -> CallSequence:
+        batch, need = self._shared.calls.batch(first, end, layout)
         self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
         return batch
 

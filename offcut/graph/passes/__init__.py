@@ -56,17 +56,17 @@ def improved(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
             help=("Builder().output(value)",),
         )
     for one in passes:
-        made = one(bound) if callable(one) else None
-        if not isinstance(made, Bound):
+        result = one(bound) if callable(one) else None
+        if not isinstance(result, Bound):
             raise DescribeError(
                 "graph",
                 f"cannot take {getattr(one, '__name__', repr(one))} as a pass",
-                because=f"it gives {type(made).__name__}"
+                because=f"it gives {type(result).__name__}"
                 if callable(one)
                 else "it is not a function",
                 help=("a function from a Bound to a Bound, or to the same object",),
             )
-        bound = made
+        bound = result
     return bound
 
 

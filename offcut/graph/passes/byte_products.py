@@ -182,9 +182,9 @@ class ByteProducts:
         order, inverse = (0, *range(2, axes + 2), 1), (0, axes + 1, *range(1, axes + 1))
         by_channel = self.op("transpose", self.op("transpose", x, axes=order), axes=inverse)
         windows = self.op("sliding_windows", by_channel, axes + 1, width, step=step[-1])
-        turned = self.op("transpose", windows, axes=(0, *range(2, axes + 3), 1))
-        lead = self.builder.shape(turned)[: axes + 1]
-        image = self.op("reshape", turned, (*lead, channels * width))
+        transposed = self.op("transpose", windows, axes=(0, *range(2, axes + 3), 1))
+        lead = self.builder.shape(transposed)[: axes + 1]
+        image = self.op("reshape", transposed, (*lead, channels * width))
         lines = self.op("transpose", w, axes=(0, axes + 1, 1, *range(2, axes + 1)))
         lines = self.op("reshape", lines, (filters[0], channels * width, *filters[2:-1], 1))
         image = self.op("transpose", image, axes=inverse)

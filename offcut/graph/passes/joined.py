@@ -54,11 +54,11 @@ def merge_products(bound: Bound) -> Bound:
     builder, places = rebuilt(graph, bound.arrays), dict[Node, tuple[Ref, int, int, int]]()
     for node in graph.nodes:
         if node in groups:
-            joined = _product(bound, builder, groups[node])
+            product = _product(bound, builder, groups[node])
             widths = (_width(bound, part) for part in groups[node])
             ends = pairwise(accumulate(widths, initial=0))
             for part, of in zip(groups[node], ends, strict=True):
-                places[part.node] = joined, part.axis, *of
+                places[part.node] = product, part.axis, *of
         if node in places:
             builder.node("slice", *places[node], results=(node.results[0].name,))
         else:
@@ -72,10 +72,10 @@ def _joinable(bound: Bound) -> Iterator[_Joinable]:
     """Products of one operand with constants, that only views read."""
     graph, readings, users = bound.graph, Readings(bound.graph), bound.graph.users
     moving = {node: [x for x in node.operands if x not in bound.arrays] for node in graph.nodes}
-    asked = Counter(x for operands in moving.values() for x in operands)
+    readers = Counter(x for operands in moving.values() for x in operands)
     for node in graph.nodes:
         one = len(moving[node]) == 1 and len(node.results) == 1 and node.op not in VIEWS
-        if not one or asked[moving[node][0]] < 2 or len(node.operands) < 2:
+        if not one or readers[moving[node][0]] < 2 or len(node.operands) < 2:
             continue
         (result,), (x,) = node.results, moving[node]
         read = users[result.name]

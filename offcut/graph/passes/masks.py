@@ -46,16 +46,16 @@ def masks_as_domains(bound: Bound) -> Bound:
     The same object if no mask is a condition on indices.
     """
     graph, known = bound.graph, dict[str, _VisibleKeys | None]()
-    changed = {
+    new_options = {
         node: arguments for node in graph.nodes if (arguments := _without_mask(bound, node, known))
     }
-    if not changed:
+    if not new_options:
         return bound
     builder = rebuilt(graph, bound.arrays)
     for node in graph.nodes:
-        if node in changed:
-            q, k, v = (changed[node].pop(name) for name in _NAMES[:3])
-            builder.node(node.op, q, k, v, results=(node.results[0].name,), **changed[node])
+        if node in new_options:
+            q, k, v = (new_options[node].pop(name) for name in _NAMES[:3])
+            builder.node(node.op, q, k, v, results=(node.results[0].name,), **new_options[node])
         else:
             builder.nodes.append(node)
             builder.values.update((value.name, value) for value in node.results)
@@ -83,8 +83,8 @@ def _without_mask(
         return {}
     if mask.name not in known:
         known[mask.name] = _visible_keys_of(bound, mask.name)
-    seen = known[mask.name]
-    return {} if seen is None else _as_options(bound, arguments, seen)
+    keys = known[mask.name]
+    return {} if keys is None else _as_options(bound, arguments, keys)
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ def _visible_keys_of(bound: Bound, mask: str) -> _VisibleKeys | None:
     ends = {i.name: ix.sub(n, 1) for n, i in zip(value.shape, own, strict=True)}
     elements = Elements(bound, ends)
     try:
-        seen = _visible_keys(elements.of(mask, at), value.dtype in FLOATS)
+        keys = _visible_keys(elements.of(mask, at), value.dtype in FLOATS)
     except TooManyError:
         return None
-    return replace(seen, exact=seen.exact and not elements.outside)
+    return replace(keys, exact=keys.exact and not elements.outside)
 
 
 def _visible_keys(element: Expr, is_added: bool) -> _VisibleKeys:
@@ -148,9 +148,9 @@ def _truth(element: Expr) -> Expr:
     return folded(Compare("!=", element, Const(0, "index")))
 
 
-def _as_options(bound: Bound, arguments: Mapping[str, Any], seen: _VisibleKeys) -> dict[str, Any]:
-    """Return the arguments of attention whose options say `seen` and the options of `arguments`; none if nothing changes."""
-    atoms, exact = [*conjuncts(seen.condition), *_conditions_of_options(arguments)], seen.exact
+def _as_options(bound: Bound, arguments: Mapping[str, Any], keys: _VisibleKeys) -> dict[str, Any]:
+    """Return the arguments of attention whose options say `keys` and the options of `arguments`; none if nothing changes."""
+    atoms, exact = [*conjuncts(keys.condition), *_conditions_of_options(arguments)], keys.exact
     highs, lows = list[Expr](), list[Expr]()
     for atom in atoms:
         if atom == Const(1, "bool"):
@@ -175,7 +175,7 @@ def _as_options(bound: Bound, arguments: Mapping[str, Any], seen: _VisibleKeys) 
             exact = False
     elif low is not None:
         return {}
-    if seen.least and not (exact and _sees_a_key(bound, arguments, high, options.get("window"))):
+    if keys.least and not (exact and _sees_a_key(bound, arguments, high, options.get("window"))):
         return {}
     if exact:
         del options["mask"]

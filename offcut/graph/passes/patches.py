@@ -95,10 +95,10 @@ def _product(builder: Builder, node: Node, window: tuple[int, ...], last: bool) 
     pairs = (extent for pair in zip(rows, window, strict=True) for extent in pair)
     split = builder.node("reshape", x, (count, channels, *pairs))
     terms = (*inner, 1) if last else (1, *inner)
-    laid = builder.node("transpose", split, axes=(0, *outer, *terms))
+    transposed = builder.node("transpose", split, axes=(0, *outer, *terms))
     depth = builder.shape(w)[1]
     long = normal(Binary("*", depth, Const(prod(window), "index")))
-    lines = builder.node("reshape", laid, (count, *rows, long))
+    lines = builder.node("reshape", transposed, (count, *rows, long))
     if last:
         w = builder.node("transpose", w, axes=(0, *range(2, 2 + rank), 1))
     weights = builder.node("reshape", w, (builder.shape(w)[0], long))

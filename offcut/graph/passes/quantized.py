@@ -278,9 +278,9 @@ class _Rewriting(ByteProducts):
         }
         arguments = with_operands(replace(node, options=()), integers_of).arguments
         moved_integers = self.op(node.op, *arguments, **options)
-        placed = () if plain else (("axis", axis),)
+        axis_option = () if plain else (("axis", axis),)
         parameters = Ref(moved_integers.name), first.scale, first.zero
-        again = Node(node.results, "dequantize", parameters, placed)
+        again = Node(node.results, "dequantize", parameters, axis_option)
         result = replace(first, integers=Ref(moved_integers.name), axis=axis, nodes=(again,))
         self.pending[node.results[0].name] = result
         return True

@@ -116,8 +116,8 @@ class _Sinking:
         names = {name: self.moved(name, text, before, after) for name in node.operands}
         twin = None if None in names.values() else self.again(node, names, result.name)
         now = None if twin is None else _row_text(self.made.nodes[-1], self.made, len(after))
-        wanted = (*after, *result.shape[len(before) :])
-        if twin is None or now is None or now.text != text.text or twin.shape != wanted:
+        shape = (*after, *result.shape[len(before) :])
+        if twin is None or now is None or now.text != text.text or twin.shape != shape:
             for extra in self.made.nodes[old_count:]:
                 values.pop(extra.results[0].name)
             del self.made.nodes[old_count:]
@@ -132,12 +132,12 @@ class _Sinking:
         if name not in text.leading:
             ones = _ones(shape, len(before))
             return name if not ones else self.as_shape(name, shape[ones:])
-        wanted = (*after, *shape[len(before) :])
-        if origin is not None and self.made.values[origin].shape == wanted:
+        extents = (*after, *shape[len(before) :])
+        if origin is not None and self.made.values[origin].shape == extents:
             return origin
         if name in self.products and origin is None:
             return None
-        return self.as_shape(name, wanted)
+        return self.as_shape(name, extents)
 
     def as_shape(self, name: str, shape: Shape) -> str:
         """A reshape of a value."""
@@ -212,8 +212,8 @@ def _rows_of(same: Alike, rows: int) -> _Rows | None:
         if stage.shape[:rows] != shape:
             return None
         lead = tuple(Var(axis.name) for axis in definition.axes[:rows])
-        named = {axis.name: Var(f"a{n}") for n, axis in enumerate(definition.axes[rows:])}
-        named |= {axis.name: Var(f"r{n}") for n, axis in enumerate(definition.reduce_axes)}
+        new_names = {axis.name: Var(f"a{n}") for n, axis in enumerate(definition.axes[rows:])}
+        new_names |= {axis.name: Var(f"r{n}") for n, axis in enumerate(definition.reduce_axes)}
         failed = False
 
         def strip(expr: Expr, lead: tuple[Expr, ...] = lead) -> Expr | None:
@@ -223,13 +223,15 @@ def _rows_of(same: Alike, rows: int) -> _Rows | None:
             has = expr.index[:rows] == lead
             if leading.setdefault(expr.buffer, has) != has:
                 failed = True
-            left = expr.index[rows if has else ones.get(expr.buffer, 0) :]
-            return Load(expr.buffer, left, expr.dtype)
+            index = expr.index[rows if has else ones.get(expr.buffer, 0) :]
+            return Load(expr.buffer, index, expr.dtype)
 
         body = rewrite(definition.body, strip)
         if failed or variables(body) & {one.name for one in lead}:
             return None
         extents = [str(extent) for extent in stage.shape[rows:]]
         extents += [str(axis.extent) for axis in definition.reduce_axes]
-        lines.append(f"{stage.name}[{', '.join(extents)}] = {format_expr(substitute(body, named))}")
+        lines.append(
+            f"{stage.name}[{', '.join(extents)}] = {format_expr(substitute(body, new_names))}"
+        )
     return _Rows("\n".join(lines), frozenset(n for n, has in leading.items() if has and n in ones))

@@ -36,34 +36,38 @@ def insert_layout_copies(bound: Bound) -> Bound:
     """The graph in which convolutions read their operands with the axis that they sum along innermost."""
     graph, readings = bound.graph, Readings(bound.graph)
     known = frozenset(bound.arrays)
-    orders, made = orders_of(graph, readings), rebuilt(graph, bound.arrays)
+    orders, builder = orders_of(graph, readings), rebuilt(graph, bound.arrays)
     stored: dict[tuple[str, tuple[int, ...]], str] = {}
     lying = lying_of(graph, readings)
     for node in graph.nodes:
         now = node
-        asked, found = None, None if node.op in VIEWS else readings.of(node)
-        if found is not None and len(node.results) == 1:
-            asked = preferred_orders(node, found, known, orders, lying)
-        for name, order in asked[0].items() if asked is not None else ():
+        request, access = None, None if node.op in VIEWS else readings.of(node)
+        if access is not None and len(node.results) == 1:
+            request = preferred_orders(node, access, known, orders, lying)
+        for name, order in request[0].items() if request is not None else ():
             if orders.get(name) == order or lying.get(name) == order:
                 continue
-            own = found.axes[name] if found is not None else None
+            own = access.axes[name] if access is not None else None
             summed = own is None or not own[order[-1]]
             if summed and _is_few(graph.values[name].shape[order[-1]]):
                 continue
             key = name, order
             if key not in stored:
                 inverse = tuple(order.index(axis) for axis in range(len(order)))
-                moved = made.node("transpose", Ref(name), axes=order, results=(f"{name}_stored",))
-                back = made.node("transpose", moved, axes=inverse, results=(f"{name}_seen",))
+                transposed = builder.node(
+                    "transpose", Ref(name), axes=order, results=(f"{name}_stored",)
+                )
+                back = builder.node(
+                    "transpose", transposed, axes=inverse, results=(f"{name}_seen",)
+                )
                 stored[key] = back.name
             now = with_operands(now, {name: stored[key]})
-        made.nodes.append(now)
-        made.values.update((value.name, value) for value in now.results)
+        builder.nodes.append(now)
+        builder.values.update((value.name, value) for value in now.results)
     if not stored:
         return bound
-    made.output(*map(Ref, graph.outputs))
-    return made.bound
+    builder.output(*map(Ref, graph.outputs))
+    return builder.bound
 
 
 def _is_few(extent: Expr) -> bool:
@@ -79,10 +83,10 @@ def _is_few(extent: Expr) -> bool:
 # program reads, or what is reshaped, where it is asked for in an order that these cannot read.
 
 
-def insert_output_copies(bound: Bound, asked: Mapping[str, tuple[int, ...]]) -> Bound:
+def insert_output_copies(bound: Bound, requested_orders: Mapping[str, tuple[int, ...]]) -> Bound:
     """The graph in which such outputs are copies.
 
-    asked  orders of the axes of outputs, outermost first
+    requested_orders  orders of the axes of outputs, outermost first
     """
     graph = bound.graph
     readings = Readings(graph)
@@ -107,20 +111,20 @@ def insert_output_copies(bound: Bound, asked: Mapping[str, tuple[int, ...]]) -> 
         written = is_written_by_programs(order) or not is_program(maker[name])
         return not (written and all(reads(node, name, order) for node in users[name]))
 
-    turned = {name for name, order in asked.items() if is_copied(name, order)}
-    if not turned:
+    copied_names = {name for name, order in requested_orders.items() if is_copied(name, order)}
+    if not copied_names:
         return bound
-    made = rebuilt(graph, bound.arrays)
-    stored = {name: made.fresh(f"{name}_stored") for name in turned}
+    builder = rebuilt(graph, bound.arrays)
+    stored = {name: builder.fresh(f"{name}_stored") for name in copied_names}
     for node in graph.nodes:
         now = with_operands(node, stored)
         values = tuple(replace(one, name=stored.get(one.name, one.name)) for one in node.results)
-        made.nodes.append(replace(now, results=values))
-        made.values.update((value.name, value) for value in values)
+        builder.nodes.append(replace(now, results=values))
+        builder.values.update((value.name, value) for value in values)
         for value in node.results:
-            if value.name in turned:
+            if value.name in copied_names:
                 axes = tuple(range(len(value.shape)))
                 of = Ref(stored[value.name])
-                made.node("transpose", of, axes=axes, results=(value.name,))
-    made.output(*map(Ref, graph.outputs))
-    return made.bound
+                builder.node("transpose", of, axes=axes, results=(value.name,))
+    builder.output(*map(Ref, graph.outputs))
+    return builder.bound

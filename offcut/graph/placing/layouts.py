@@ -105,9 +105,9 @@ def order_of(
 ) -> Order | None:
     """The order in which a node's result is stored; None: as it is."""
     rank = len(node.results[0].shape)
-    moved = preferred_orders(node, access, known, orders, lying)
-    if moved is not None:
-        (axis,) = moved[1]
+    request = preferred_orders(node, access, known, orders, lying)
+    if request is not None:
+        (axis,) = request[1]
         return last(rank, axis)
     there = {**lying, **orders} if access.kind is Kind.COMPLEX else orders
     follows = [there[n] for n in node.operands if n in there and len(there[n]) == rank]

@@ -74,23 +74,23 @@ class Place:
     @property
     def lying(self) -> tuple[int, ...] | None:
         """The axes as they lie, outermost first, where the elements lie side by side; None where they do not."""
-        left, ordered_axes = list(range(len(self.shape))), list[int]()
+        open_axes, ordered_axes = list(range(len(self.shape))), list[int]()
         run: Expr = ONE
-        while left:
-            next_ = [axis for axis in left if self.strides[axis] == run]
-            ones = [axis for axis in left if self.shape[axis] == ONE]
+        while open_axes:
+            next_ = [axis for axis in open_axes if self.strides[axis] == run]
+            ones = [axis for axis in open_axes if self.shape[axis] == ONE]
             if not next_ and not ones:
                 return None
             axis = max(next_, key=lambda one: (self.shape[one] != ONE, one)) if next_ else ones[-1]
-            left.remove(axis)
+            open_axes.remove(axis)
             ordered_axes.append(axis)
             run = extents.product((run, self.shape[axis]))
         return tuple(reversed(ordered_axes))
 
     def lies(self, order: Sequence[int]) -> bool:
         """Whether the elements lie side by side, the axes in that order, outermost first."""
-        wanted = own_place(self.root, self.shape, tuple(order)).strides
-        pairs = zip(self.shape, self.strides, wanted, strict=True)
+        strides = own_place(self.root, self.shape, tuple(order)).strides
+        pairs = zip(self.shape, self.strides, strides, strict=True)
         return all(extent == ONE or stride == own for extent, stride, own in pairs)
 
     @property
@@ -145,7 +145,7 @@ def broadcasted(place: Place, shape: tuple[Expr, ...]) -> Place:
     """The place of elements that are repeated along axes of one, and along new ones before them."""
     more = len(shape) - len(place.shape)
     own = zip(place.shape, place.strides, shape[more:], strict=True)
-    strides = tuple(s if extent == wanted else ZERO for extent, s, wanted in own)
+    strides = tuple(s if extent == target else ZERO for extent, s, target in own)
     return Place(place.root, place.offset, shape, (ZERO,) * more + strides)
 
 
@@ -219,17 +219,17 @@ def place_graph(
     fused: Sequence[Region | Node],
     readings: Readings,
     stored: Mapping[str, tuple[int, ...]] | None = None,
-    asked: Mapping[str, tuple[int, ...]] | None = None,
+    requested: Mapping[str, tuple[int, ...]] | None = None,
     strides: bool = True,
 ) -> Laid:
     """The graph in memory: as few copies as are found to do.
 
-    stored  the orders of the axes of computed values in memory, where they are not as they are
-    asked   those of outputs, which views that lie otherwise are copied for
+    stored     the orders of the axes of computed values in memory, where they are not as they are
+    requested  those of outputs, which views that lie otherwise are copied for
     strides whether kernels read at any strides; else what does not lie side by side, or begins at no multiple of `ALIGNED` bytes, is copied
     """
     laying = _Laying(graph, readings, dict(stored or {}), strides)
-    laying.settled.update(asked or ())
+    laying.settled.update(requested or ())
     maker = {name: n for n, one in enumerate(fused) for name in _results(one)}
     before, number = list[_State](), 0
     while number < len(fused):
@@ -242,7 +242,7 @@ def place_graph(
             laying.take_back(before[number], transposed)
         else:
             number += 1
-    for name, order in (asked or {}).items():
+    for name, order in (requested or {}).items():
         laying.turn(name, order)
     outputs = {name: laying.places[name] for name in graph.outputs}
     return Laid(tuple(laying.steps), outputs)

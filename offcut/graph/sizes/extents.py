@@ -58,21 +58,21 @@ def places(extent: Expr | int, reach: int, stride: int) -> Expr:
 
 def quotient(extent: Expr, by: Expr) -> Expr | None:
     """Return the extent that gives `extent` times `by`; None where none is seen."""
-    left, divisor = dict(_terms(extent)), _terms(by)
-    if not divisor or (len(divisor) > 1 and not left):
+    dividend, divisor = dict(_terms(extent)), _terms(by)
+    if not divisor or (len(divisor) > 1 and not dividend):
         return None
     factors = _ordered(divisor)[0]
     parts: dict[tuple[Expr, ...], int] = {}
-    while left:  # a division of polynomials: the first term goes each time
-        own = _ordered(left)[0]
+    while dividend:  # a division of polynomials: the first term goes each time
+        own = _ordered(dividend)[0]
         rest = Counter(own)
         rest.subtract(factors)
-        count, over = divmod(left[own], divisor[factors])
+        count, over = divmod(dividend[own], divisor[factors])
         if over or any(times < 0 for times in rest.values()):
             return None
         part = tuple(sorted(rest.elements(), key=_text_of))
         _join(parts, {part: count})
-        _join(left, _beside(divisor, part), -count)
+        _join(dividend, _beside(divisor, part), -count)
     return _written(parts)
 
 
@@ -199,11 +199,11 @@ def _shared(expr: Expr, by: int) -> int:
 def _parts(expr: Expr, factor: int) -> tuple[Expr, int]:
     """``expr == factor * parts + left``, with a number that is left, less than the factor."""
     terms = dict(_terms(expr))
-    whole, left = divmod(terms.pop((), 0), factor)
+    whole, remainder = divmod(terms.pop((), 0), factor)
     parts = {factors: count // factor for factors, count in terms.items()}
     if whole:
         parts[()] = whole
-    return _written(parts), left
+    return _written(parts), remainder
 
 
 def _is_negated(expr: Expr) -> bool:
@@ -250,9 +250,9 @@ def _rewritten(terms: Terms) -> Iterator[Terms]:
             for alternative in _instead(atom, count):
                 rest = (*factors[:place], *factors[place + 1 :])
                 yield _with(terms, {factors: -count}, _beside(alternative, rest))
-        joined = _extreme_of_sums(terms, factors, count)
-        if joined is not None:
-            yield joined
+        extreme = _extreme_of_sums(terms, factors, count)
+        if extreme is not None:
+            yield extreme
         yield from _without_equal_extremes(terms, factors, count)
 
 
@@ -267,8 +267,8 @@ def _extreme_of_sums(terms: Terms, factors: tuple[Expr, ...], count: int) -> Ter
                 if one is None:
                     return None
                 sides.append(one)
-            turned = op if count == 1 else {"min": "max", "max": "min"}[op]
-            return _terms(Binary(turned, *sides))
+            new_op = op if count == 1 else {"min": "max", "max": "min"}[op]
+            return _terms(Binary(new_op, *sides))
         case _:
             return None
 
@@ -311,8 +311,8 @@ def _instead(atom: Expr, count: int) -> Iterator[Terms]:
                 rest = Binary("//", Binary("+", a, ix.const(1)), ix.const(2))
                 yield _times(_terms(Binary("-", a, rest)), count)
             for part in range(1, int(by)):
-                inner, left = divmod(int(by), part)
-                if not left and count % inner == 0:  # a//by is (a//part)//inner
+                inner, remainder = divmod(int(by), part)
+                if not remainder and count % inner == 0:  # a//by is (a//part)//inner
                     own = normal(Binary("//", a, ix.const(part)))
                     rest = Binary("%", own, ix.const(inner))
                     yield _times(_terms(Binary("-", own, rest)), count // inner)
@@ -377,15 +377,15 @@ def _ends(expr: Expr) -> Ends:
     return _ends_of(_terms(expr), MOST_EXTREMES)
 
 
-def _ends_of(terms: Terms, left: int) -> Ends:
+def _ends_of(terms: Terms, budget: int) -> Ends:
     for factors, count in terms.items():
         match factors:
             case (Binary("min" | "max" as op, a, b),):
-                if not left:
+                if not budget:
                     return -inf, inf
                 rest = _with(terms, {factors: -count})
                 cases = [
-                    _ends_of(_fewest(_with(rest, _times(_terms(side), count))), left - 1)
+                    _ends_of(_fewest(_with(rest, _times(_terms(side), count))), budget - 1)
                     for side in (a, b)
                 ]
                 lesser = (op == "min") == (count > 0)

@@ -26,12 +26,12 @@ class Spread:
         """The sum, or the difference."""
         names = {*self.factors, *other.factors}
         zero = Fraction(0)
-        joined = {
+        terms = {
             name: self.factors.get(name, zero) + sign * other.factors.get(name, zero)
             for name in names
         }
         ends = sorted((sign * other.low, sign * other.high))
-        return Spread(joined, self.low + ends[0], self.high + ends[1])
+        return Spread(terms, self.low + ends[0], self.high + ends[1])
 
     def times(self, factor: Fraction) -> Spread:
         """The product with a number."""

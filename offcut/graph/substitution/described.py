@@ -145,7 +145,7 @@ def rounding_unit(dtypes: Iterable[str]) -> float:
 
 
 def rounding_tolerance(
-    graph: Graph, given: Mapping[str, Array], sizes: Mapping[str, int], part: float
+    graph: Graph, inputs: Mapping[str, Array], sizes: Mapping[str, int], part: float
 ) -> dict[str, Array]:
     """Of each element of the outputs how far it moves; infinitely far where it does not stay finite.
 
@@ -153,19 +153,19 @@ def rounding_tolerance(
     """
     generator = np.random.default_rng(0)
 
-    def moved(array: Array, by: float) -> Array:
+    def perturb(array: Array, by: float) -> Array:
         if array.dtype.kind in "biu":
             return array
         return np.asarray(array * (1 + by * generator.uniform(-1, 1, array.shape)), array.dtype)
 
     def outputs(by: float) -> dict[str, Array]:
         declared = {value.name: numpy_dtype(value.dtype) for value in graph.inputs}
-        held = {name: moved(array.astype(declared[name]), by) for name, array in given.items()}
+        values = {name: perturb(array.astype(declared[name]), by) for name, array in inputs.items()}
         for node in graph.nodes:
             of = 0.0 if node.op in VIEWS else by
-            made = (moved(array, of) for array in run_node(node, held, sizes))
-            held.update(zip((value.name for value in node.results), made, strict=True))
-        return {name: held[name].astype("f8") for name in graph.outputs}
+            results = (perturb(array, of) for array in run_node(node, values, sizes))
+            values.update(zip((value.name for value in node.results), results, strict=True))
+        return {name: values[name].astype("f8") for name in graph.outputs}
 
     def most(still: Mapping[str, Array], by: float) -> dict[str, Array]:
         off = {name: np.zeros(array.shape) for name, array in still.items()}

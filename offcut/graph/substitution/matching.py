@@ -82,10 +82,10 @@ class _Searching:
                 and number < binding.nodes[-1]
             ):
                 continue
-            tried = self.fitted(pattern, node, binding.copy())
-            if tried is not None:
-                tried.nodes.append(number)
-                yield from self.bound(tried, at + 1)
+            extended = self.fitted(pattern, node, binding.copy())
+            if extended is not None:
+                extended.nodes.append(number)
+                yield from self.bound(extended, at + 1)
 
     def candidates(self, pattern: Node, binding: _Binding) -> Iterator[tuple[int, Node]]:
         """The nodes that may stand for one of the rule."""
@@ -102,13 +102,13 @@ class _Searching:
             node.results
         ):
             return None
-        wanted, options = _settled(pattern), _settled(node)
-        if wanted.keys() != options.keys():
+        pattern_options, options = _settled(pattern), _settled(node)
+        if pattern_options.keys() != options.keys():
             return None
         for result, other in zip(pattern.results, node.results, strict=True):
             if not self.value(result.name, other.name, binding):
                 return None
-        mine = (*pattern.arguments, *wanted.values())
+        mine = (*pattern.arguments, *pattern_options.values())
         arguments = (*node.arguments, *options.values())
         pending = [*zip(mine, arguments, strict=True)]
         while pending:
@@ -145,26 +145,26 @@ class _Searching:
         without = extents.at(mine, {**binding.sizes, name: ix.const(0)})
         if extents.at(mine, binding.sizes) != extents.normal(Binary("+", without, Var(name))):
             return False
-        left = extents.normal(Binary("-", actual, without))
+        rest = extents.normal(Binary("-", actual, without))
         size = next(size for size in self.rule.before.sizes if size.name == name)
-        low, high = extents.span(left, self.graph.sizes)
-        by = extents.divisor(left, self.graph.sizes)
+        low, high = extents.span(rest, self.graph.sizes)
+        by = extents.divisor(rest, self.graph.sizes)
         if low < size.min or high > size.max or by % size.multiple_of:
             return False
-        binding.sizes[name] = left
+        binding.sizes[name] = rest
         return True
 
     def closed(self, binding: _Binding) -> bool:
         """Whether nobody else reads what the rule does not give."""
         if len(binding.sizes) < len(self.rule.before.sizes):
             return False
-        chosen = set(binding.nodes)
+        matched = set(binding.nodes)
         for node in self.rule.before.nodes:
             for result in node.results:
                 name = binding.values[result.name]
                 readers = {self.number[id(user)] for user in self.users[name]}
                 if result.name not in self.rule.before.outputs and (
-                    name in self.graph.outputs or not readers <= chosen
+                    name in self.graph.outputs or not readers <= matched
                 ):
                     return False
         return True
@@ -210,9 +210,9 @@ def applied(bound: Bound, rule: Rule, group: Sequence[Match], typed: bool = Fals
                     return None
                 builder.values[now.name] = now
             added.append(_instance(node, names, one.sizes, builder.values))
-    left = [node for number, node in enumerate(graph.nodes) if number not in replaced]
+    others = [node for number, node in enumerate(graph.nodes) if number not in replaced]
     order = _sorted(
-        [*left, *added], {*(v.name for v in graph.inputs), *(v.name for v in graph.constants)}
+        [*others, *added], {*(v.name for v in graph.inputs), *(v.name for v in graph.constants)}
     )
     if order is None:
         return None
@@ -245,14 +245,14 @@ def _sorted(nodes: Sequence[Node], ready: set[str]) -> list[Node] | None:
     ordered, waiting = list[Node](), list(nodes)
     known = set(ready)
     while waiting:
-        left = list[Node]()
+        blocked = list[Node]()
         for node in waiting:
             if all(name in known for name in node.operands):
                 ordered.append(node)
                 known.update(value.name for value in node.results)
             else:
-                left.append(node)
-        if len(left) == len(waiting):
+                blocked.append(node)
+        if len(blocked) == len(waiting):
             return None
-        waiting = left
+        waiting = blocked
     return ordered

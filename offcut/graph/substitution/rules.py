@@ -117,35 +117,37 @@ def rule(
     Raises DescribeError where the graphs differ: with the sizes, and the first element that does; and where it is not proved, unless `tried_only`.
     """
     one, other = (parse_graph(g) if isinstance(g, str) else g for g in (before, after))
-    made = Rule(name, one, other)
-    _check_alike(made)
+    candidate = Rule(name, one, other)
+    _check_alike(candidate)
     trials = trial_sizes(one.sizes)
-    tried, exact = False, _in_float64(made)
-    named = sorted({number for graph in (one, other) for number in named_numbers(graph)})
+    is_tested, exact = False, _in_float64(candidate)
+    literals = sorted({number for graph in (one, other) for number in named_numbers(graph)})
     for number, sizes in enumerate([*trials, *sizes_at_named_numbers(one, other, trials)]):
-        tried |= _check_at(made, exact, sizes, number, floats_by_distance(number), named)
-    scales = [*SCALES, *({of for n in named if 0 < abs(n) < 1 for of in (abs(n), sqrt(abs(n)))})]
+        is_tested |= _check_at(
+            candidate, exact, sizes, number, floats_by_distance(number), literals
+        )
+    scales = [*SCALES, *({of for n in literals if 0 < abs(n) < 1 for of in (abs(n), sqrt(abs(n)))})]
     small = partial(small_floats, scales if finite else [*scales, *DENORMAL])
     full = [sizes for sizes in trials if all(sizes.values())] or trials
     some = full if len(full) < DRAWS else full[: DRAWS // 2] + full[-DRAWS // 2 :]
     for number, sizes in enumerate(islice(cycle(some), DRAWS)):
-        tried |= _check_at(made, exact, sizes, number, huge_floats, named)
+        is_tested |= _check_at(candidate, exact, sizes, number, huge_floats, literals)
         kinds: list[Drawn] = [
-            partial(near_named_numbers, named, number),
+            partial(near_named_numbers, literals, number),
             large_floats,
             equal_along_axes,
             small,
         ]
         kinds += [] if finite else [with_nonfinite, infinite_first_row]
         for place, kind in enumerate(kinds, 1):
-            tried |= _check_at(exact, exact, sizes, number + DRAWS * place, kind, named)
-    if not tried:
+            is_tested |= _check_at(exact, exact, sizes, number + DRAWS * place, kind, literals)
+    if not is_tested:
         raise DescribeError(
             "rule",
             f"cannot take the rule {name}",
             because="the graph before takes none of the inputs that were drawn",
         )
-    why = _why_unproved(made, exact, named)
+    why = _why_unproved(candidate, exact, literals)
     if why and not tried_only:
         raise DescribeError(
             "rule",
@@ -156,10 +158,10 @@ def rule(
                 "a rule without that: of the nodes around it, or in steps that are proved each",
             ),
         )
-    return replace(made, unproved=why)
+    return replace(candidate, unproved=why)
 
 
-def _why_unproved(candidate: Rule, exact: Rule, named: list[float]) -> str:
+def _why_unproved(candidate: Rule, exact: Rule, literals: list[float]) -> str:
     """Why a rule that holds where it was tried is not proved; "" where it is.
 
     Raises DescribeError where it fails at sizes that the proof does not see through.
@@ -181,14 +183,14 @@ def _why_unproved(candidate: Rule, exact: Rule, named: list[float]) -> str:
             values = (v for g in (candidate.before, candidate.after) for v in g.values.values())
             if all(prod(map(extent, value.shape)) <= FURTHER_ROOM for value in values):
                 for number in range(2):
-                    _check_at(candidate, exact, sizes, number, floats_by_distance(number), named)
+                    _check_at(candidate, exact, sizes, number, floats_by_distance(number), literals)
         return why.because
     return ""
 
 
-def _check_alike(made: Rule) -> None:
-    a, b = made.before, made.after
-    shown = {value.name: value for value in (*a.values.values(),)}
+def _check_alike(candidate: Rule) -> None:
+    a, b = candidate.before, candidate.after
+    values = {value.name: value for value in (*a.values.values(),)}
     because = ""
     if (a.sizes, a.inputs) != (b.sizes, b.inputs):
         because = "its graphs take different inputs or sizes"
@@ -203,21 +205,22 @@ def _check_alike(made: Rule) -> None:
     else:
         for name in a.outputs:
             now = b.values[name]
-            if (now.dtype, now.shape) != (shown[name].dtype, shown[name].shape):
-                because = f"one gives {format_value(shown[name])}, the other {format_value(now)}"
+            if (now.dtype, now.shape) != (values[name].dtype, values[name].shape):
+                because = f"one gives {format_value(values[name])}, the other {format_value(now)}"
     if because:
-        raise DescribeError("rule", f"cannot take the rule {made.name}", because=because)
+        raise DescribeError("rule", f"cannot take the rule {candidate.name}", because=because)
 
 
-def _in_float64(made: Rule) -> Rule:
+def _in_float64(candidate: Rule) -> Rule:
     """Return the rule with all floats in float64; as it is where an operator does not take them."""
     try:
         before, after = (
-            parse_graph(_FLOATS.sub("float64", str(graph))) for graph in (made.before, made.after)
+            parse_graph(_FLOATS.sub("float64", str(graph)))
+            for graph in (candidate.before, candidate.after)
         )
-        return Rule(made.name, before, after)
+        return Rule(candidate.name, before, after)
     except OffcutError:
-        return made
+        return candidate
 
 
 def _alike(before: Array, after: Array, part: float, swing: Callable[[], Array]) -> Array:
@@ -257,57 +260,57 @@ def _among(arrays: Iterable[Array]) -> str:
 
 
 def _check_at(
-    made: Rule,
+    candidate: Rule,
     exact: Rule,
     sizes: Mapping[str, int],
     number: int,
     floats: Drawn,
-    named: list[float],
+    literals: list[float],
 ) -> bool:
     """Return whether the graph before takes such inputs, where that after computes the same.
 
     Raises DescribeError where it does not.
     """
     extent = Numbers(sizes)
-    given = {}
-    for place, value in enumerate(made.before.inputs, number):
+    inputs = {}
+    for place, value in enumerate(candidate.before.inputs, number):
         generator = np.random.default_rng(2 * place + number % 2)
         shape = [extent(n) for n in value.shape]
-        given[value.name] = draw_input(value, shape, number, generator, floats, named)
+        inputs[value.name] = draw_input(value, shape, number, generator, floats, literals)
     try:
-        expected = interpreted(Bound(made.before, {}), given, **sizes)
+        expected = interpreted(Bound(candidate.before, {}), inputs, **sizes)
     except OffcutError:
         return False
-    title = f"cannot take the rule {made.name}"
+    title = f"cannot take the rule {candidate.name}"
     at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     try:
-        found = interpreted(Bound(made.after, {}), given, **sizes)
+        actual = interpreted(Bound(candidate.after, {}), inputs, **sizes)
     except OffcutError as refused:
         raise DescribeError("rule", title, at=at, because=str(refused).splitlines()[0]) from refused
-    part = rounding_unit(value.dtype for node in made.before.nodes for value in node.results)
+    part = rounding_unit(value.dtype for node in candidate.before.nodes for value in node.results)
 
     @cache
     def both() -> tuple[dict[str, Array], ...]:
         graphs = (exact.before, exact.after)
-        return tuple(rounding_tolerance(graph, given, sizes, part) for graph in graphs)
+        return tuple(rounding_tolerance(graph, inputs, sizes, part) for graph in graphs)
 
     def swings(name: str) -> Array:
         one, other = both()
         return np.asarray(one[name] + other[name])
 
     for name, array in expected.items():
-        same = _alike(array, found[name], part, partial(swings, name))
+        same = _alike(array, actual[name], part, partial(swings, name))
         if floats is large_floats or (isinstance(floats, partial) and floats.func is small_floats):
             same |= ~np.isfinite(array)
         if (
             floats is huge_floats and array.dtype.kind not in "biu"
         ):  # of sums that cancel nothing else is to be seen
-            before, after = array.astype("f8"), found[name].astype("f8")
+            before, after = array.astype("f8"), actual[name].astype("f8")
             same = np.isfinite(after) | ~np.isfinite(before)
         if not same.all():
             where = tuple(int(axis) for axis in np.argwhere(~same)[0])
-            one, other = _differing(array[where], found[name][where])
-            among = _among(given.values())
+            one, other = _differing(array[where], actual[name][where])
+            among = _among(inputs.values())
             raise DescribeError(
                 "rule",
                 title,

@@ -83,7 +83,7 @@ def substituted(
     at = dict(typical_sizes(start.graph.sizes) if sizes is None else sizes)
     prices = Prices(improved(start), at, target)
     first = prices.known_of(improved(start))
-    best, count, seen = (first, start, tuple[str, ...]()), 1, {str(start)}
+    best, count, visited = (first, start, tuple[str, ...]()), 1, {str(start)}
     queue: list[tuple[CallPrice, int, Bound, tuple[str, ...]]] = []
     heappush(queue, (first, 0, start, tuple[str, ...]()))
     while queue and count < most:
@@ -95,11 +95,11 @@ def substituted(
             groups = [places] if places else []
             groups += [(one,) for one in places] if 1 < len(places) <= FEW else []
             for group in groups:
-                made = applied(graph, rewrite, group)
-                now = None if made is None else improved(made, TIDIED)
-                if now is None or str(now) in seen or count >= most:
+                rewritten = applied(graph, rewrite, group)
+                now = None if rewritten is None else improved(rewritten, TIDIED)
+                if now is None or str(now) in visited or count >= most:
                     continue
-                seen.add(str(now))
+                visited.add(str(now))
                 count += 1
                 price, steps = prices.of(improved(now)), (*path, rewrite.name)
                 if price < best[0]:
@@ -173,7 +173,7 @@ def joined_products(dtype: str = "float32") -> tuple[Rule, ...]:
 
     dtype  of all of them
     """
-    made = []
+    rules = []
     for head, lead in ((_SIDE_BY_SIDE, "n"), (_LEADING, "n, m")):
         axis = lead.count(",") + 1
         for biased in (False, True):
@@ -189,8 +189,8 @@ def joined_products(dtype: str = "float32") -> tuple[Rule, ...]:
             )
             name = f"products of one operand{' with bias' if biased else ''}, {axis + 1} axes"
             texts = (head + inputs + part for part in (before, after))
-            made.append(rule(name, *(text.replace("float32", dtype) for text in texts)))
-    return tuple(made)
+            rules.append(rule(name, *(text.replace("float32", dtype) for text in texts)))
+    return tuple(rules)
 
 
 _IMAGE = "\n".join(
@@ -300,12 +300,12 @@ def parts_of_one(op: str = "relu", dtype: str = "float32") -> tuple[Rule, ...]:
     at_once = f"q: float32[n, a + b, h, w] = {op}(x)\n" + parts.format("q").replace(
         "s:", "y:"
     ).replace("t:", "z:")
-    joined = parts.format("x") + "y: float32[n, a + b, h, w] = concat([s, t], axis=1)\noutput y"
+    whole = parts.format("x") + "y: float32[n, a + b, h, w] = concat([s, t], axis=1)\noutput y"
     texts = (
         (f"{op} of both parts", parts.format("x") + each, at_once + "output y, z"),
         (
             "both parts side by side",
-            joined,
+            whole,
             "y: float32[n, a + b, h, w] = reshape(x, [n, a + b, h, w])\noutput y",
         ),
     )

@@ -75,7 +75,7 @@ def trial_sizes(sizes: tuple[Size, ...]) -> list[dict[str, int]]:
 
 
 def sizes_at_named_numbers(
-    before: Graph, after: Graph, tried: list[dict[str, int]]
+    before: Graph, after: Graph, known_sizes: list[dict[str, int]]
 ) -> list[dict[str, int]]:
     """Sets of sizes with one that is a number which the graphs name, next to that, or the greatest of its size, the others as small as can
     be, where no value has more than `ROOM` elements; without what is tried.
@@ -89,7 +89,7 @@ def sizes_at_named_numbers(
     least = {size.name: next(iter(_allowed(size, 1)), size.min) for size in before.sizes}
     sizes_list = []
     for size in before.sizes:
-        known = {sizes[size.name] for sizes in tried if all(sizes.values())} | {0}
+        known = {sizes[size.name] for sizes in known_sizes if all(sizes.values())} | {0}
         last = {next(iter(_allowed(size, size.max - size.multiple_of + 1)), size.min)}
         for n in (near | last) - known:
             sizes = least | {size.name: n}
@@ -141,12 +141,12 @@ def floats_by_distance(number: int) -> Drawn:
 
 
 def near_named_numbers(
-    named: list[float], turn: int, generator: np.random.Generator, shape: list[int]
+    literals: list[float], turn: int, generator: np.random.Generator, shape: list[int]
 ) -> Array:
     """0, halves, small integers, of which several are equal, and numbers that the graphs name, with what is next to them: all of these in an
     array that has room for them, else in turn in even trials.
     """
-    near = [by * float(n) + off for off in (0, 0.5) for by in (1, -1, 2, -2) for n in named]
+    near = [by * float(n) + off for off in (0, 0.5) for by in (1, -1, 2, -2) for n in literals]
     every = np.array([*near, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0])
     elements = np.asarray(generator.choice(every, shape))
     if elements.size >= every.size:
@@ -204,7 +204,7 @@ def infinite_first_row(generator: np.random.Generator, shape: list[int]) -> Arra
 
 def _integers(
     dtype: np.dtype[Any],
-    named: list[float],
+    literals: list[float],
     number: int,
     generator: np.random.Generator,
     shape: list[int],
@@ -217,7 +217,7 @@ def _integers(
         return generator.integers(max(info.min, -2), 2, shape, dtype, endpoint=True)
     elements = generator.integers(info.min, info.max, shape, dtype, endpoint=True)
     centres = {info.min, info.max, 0} | {
-        by * int(n) for n in named if isfinite(n) for by in (1, -1)
+        by * int(n) for n in literals if isfinite(n) for by in (1, -1)
     }
     near = {centre + off for centre in centres for off in (-1, 0, 1)}
     special = np.array(sorted(n for n in near if info.min <= n <= info.max), dtype)
@@ -234,14 +234,14 @@ def draw_input(
     number: int,
     generator: np.random.Generator,
     floats: Drawn,
-    named: list[float],
+    literals: list[float],
 ) -> Array:
     """Values of an input; finite ones that its type has not are near 0 instead."""
     dtype = numpy_dtype(value.dtype)
     if dtype.kind == "b":
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":
-        return _integers(dtype, named, number, generator, shape)
+        return _integers(dtype, literals, number, generator, shape)
     values, most = floats(generator, shape), finite_range(value.dtype)[1]
     beyond = np.isfinite(values) & (np.abs(values) > most)
     return np.where(beyond, values / HUGE, values).astype(dtype)

@@ -76,10 +76,10 @@ def logical_not(x: Tensor, *, name: str | None = None) -> Tensor:
 def _logical(
     op: str, name: str | None, operands: dict[str, Any], of: Callable[..., Value]
 ) -> Tensor:
-    def held(*values: Value) -> Value:
+    def truth(*values: Value) -> Value:
         return of(*(cast(value, "bool") for value in values))
 
-    return pointwise(op, name, operands, held, DTYPES)
+    return pointwise(op, name, operands, truth, DTYPES)
 
 
 def where(
@@ -130,5 +130,5 @@ def where(
         first, second = (element_of(one, shape, axes, common) for one in operands.values())
         return functions.where(holds, first, second)
 
-    named = name_of("where", name, {"condition": condition, **operands}, *options)
-    return compute(shape, at, named, axis_letters(len(shape)))
+    result_name = name_of("where", name, {"condition": condition, **operands}, *options)
+    return compute(shape, at, result_name, axis_letters(len(shape)))

@@ -65,10 +65,10 @@ def checked(
     """
     tensors = {label: one for label, one in operands.items() if isinstance(one, Tensor)}
     if not tensors:
-        shown = " and ".join(f"{label} = {one!r}" for label, one in operands.items())
+        text = " and ".join(f"{label} = {one!r}" for label, one in operands.items())
         raise DescribeError(
             op,
-            f"cannot take {shown}",
+            f"cannot take {text}",
             because="none is a tensor",
             help=('placeholder((n, 768), "float32", name="A")', "compute(…)"),
         )

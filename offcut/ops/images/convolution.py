@@ -163,8 +163,8 @@ def _convolution(
     inner, outer = (w.shape[-2], w.shape[-1]) if last else (w.shape[1], w.shape[0])
     groups = group_count(op, x, w, groups, inner, input=channels, output=outer)
     check_channels(op, x, w, inner, groups, channels)
-    placed = windows(op, extents, sizes, stride, padding, dilation)
-    places = tuple(window.results for window in placed)
+    window_axes = windows(op, extents, sizes, stride, padding, dilation)
+    places = tuple(window.results for window in window_axes)
     shape = (x.shape[0], *places, outer) if last else (x.shape[0], outer, *places)
     total = wider(x.dtype)
     result = check_result(op, dtype, total if total == "int32" else x.dtype)
@@ -186,10 +186,10 @@ def _convolution(
         return (at[0], at[1:-1], at[-1]) if last else (at[0], at[2:], at[1])
 
     def term(n: Value, place: tuple[Value, ...], channel: Value, o: Value) -> Value:
-        positions = _positions(placed, place, steps)
+        positions = _positions(window_axes, place, steps)
         read = (n, *positions, channel) if last else (n, channel, *positions)
         weight = (*steps, c, o) if last else (o, c, *steps)
-        pixel = within(placed, positions, element(x, read), 0.0 if total != "int32" else 0)
+        pixel = within(window_axes, positions, element(x, read), 0.0 if total != "int32" else 0)
         # as terms that padding makes zero are left out, the last axis of a window first
         order = (*reversed(steps), c) if narrow else (c, *steps)
         return sum_over(pixel * element(w, weight), axis=order)
@@ -207,7 +207,7 @@ def _convolution(
         g, o = at[-2:] if last else at[:2]
         return term(n, at[:-2] if last else at[2:], g * inner + c, g * each + o)
 
-    def joined(*at: Value) -> Value:
+    def element_of_sum(*at: Value) -> Value:
         n, place, o = apart(at)
         own = (o // each, o % each)
         return products[(n, *place, *own) if last else (n, *own, *place)]
@@ -217,22 +217,22 @@ def _convolution(
     else:
         parted, axis_names = (x.shape[0], groups, each, *places), ("n", "g", "o", *across)
     products = compute(parted, grouped, f"{name}_groups", axis_names)
-    return end.after(compute(shape, joined, end.name_of_total(name), letters), name)
+    return end.after(compute(shape, element_of_sum, end.name_of_total(name), letters), name)
 
 
 def _positions(
-    placed: tuple[Window, ...], at: tuple[Value, ...], steps: tuple[Value, ...]
+    window_axes: tuple[Window, ...], at: tuple[Value, ...], steps: tuple[Value, ...]
 ) -> tuple[Value, ...]:
-    return tuple(w.at(i, r) for w, i, r in zip(placed, at, steps, strict=True))
+    return tuple(w.at(i, r) for w, i, r in zip(window_axes, at, steps, strict=True))
 
 
 def within(
-    placed: tuple[Window, ...], positions: tuple[Value, ...], value: Value, other: float
+    window_axes: tuple[Window, ...], positions: tuple[Value, ...], value: Value, other: float
 ) -> Value:
     """`value` where the positions are not padding, else `other`."""
     conditions = [
         condition
-        for window, position in zip(placed, positions, strict=True)
+        for window, position in zip(window_axes, positions, strict=True)
         for condition in window.inside(position)
     ]
     if not conditions:

@@ -41,20 +41,20 @@ def unfold(
     check_tensor(op, "x", x, 3, 4, 5)
     axes = len(x.shape) - 2
     sizes = integers(op, "window", window, axes, 1)
-    placed = windows(op, x.shape[2:], sizes, stride, padding, dilation)
+    window_axes = windows(op, x.shape[2:], sizes, stride, padding, dilation)
     words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
     name = named(op, name, [x], ("", sizes, None), *words)
     nothing = cast(0, x.dtype)
 
     def read(*at: Value) -> Value:
         inside, places = list[Value](), list[Value]()
-        for n, one in enumerate(placed):
+        for n, one in enumerate(window_axes):
             places.append(one.at(at[2 + axes + n], at[2 + n]))
             inside += one.inside(places[-1])
         element = x[(at[0], at[1], *places)]
         return where(reduce(and_, inside), element, nothing) if inside else element
 
-    shape = (*x.shape[:2], *sizes, *(one.results for one in placed))
+    shape = (*x.shape[:2], *sizes, *(one.results for one in window_axes))
     return compute(shape, read, name, axis_letters(len(shape)))
 
 
@@ -84,17 +84,17 @@ def fold(
     Raises DescribeError where the rank or an argument does not fit.
     """
     op = "fold"
-    given = several(size)
-    if given is None or not 1 <= len(given) <= 3:
+    extents = several(size)
+    if extents is None or not 1 <= len(extents) <= 3:
         raise DescribeError(
             op,
             f"cannot take size={size!r}",
             because="there are one to three spatial axes",
             help=("size=(h, w)",),
         )
-    axes = len(given)
+    axes = len(extents)
     check_tensor(op, "x", x, 2 + 2 * axes)
-    image = tuple(size_expr(one, op) for one in given)
+    image = tuple(size_expr(one, op) for one in extents)
     steps = integers(op, "stride", stride, axes, 1)
     wide, edges = integers(op, "dilation", dilation, axes, 1), paddings(op, padding, axes)
     words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
@@ -109,8 +109,8 @@ def fold(
         for n in range(axes):
             over = at[2 + n] + edges[n][0] - window[n] * wide[n]
             place = over // steps[n]
-            met = (over >= 0) & (place < counts[n])
-            inside.append(met & (over % steps[n] < 1) if steps[n] > 1 else met)
+            is_inside = (over >= 0) & (place < counts[n])
+            inside.append(is_inside & (over % steps[n] < 1) if steps[n] > 1 else is_inside)
             places.append(place)
         read = element(x, (at[0], at[1], *window, *places), total)
         return sum_over(where(reduce(and_, inside), read, nothing), axis=window)

@@ -45,13 +45,13 @@ def max_pool2d(
 
     Raises DescribeError where ranks or arguments do not fit.
     """
-    given = (window, stride, padding, dilation)
-    shape, letters, placed, steps, last = _placed("max_pool2d", x, *given, layout)
+    arguments = (window, stride, padding, dilation)
+    shape, letters, window_axes, steps, last = _placed("max_pool2d", x, *arguments, layout)
     check_dtype("max_pool2d", "x", x, NUMBERS)
-    name = named("max_pool2d", name, [x], *_options(*given, layout))
+    name = named("max_pool2d", name, [x], *_options(*arguments, layout))
 
     def greatest(*at: Value) -> Value:
-        value = _read(x, placed, steps, at, last, x.dtype, reduction_start("max", x.dtype))
+        value = _read(x, window_axes, steps, at, last, x.dtype, reduction_start("max", x.dtype))
         return max_over(value, axis=steps)
 
     return compute(shape, greatest, name, letters)
@@ -74,21 +74,21 @@ def max_pool2d_with_places(
 
     The places are called ``{name}_places``. Raises DescribeError as `max_pool2d` does.
     """
-    op, given = "max_pool2d_with_places", (window, stride, padding, dilation)
-    shape, letters, placed, steps, last = _placed(op, x, *given, layout)
+    op, arguments = "max_pool2d_with_places", (window, stride, padding, dilation)
+    shape, letters, window_axes, steps, last = _placed(op, x, *arguments, layout)
     check_dtype(op, "x", x, NUMBERS)
-    name = named(op, name, [x], *_options(*given, layout))
-    values, called = max_pool2d(x, *given, layout, name=name), f"{name}_places"
+    name = named(op, name, [x], *_options(*arguments, layout))
+    values, called = max_pool2d(x, *arguments, layout, name=name), f"{name}_places"
     most = int(reduction_start("min", "int64"))
 
     def first(*at: Value) -> Value:
-        rows, columns = _positions(placed, steps, at, last)
+        rows, columns = _positions(window_axes, steps, at, last)
         own = x[(at[0], rows, columns, at[-1]) if last else (*at[:2], rows, columns)]
-        place = cast(rows, "int64") * cast(placed[1].extent, "int64") + cast(columns, "int64")
-        found = where(own == values[at], place, most)
+        place = cast(rows, "int64") * cast(window_axes[1].extent, "int64") + cast(columns, "int64")
+        result = where(own == values[at], place, most)
         if x.dtype in FLOATS:  # below all others, the last the lowest
-            found = where(own != own, -1 - place, found)
-        return min_over(within(placed, (rows, columns), found, most), axis=steps)
+            result = where(own != own, -1 - place, result)
+        return min_over(within(window_axes, (rows, columns), result, most), axis=steps)
 
     if x.dtype not in FLOATS:
         return values, compute(shape, first, called, letters)
@@ -124,23 +124,23 @@ def avg_pool2d(
     Raises DescribeError where ranks or arguments do not fit.
     """
     op = "avg_pool2d"
-    given = (window, stride, padding, 1)
-    shape, letters, placed, steps, last = _placed(op, x, *given, layout)
+    arguments = (window, stride, padding, 1)
+    shape, letters, window_axes, steps, last = _placed(op, x, *arguments, layout)
     check_dtype(op, "x", x, FLOATS)
     total = wider(x.dtype)
     padded = flag(op, "count_include_pad", count_include_pad)
-    name = named(op, name, [x], *_options(*given, layout), ("inside", padded, True))
+    name = named(op, name, [x], *_options(*arguments, layout), ("inside", padded, True))
 
     def added(*at: Value) -> Value:
-        return sum_over(_read(x, placed, steps, at, last, total, 0.0), axis=steps)
+        return sum_over(_read(x, window_axes, steps, at, last, total, 0.0), axis=steps)
 
     sums = compute(shape, added, f"{name}_sum", letters)
 
     def result(*at: Value) -> Value:
         if padded:
-            return cast(sums[at] * (1.0 / math.prod(w.size for w in placed)), x.dtype)
+            return cast(sums[at] * (1.0 / math.prod(w.size for w in window_axes)), x.dtype)
         across = at[1:-1] if last else at[2:]
-        counts = [cast(_count(w, i), total) for w, i in zip(placed, across, strict=True)]
+        counts = [cast(_count(w, i), total) for w, i in zip(window_axes, across, strict=True)]
         return cast(sums[at] / reduce(mul, counts), x.dtype)
 
     return compute(shape, result, name, letters)
@@ -185,35 +185,37 @@ def _placed(
     last = check_layout(op, layout, LAYOUTS)
     sizes = integers(op, "window", window, 2, 1)
     extents = x.shape[1:3] if last else x.shape[2:]
-    placed = windows(op, extents, sizes, sizes if stride is None else stride, padding, dilation)
-    places = tuple(one.results for one in placed)
+    window_axes = windows(
+        op, extents, sizes, sizes if stride is None else stride, padding, dilation
+    )
+    places = tuple(one.results for one in window_axes)
     across, inside = window_names(2)
     shape = (x.shape[0], *places, x.shape[3]) if last else (*x.shape[:2], *places)
     letters = ("n", *across, "c") if last else ("n", "c", *across)
     steps = tuple(reduce_axis(size, word) for size, word in zip(sizes, inside, strict=True))
-    return shape, letters, placed, steps, last
+    return shape, letters, window_axes, steps, last
 
 
 def _read(
     x: Tensor,
-    placed: tuple[Window, ...],
+    window_axes: tuple[Window, ...],
     steps: tuple[Value, ...],
     at: tuple[Value, ...],
     last: bool,
     dtype: str,
     outside: float,
 ) -> Value:
-    positions = _positions(placed, steps, at, last)
+    positions = _positions(window_axes, steps, at, last)
     index = (at[0], *positions, at[-1]) if last else (*at[:2], *positions)
-    return within(placed, positions, element(x, index, dtype), outside)
+    return within(window_axes, positions, element(x, index, dtype), outside)
 
 
 def _positions(
-    placed: tuple[Window, ...], steps: tuple[Value, ...], at: tuple[Value, ...], last: bool
+    window_axes: tuple[Window, ...], steps: tuple[Value, ...], at: tuple[Value, ...], last: bool
 ) -> tuple[Value, ...]:
     """Where an element of the window at `at` lies along the spatial axes."""
     across = at[1:-1] if last else at[2:]
-    return tuple(w.at(i, r) for w, i, r in zip(placed, across, steps, strict=True))
+    return tuple(w.at(i, r) for w, i, r in zip(window_axes, across, steps, strict=True))
 
 
 def _count(window: Window, i: Value) -> Value:
@@ -280,12 +282,12 @@ class _Windows:
 
     def joined(self, kind: str, total: str) -> Tensor:
         """The sum or the greatest of each, in the type `total`: rows first, then columns."""
-        found, steps = self.x, window_names(2)[1]
+        result, steps = self.x, window_names(2)[1]
         for axis, part, step in zip(self.spatial, self.parts, steps, strict=True):
             last = kind == "max" and axis == self.spatial[-1]
             name = self.name if last else f"{self.name}_{self.letters[axis]}"
-            found = part.joined(kind, found, axis, name, self.letters, step, total)
-        return found
+            result = part.joined(kind, result, axis, name, self.letters, step, total)
+        return result
 
 
 def _check_places(op: str, x: Tensor, sizes: tuple[int, ...], last: bool) -> None:

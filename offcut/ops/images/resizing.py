@@ -91,10 +91,10 @@ def interpolate(
             for n, one in zip(spatial, stretched, strict=True)
         }
 
-        def moved(*at: Value) -> Value:
+        def transposed(*at: Value) -> Value:
             return x[tuple(nearest[n](i) if n in nearest else i for n, i in enumerate(at))]
 
-        return compute(shape, moved, name, letters)
+        return compute(shape, transposed, name, letters)
     total, resized = wider(x.dtype), x
     order = [*zip(spatial, stretched, strict=True)]
     if mode == "cubic":  # elements that lie anywhere are read of the smaller image

@@ -129,7 +129,7 @@ def _transposed(
     inner, outer = (w.shape[-2], w.shape[-1]) if last else (w.shape[0], w.shape[1])
     check_channels(op, x, w, inner, 1, channels)
     count = group_count(op, x, w, groups, input=channels)
-    given = zip(
+    arguments = zip(
         extents,
         sizes,
         integers(op, "stride", stride, axes, 1),
@@ -138,7 +138,7 @@ def _transposed(
         integers(op, "output_padding", output_padding, axes, 0),
         strict=True,
     )
-    phases = tuple(_Phases(*one) for one in given)
+    phases = tuple(_Phases(*one) for one in arguments)
     places = tuple(one.results for one in phases)
     filters = outer * count
     shape = (x.shape[0], *places, filters) if last else (x.shape[0], filters, *places)
@@ -243,17 +243,17 @@ class _Spread:
             own = [f - one[0] for f, one in zip(remainders, part, strict=True) if one[1] > 1]
             return self.parts[part][(n, *places, *own, o)]
 
-        def chosen(part: tuple[tuple[int, int, int], ...]) -> Value:
+        def nested_choice(part: tuple[tuple[int, int, int], ...]) -> Value:
             if len(part) == len(self.phases):
                 return read(part)
             *first, final = self.phases[len(part)].parts
-            value = chosen((*part, final))
+            value = nested_choice((*part, final))
             for one in first:
                 inside = remainders[len(part)] < one[0] + one[1]
-                value = where(inside, chosen((*part, one)), value)
+                value = where(inside, nested_choice((*part, one)), value)
             return value
 
-        return chosen(())
+        return nested_choice(())
 
     def _tensor(self, part: tuple[tuple[int, int, int], ...], name: str) -> Tensor:
         x, w, last = self.x, self.w, self.last

@@ -71,7 +71,7 @@ def windows(
         integers(op, "stride", stride, axes, 1),
         integers(op, "dilation", dilation, axes, 1),
     )
-    made = []
+    result = []
     for n, (extent, size) in enumerate(zip(extents, sizes, strict=True)):
         reach = (size - 1) * dilations[n] + 1
         before, after = (
@@ -88,8 +88,8 @@ def windows(
                 because=f"it is longer than the {extent + before + after} elements",
                 help=("a larger padding",),
             )
-        made.append(window)
-    return tuple(made)
+        result.append(window)
+    return tuple(result)
 
 
 def paddings(op: str, padding: Any, axes: int) -> tuple[tuple[int, int], ...]:

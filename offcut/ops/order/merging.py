@@ -48,14 +48,14 @@ def merged(
     key = "float64" if x.dtype in FLOATS else x.dtype
     own, new = (text.local(wish, key, (extent,)) for wish in ("own", "new"))
     from_, to = (text.local(wish, "int32", (extent,)) for wish in ("from", "to"))
-    left, right, middle, end, taken, behind, run = (
+    left, right, middle, end, source, behind, run = (
         f"{text.local(wish, 'int64', (1,))}[0]"
         for wish in ("left", "right", "middle", "end", "taken", "behind", "run")
     )
     a, b = (f"{text.local(wish, key, (1,))}[0]" for wish in ("a", "b"))
-    shown = text.shown(extent)
-    count, pair = f"int64({shown})", f"({run} + {run})"
-    begin, last = f"int64($q)*{pair}", f"int64({shown}) - int64(1)"
+    count_text = text.shown(extent)
+    count, pair = f"int64({count_text})", f"({run} + {run})"
+    begin, last = f"int64($q)*{pair}", f"int64({count_text}) - int64(1)"
     stop = f"min({begin} + {pair}, {count})"
     earlier = f"{b} {'>' if descending else '<'} {a}"
     if x.dtype == "float64":
@@ -76,16 +76,16 @@ def merged(
         f"        {b} = {own}[index(min({right}, {last}))]",
         f"        {behind} = where({right} < {end}, where({left} >= {middle}, int64(1), "
         f"where({earlier}, int64(1), int64(0))), int64(0))",
-        f"        {taken} = where({behind} > int64(0), min({right}, {last}), min({left}, {last}))",
-        f"        {new}[$t] = {own}[index({taken})]",
-        f"        {to}[$t] = {from_}[index({taken})]",
+        f"        {source} = where({behind} > int64(0), min({right}, {last}), min({left}, {last}))",
+        f"        {new}[$t] = {own}[index({source})]",
+        f"        {to}[$t] = {from_}[index({source})]",
         f"        {left} += int64(1) - {behind}",
         f"        {right} += {behind}",
-        f"    for $t in 0:{shown}",
+        f"    for $t in 0:{count_text}",
         f"      {own}[$t] = {new}[$t]",
         f"      {from_}[$t] = {to}[$t]",
         f"    {run} += {run}",
-        f"for $t in 0:{shown}",
+        f"for $t in 0:{count_text}",
         f"  {values}{order.at('$t')} = {text.given['x']}{order.at(f'index({from_}[$t])')}",
         f"  {places}{order.at('$t')} = int64({from_}[$t])",
     )
@@ -98,7 +98,7 @@ def _ranked(text: Written, order: Lines, extent: Any, own: str, places: str) -> 
     """
     dtype = order.x.dtype
     key = "float64" if dtype in FLOATS else dtype
-    blocks, shown = (extent + BLOCK - 1) // BLOCK, text.shown(extent)
+    blocks, count_text = (extent + BLOCK - 1) // BLOCK, text.shown(extent)
     keys = text.local("keys", key, (blocks, BLOCK))
     ranks = text.local("ranks", "int32", (blocks, BLOCK))
     after_all = str(reduction_start("min" if order.ascending else "max", key))
@@ -113,13 +113,13 @@ def _ranked(text: Written, order: Lines, extent: Any, own: str, places: str) -> 
     each = (f"for $q in 0:{text.shown(blocks)}", f"  for $c in 0:{BLOCK}")
     return [
         *each,
-        f"    {own_key} = where({at} < {shown}, {_key(dtype, text.given['x'] + order.at(at))}, {after_all})",
+        f"    {own_key} = where({at} < {count_text}, {_key(dtype, text.given['x'] + order.at(at))}, {after_all})",
         *each,
         f"    {ranks}[$q, $c] = int32(0)",
         f"    for $r in 0:{BLOCK}",
         f"      {ranks}[$q, $c] += {before}",
         *each,
-        f"    if {at} < {shown}",
+        f"    if {at} < {count_text}",
         f"      {own}[{place}] = {own_key}",
         f"      {places}[{place}] = int32({at})",
     ]

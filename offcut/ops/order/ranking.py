@@ -112,7 +112,7 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
     nothing, nan = reduction_start("max", x.dtype), x.dtype in FLOATS
     values, places = list[Tensor](), list[Tensor]()
 
-    def left(at: tuple[Value, ...]) -> tuple[Value, Value | None]:
+    def remaining_keys(at: tuple[Value, ...]) -> tuple[Value, Value | None]:
         """Return an element, and 1 where it comes after all that were found, else 0; None: nothing was."""
         own = x[(*at[:position], k, *at[position:])]
         if not values:
@@ -122,13 +122,13 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
     for number in range(count):
 
         def greatest(*at: Value) -> Value:
-            own, after = left(at)
+            own, after = remaining_keys(at)
             return max_over(own if after is None else where(after > 0, own, nothing), axis=k)
 
         value = compute(shape, greatest, f"{name}_value_{number}", letters)
 
         def first(*at: Value, value: Tensor = value) -> Value:
-            own, after = left(at)
+            own, after = remaining_keys(at)
             is_equal = alike(own, value[at], nan)
             if after is not None:
                 is_equal = is_equal * after
@@ -138,8 +138,8 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
         values.append(value)
         places.append(place)
 
-    def joined(parts: list[Tensor], dtype: str, called: str) -> Tensor:
-        def chosen(*at: Value) -> Value:
+    def concatenate(parts: list[Tensor], dtype: str, called: str) -> Tensor:
+        def part_at(*at: Value) -> Value:
             line = (*at[:position], *at[position + 1 :])
             result = cast(parts[-1][line], dtype)
             for number in reversed(range(count - 1)):
@@ -147,9 +147,9 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
             return result
 
         whole = (*shape[:position], count, *shape[position:])
-        return compute(whole, chosen, called, axis_letters(len(whole)))
+        return compute(whole, part_at, called, axis_letters(len(whole)))
 
-    return joined(values, x.dtype, name), joined(places, "int64", f"{name}_places")
+    return concatenate(values, x.dtype, name), concatenate(places, "int64", f"{name}_places")
 
 
 def _by_rank(
@@ -160,23 +160,23 @@ def _by_rank(
     other = reduce_axis(x.shape[position], "r")
     key, turn = _ordered(x, position, largest, name)
 
-    def moved(at: tuple[Value, ...], place: Value) -> tuple[Value, ...]:
+    def with_place(at: tuple[Value, ...], place: Value) -> tuple[Value, ...]:
         return (*at[:position], place, *at[position + 1 :])
 
     def earlier(*at: Value) -> Value:
-        one = moved(at, other)
+        one = with_place(at, other)
         less, greater = (key(at), key(one)) if largest else (key(one), key(at))
         return sum_over(precedes(less, greater, turn(one) < turn(at), nan=False), axis=other)
 
     ranks = compute(x.shape, earlier, f"{name}_ranks", letters)
     shape = (*x.shape[:position], count, *x.shape[position + 1 :])
 
-    def chosen(at: tuple[Value, ...]) -> Value:
-        return ranks[moved(at, other)] == cast(at[position], "int32")
+    def has_rank(at: tuple[Value, ...]) -> Value:
+        return ranks[with_place(at, other)] == cast(at[position], "int32")
 
     places = compute(
         shape,
-        lambda *at: min_over(where(chosen(at), cast(other, "int32"), 2**31 - 1), axis=other),
+        lambda *at: min_over(where(has_rank(at), cast(other, "int32"), 2**31 - 1), axis=other),
         f"{name}_first",
         letters,
     )
@@ -184,7 +184,7 @@ def _by_rank(
 
     def value(*at: Value) -> Value:
         there = places[at] < 2**31 - 1
-        return where(there, x[moved(at, index(where(there, places[at], 0)))], nothing)
+        return where(there, x[with_place(at, index(where(there, places[at], 0)))], nothing)
 
     return compute(shape, value, name, letters), compute(
         shape, lambda *at: cast(places[at], "int64"), f"{name}_places", letters

@@ -84,18 +84,18 @@ def kth(
     places = text.result(f"{name}_places", "int64", shape)
     lines = Lines(x, position, not largest)
     search = _Search(text, lines)
-    rank, place, seen, hit = (
+    rank, place, counter, hit = (
         f"{text.local(wish, 'int32', (1,))}[0]" for wish in ("rank", "place", "seen", "hit")
     )
     known, extent = search.numbers, f"int32({search.extent})"
     middle = "({} + int32(1)) // int32(2)"
     match k:
         case "median":
-            wanted = f"where({known} < {extent}, {known} + int32(1), {middle.format(extent)})"
+            rank_text = f"where({known} < {extent}, {known} + int32(1), {middle.format(extent)})"
         case "nanmedian":
-            wanted = f"max({middle.format(known)}, int32(1))"
+            rank_text = f"max({middle.format(known)}, int32(1))"
         case _:
-            wanted = f"int32({text.shown(number)})"
+            rank_text = f"int32({text.shown(number)})"
     if largest:
         need, among_nan = f"max({rank} - {extent} + {known}, int32(0))", rank
     else:
@@ -106,7 +106,7 @@ def kth(
     along = f"for $r in 0:{search.extent}"
     lines.write(
         text,
-        *search.search_lines(need, f"{rank} = {wanted}"),
+        *search.search_lines(need, f"{rank} = {rank_text}"),
         f"{rank} = {nth}",
         f"{place} = {NO_PLACE}",
         f"if {search.need} > 0",
@@ -116,12 +116,12 @@ def kth(
         f"  {along}",
         f"    {place} min= where({nan}, int32($r), {NO_PLACE})",
         f"if {rank} > 1",
-        f"  {seen} = int32(0)",
+        f"  {counter} = int32(0)",
         f"  {place} = {NO_PLACE}",
         f"  {along}",
         f"    {hit} = where({search.need} > 0, {_one(here)}, {_one(nan)})",
-        f"    {seen} += {hit}",
-        f"    {place} = where({hit} * {_one(f'{seen} == {rank}')} > 0, int32($r), {place})",
+        f"    {counter} += {hit}",
+        f"    {place} = where({hit} * {_one(f'{counter} == {rank}')} > 0, int32($r), {place})",
         f"{values}{lines.at('0')} = {text.given['x']}{lines.at(f'index({place})')}",
         f"{places}{lines.at('0')} = int64({place})",
     )
@@ -191,9 +191,9 @@ def leading(
             f"{nan} = where({mine} == {mine}, int32({ends[2]}), {there})",
         ]
     own, element = f"{key}[$r]", f"{source}{lines.at('$r')}"
-    chosen = f"{_one(f'{own} > {bound}')} + {_one(f'{own} == {bound}')} * {_one(f'int32($r) <= {equal}')}"
+    condition = f"{_one(f'{own} > {bound}')} + {_one(f'{own} == {bound}')} * {_one(f'int32($r) <= {equal}')}"
     if is_float:
-        chosen += f" + {_one(f'{own} != {own}')} * {_one(f'int32($r) <= {nan}')}"
+        condition += f" + {_one(f'{own} != {own}')} * {_one(f'int32($r) <= {nan}')}"
     block = f"for $r in {BLOCK}*$q:min({BLOCK}*$q + {BLOCK}, {extent})"
     lines.write(
         text,
@@ -208,7 +208,7 @@ def leading(
         f"  if {some} > 0",
         f"    {block}",
         f"      {picked}[index(max(min({number}, int32({count})), int32(0)))] = int32($r)",
-        f"      {number} += {chosen}",
+        f"      {number} += {condition}",
         f"for $t in 0:{count}",
         f"  {picked_keys}[$t] = {key}[index({picked}[$t])]",
         f"  {turn}[$t] = int32($t)",

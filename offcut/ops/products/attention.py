@@ -90,15 +90,15 @@ def attention(
         _check_mask(mask, extents)
     if lengths is not None:
         _check_lengths(lengths, k)
-    causal, chosen = flag("attention", "causal", causal), None
+    causal, checked_scale = flag("attention", "causal", causal), None
     if scale is not None:
-        chosen = finite("attention", "scale", scale, "scale=0.125")
-    factor = 1 / math.sqrt(_depth(q)) if chosen is None else chosen
+        checked_scale = finite("attention", "scale", scale, "scale=0.125")
+    factor = 1 / math.sqrt(_depth(q)) if checked_scale is None else checked_scale
     past, width = size_expr(past, "attention"), None
     if window is not None:
         width = integer("attention", "window", window, 1)
     options = (
-        *(("", mask, None), ("scale", chosen, None), ("causal", causal, False)),
+        *(("", mask, None), ("scale", checked_scale, None), ("causal", causal, False)),
         *(("past", past, 0), ("window", width, None), ("", lengths, None)),
     )
     name = named("attention", name, [q, k, v], *options)
@@ -106,7 +106,7 @@ def attention(
     if shared > 1:
         queries = _side_by_side(q, k, shared, f"{name}_queries")
 
-    def seen(at: tuple[Value, ...]) -> Value:
+    def is_visible(at: tuple[Value, ...]) -> Value:
         """Return the element of the mask at a place of the scores."""
         assert mask is not None
         *leading, i, j = at
@@ -132,7 +132,7 @@ def attention(
         return conditions
 
     mix, share, resum = _mixed(
-        queries, k, v, factor, None if mask is None else seen, near, total, name
+        queries, k, v, factor, None if mask is None else is_visible, near, total, name
     )
 
     def result(*at: Value) -> Value:
@@ -143,8 +143,8 @@ def attention(
         value = mix[own] if resum is None else where(mix[own] != mix[own], resum[own], mix[own])
         return cast(value * share[own[:-1]], q.dtype)
 
-    made = compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
-    return of_operands(made, q, k, v, mask, lengths)
+    output = compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
+    return of_operands(output, q, k, v, mask, lengths)
 
 
 def _side_by_side(q: Tensor, k: Tensor, shared: int, name: str) -> Tensor:
@@ -163,7 +163,7 @@ def _mixed(
     k: Tensor,
     v: Tensor,
     factor: float,
-    seen: Callable[[tuple[Value, ...]], Value] | None,
+    is_visible: Callable[[tuple[Value, ...]], Value] | None,
     near: Callable[[tuple[Value, ...]], list[Value]],
     total: str,
     name: str,
@@ -171,10 +171,10 @@ def _mixed(
     """Return values by weights that are not divided by their sum, what divides them, by row, and where the first are NaN their sums over
     the keys that the mask leaves; without a mask there are none.
 
-    factor  of the products of queries and keys
-    seen    the element of the mask at a place, of which scores are calculated once; None: none is masked,
-            and each that reads a product multiplies it
-    near    conditions on a place, without which its key is not read: there is no such term
+    factor      of the products of queries and keys
+    is_visible  the element of the mask at a place, of which scores are calculated once; None: none is masked,
+                and each that reads a product multiplies it
+    near        conditions on a place, without which its key is not read: there is no such term
     """
     extents = (*q.shape[:-1], k.shape[-2])
     letters, rows = axis_letters(len(extents)), extents[:-1]
@@ -188,9 +188,9 @@ def _mixed(
 
     def score(*at: Value) -> Value:
         value = products[at] * factor
-        return value if seen is None else _masked(value, seen(at), total)
+        return value if is_visible is None else _masked(value, is_visible(at), total)
 
-    scored = compute(extents, score, f"{name}_scores", letters) if seen is not None else None
+    scored = compute(extents, score, f"{name}_scores", letters) if is_visible is not None else None
 
     def score_of(*at: Value) -> Value:
         return score(*at) if scored is None else scored[at]
@@ -230,7 +230,7 @@ def _mixed(
     mix = compute(extents, lambda *at: mixed(at), f"{name}_mix", letters)
 
     resum = None
-    if seen is not None:
+    if is_visible is not None:
         e = reduce_axis(v.shape[-1], "e")
         top = compute(
             rows, lambda *at: max_over(mix[(*at, e)], axis=e), f"{name}_top", letters[:-1]
@@ -238,7 +238,7 @@ def _mixed(
 
         def summed_again(*at: Value) -> Value:
             row = top[at[:-1]]
-            return mixed(at, row != row, _attends(seen((*at[:-1], t))))
+            return mixed(at, row != row, _attends(is_visible((*at[:-1], t))))
 
         resum = compute(extents, summed_again, f"{name}_resum", letters)
     share = compute(rows, lambda *at: 1.0 / maximum(sums[at], 1.0), f"{name}_share", letters[:-1])

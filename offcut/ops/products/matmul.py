@@ -94,13 +94,13 @@ def broadcast(
     """
     rank = max(len(first), len(second))
     padded = [(1,) * (rank - len(shape)) + shape for shape in (first, second)]
-    joined = []
+    extents = []
     for x, y in zip(*padded, strict=True):
         if not (is_one(x) or is_one(y) or same_extent(x, y)):
             because = f"leading axes of {x} and {y} are neither equal nor 1"
             raise pair_error(op, a, b, because, SAME_SIZE, equal=[(x, y)])
-        joined.append(y if is_one(x) else x)
-    return tuple(joined)
+        extents.append(y if is_one(x) else x)
+    return tuple(extents)
 
 
 def leading_index(shape: tuple[Any, ...], at: list[Value] | tuple[Value, ...]) -> tuple[Any, ...]:
@@ -143,8 +143,8 @@ def grouped_matmul(x: Tensor, w: Tensor, ends: Tensor, *, name: str | None = Non
 
     sums = compute((rows, columns), product, f"{name}_sum", ("i", "j"))
 
-    def kept(i: Value, j: Value) -> Value:
-        found = where(own[i] < cast(groups, "int32"), sums[i, j], cast(0, total))
-        return cast(found, x.dtype)
+    def element_or_zero(i: Value, j: Value) -> Value:
+        value = where(own[i] < cast(groups, "int32"), sums[i, j], cast(0, total))
+        return cast(value, x.dtype)
 
-    return of_operands(compute((rows, columns), kept, name, ("i", "j")), x, w, ends)
+    return of_operands(compute((rows, columns), element_or_zero, name, ("i", "j")), x, w, ends)

@@ -26,7 +26,7 @@ def integer_power(x: Tensor, y: Tensor, *, name: str | None = None) -> Program:
         raise pair_error(op, x, y, "they are of one shape", equal=pairs)
     text = Written(op, named(op, name, [x, y]), {"x": x, "y": y})
     result = text.result(text.name, x.dtype, x.shape)
-    total, base, left = (
+    total, base, exponent_left = (
         f"{text.local(word, x.dtype, (1,))}[0]" for word in ("total", "base", "left")
     )
     letters = [f"z{letter}" for letter in axis_letters(len(x.shape))]
@@ -38,12 +38,12 @@ def integer_power(x: Tensor, y: Tensor, *, name: str | None = None) -> Program:
         0,
         letters,
         x.shape,
-        *(f"{total} = 1", f"{base} = {base_of}", f"{left} = {exponent}"),
+        *(f"{total} = 1", f"{base} = {base_of}", f"{exponent_left} = {exponent}"),
         f"for $k in 0:{8 * ITEM_BYTES[x.dtype] - signed}",
-        f"  if bitand({left}, 1) == 1",
+        f"  if bitand({exponent_left}, 1) == 1",
         f"    {total} = {total} * {base}",
         f"  {base} = {base} * {base}",
-        f"  {left} = shr({left}, 1)",
+        f"  {exponent_left} = shr({exponent_left}, 1)",
         f"{result}{place} = " + (f"where({none}, 0, {total})" if signed else total),
     )
     return text.made()

@@ -61,8 +61,8 @@ def scatter_elements(
     own = [f"${letter}" for letter in letters]
     condition, place = into.place(f"[{', '.join(own)}]", x.shape[position], places)
     to = [*own[:position], place, *own[position + 1 :]]
-    put = into.put(to, own)
-    body = (f"if {condition}", f"  {put}") if drop else (put,)
+    statement = into.put(to, own)
+    body = (f"if {condition}", f"  {statement}") if drop else (statement,)
     into.text.nest(0, letters, indices.shape, *body)
     return into.made()
 
@@ -108,8 +108,8 @@ def scatter_nd(
     into.text.nest(0, ("update",), indices.shape[:1], *([is_inside] if drop else []))
     letters = axis_letters(rank - count)
     rest = [f"${letter}" for letter in letters]
-    put = into.put([*(place for _, place in places_of), *rest], ["$update", *rest])
-    into.text.nest(1 + drop, letters, x.shape[count:], put)
+    statement = into.put([*(place for _, place in places_of), *rest], ["$update", *rest])
+    into.text.nest(1 + drop, letters, x.shape[count:], statement)
     return into.made()
 
 

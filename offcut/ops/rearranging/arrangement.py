@@ -52,11 +52,11 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None 
     name = named("transpose", name, [x], ("", None if axes is None else tuple(order), None))
     shape = tuple(x.shape[n] for n in order)
 
-    def moved(*at: Value) -> Value:
+    def element(*at: Value) -> Value:
         own = dict(zip(order, at, strict=True))
         return x[tuple(own[n] for n in range(rank))]
 
-    return compute(shape, moved, name, axis_letters(rank))
+    return compute(shape, element, name, axis_letters(rank))
 
 
 def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str | None = None) -> Tensor:
@@ -91,7 +91,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str | None = None)
         ends.append((ends[-1] if ends else 0) + tensor.shape[position])
     shape = (*first.shape[:position], ends[-1], *first.shape[position + 1 :])
 
-    def joined(*at: Value) -> Value:
+    def element(*at: Value) -> Value:
         place = at[position]
 
         def part(number: int) -> Value:
@@ -106,7 +106,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str | None = None)
         return value
 
     name = named("concat", name, tensors, ("axis", position, 0))
-    return compute(shape, joined, name, axis_letters(rank))
+    return compute(shape, element, name, axis_letters(rank))
 
 
 def split_axis(x: Tensor, axis: int, inner: int, *, name: str | None = None) -> Tensor:

@@ -57,7 +57,7 @@ def take(
     end = position + len(common)
     shape = (*x.shape[:position], *common, *x.shape[position + count :])
 
-    def taken(*at: Value) -> Value:
+    def element(*at: Value) -> Value:
         here = at[position:end]
         places = [
             index(_place(element_of(one, common, here, one.dtype), extent, from_end))
@@ -65,7 +65,7 @@ def take(
         ]
         return x[(*at[:position], *places, *at[end:])]
 
-    return compute(shape, taken, name, axis_letters(rank - count + len(common)))
+    return compute(shape, element, name, axis_letters(rank - count + len(common)))
 
 
 def take_along_axis(
@@ -93,7 +93,7 @@ def take_along_axis(
     within = not flag(op, "from_end", from_end)
     name = named(op, name, [x, indices], ("axis", position, None), ("within", within, False))
 
-    def taken(*at: Value) -> Value:
+    def element(*at: Value) -> Value:
         own, other = (
             [0 if is_one(extent) else i for extent, i in zip(tensor.shape, at, strict=True)]
             for tensor in (x, indices)
@@ -101,7 +101,7 @@ def take_along_axis(
         place = index(_place(indices[tuple(other)], x.shape[position], from_end))
         return x[(*own[:position], place, *own[position + 1 :])]
 
-    return compute(shape, taken, name, axis_letters(rank))
+    return compute(shape, element, name, axis_letters(rank))
 
 
 def _check(op: str, x: Tensor, indices: Tensor, axis: int) -> int:
@@ -151,9 +151,9 @@ def iota(extent: Any, dtype: str = "int64", *, name: str | None = None) -> Tenso
 
     Raises DescribeError where `extent` is no size or `dtype` no element type.
     """
-    made = check_result("iota", dtype, "int64")
-    name = named("iota", name, [], ("", extent, None), ("", made, "int64"))
-    return compute((extent,), lambda i: cast(i, made), name)
+    result_dtype = check_result("iota", dtype, "int64")
+    name = named("iota", name, [], ("", extent, None), ("", result_dtype, "int64"))
+    return compute((extent,), lambda i: cast(i, result_dtype), name)
 
 
 def one_hot(
@@ -168,12 +168,12 @@ def one_hot(
     Raises DescribeError where element types do not fit or `depth` is no size.
     """
     check_tensor("one_hot", "indices", indices, dtypes=INDEX_DTYPES)
-    made = check_result("one_hot", dtype, "float32")
-    name = named("one_hot", name, [indices], ("", depth, None), ("", made, "float32"))
+    result_dtype = check_result("one_hot", dtype, "float32")
+    name = named("one_hot", name, [indices], ("", depth, None), ("", result_dtype, "float32"))
     compared = index_dtype(indices.dtype)
 
-    def chosen(*at: Value) -> Value:
+    def element(*at: Value) -> Value:
         here = cast(indices[at[:-1]], compared) == cast(at[-1], compared)
-        return where(here, cast(1, made), cast(0, made))
+        return where(here, cast(1, result_dtype), cast(0, result_dtype))
 
-    return compute((*indices.shape, depth), chosen, name, axis_letters(len(indices.shape) + 1))
+    return compute((*indices.shape, depth), element, name, axis_letters(len(indices.shape) + 1))

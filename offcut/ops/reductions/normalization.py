@@ -132,8 +132,8 @@ def batchnorm(
     position = axis_number(op, x, axis)
     channels, total = x.shape[position], wider(x.dtype)
     statistics = [("mean", mean), ("variance", variance)]
-    given = statistics + [(n, t) for n, t in (("gain", gain), ("bias", bias)) if t is not None]
-    for label, tensor in given:
+    parameters = statistics + [(n, t) for n, t in (("gain", gain), ("bias", bias)) if t is not None]
+    for label, tensor in parameters:
         check_parameter(op, label, tensor, channels, total)
     epsilon = check_epsilon(op, epsilon)
     options = (*_options(gain, bias), ("epsilon", epsilon, 1e-5), ("axis", position, 1))
@@ -179,15 +179,15 @@ def check_parameter(op: str, label: str, tensor: Tensor, extent: object, total: 
 
 def check_epsilon(op: str, epsilon: Any) -> float:
     """`epsilon` as a float; raises DescribeError where it is no finite number of at least 0."""
-    found = number(epsilon)
-    if found is None or found < 0:
+    value = number(epsilon)
+    if value is None or value < 0:
         raise DescribeError(
             op,
             f"cannot take epsilon={epsilon!r}",
             because="it is added to a variance: a finite number of at least 0",
             help=("epsilon=1e-5",),
         )
-    return found
+    return value
 
 
 def softmax(x: Tensor, axis: int = -1, *, name: str | None = None) -> Tensor:

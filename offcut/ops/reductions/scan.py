@@ -145,18 +145,18 @@ def _scanned(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str
     fewer = -(-most // BLOCK)
     before = _scanned(blocks, axis, fewer, join, f"{inner}_blocks_sum", f"{inner}_blocks")
 
-    def joined(*at: Value) -> Value:
+    def element_of_scan(*at: Value) -> Value:
         block = (*at[:axis], at[axis] // BLOCK - 1, *at[axis + 1 :])
         return where(at[axis] < BLOCK, within(at), join.of(before[block], within(at)))
 
-    return compute(x.shape, joined, name, letters)
+    return compute(x.shape, element_of_scan, name, letters)
 
 
-def _doubled(found: Tensor, axis: int, step: int, join: _Join, name: str) -> Tensor:
+def _doubled(tensor: Tensor, axis: int, step: int, join: _Join, name: str) -> Tensor:
     """What is joined of up to twice as many elements: each with what ends `step` before."""
 
     def doubled(*at: Value) -> Value:
-        earlier = found[(*at[:axis], at[axis] - step, *at[axis + 1 :])]
-        return where(at[axis] < step, found[at], join.of(found[at], earlier))
+        earlier = tensor[(*at[:axis], at[axis] - step, *at[axis + 1 :])]
+        return where(at[axis] < step, tensor[at], join.of(tensor[at], earlier))
 
-    return compute(found.shape, doubled, name, axis_letters(len(found.shape)))
+    return compute(tensor.shape, doubled, name, axis_letters(len(tensor.shape)))

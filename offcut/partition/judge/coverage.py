@@ -170,6 +170,6 @@ def _most(
     bound: float,
 ) -> float:
     """Return the greatest value of an index expression in loops, where conditions hold; `bound`, which is no less, where isl has none."""
-    asked = partial(maximum, expr, program.sizes, program.assumptions, loops, conditions)
-    value = try_isl(asked, None)
+    question = partial(maximum, expr, program.sizes, program.assumptions, loops, conditions)
+    value = try_isl(question, None)
     return bound if value is None else min(value, bound)

@@ -56,9 +56,9 @@ def match_cover(
     """Return the cover of a tile that was cut for `match`; None where the microkernel does not run it so."""
     kernel, undecided = match.microkernel, BEFORE_STAGING
     axes = tuple((name, iterator) for name, iterator in match.axes if iterator is not None)
-    wanted = Cover(kernel.name, axes)
+    request = Cover(kernel.name, axes)
     coverage = cover(
-        tile, program, kernel, wanted, at=_ANYWHERE, heights=heights, undecided=undecided
+        tile, program, kernel, request, at=_ANYWHERE, heights=heights, undecided=undecided
     )
     return None if isinstance(coverage, Refusal) else coverage.cover
 
@@ -92,7 +92,7 @@ def uncovered_notes(program: Program, microkernels: Sequence[Microkernel]) -> tu
 
 def with_covers(
     program: Program,
-    named: Callable[[str], Microkernel | Sequence[Microkernel] | None],
+    find_kernels: Callable[[str], Microkernel | Sequence[Microkernel] | None],
     undecided: Collection[Question] = (),
     op: str = "cover",
     help: tuple[str, ...] = (),
@@ -100,11 +100,11 @@ def with_covers(
 ) -> Program:
     """Return `program` whose tiles say the whole of the covers that they name.
 
-    named      the microkernel of a name, or several, one of which runs a tile that says it; None of one whose tiles stay
-               as they are
-    undecided  questions that are not asked
-    op, help   of the error
-    open       whether memories and layouts that the text does not state are not decided yet
+    find_kernels  the microkernel of a name, or several, one of which runs a tile that says it; None of one whose tiles stay
+                  as they are
+    undecided     questions that are not asked
+    op, help      of the error
+    open          whether memories and layouts that the text does not state are not decided yet
 
     Raises PartitionError for a tile that its microkernel does not run, with the first question that it fails.
     """
@@ -113,7 +113,7 @@ def with_covers(
         if not isinstance(stmt, Tile) or stmt.cover is None:
             return None
         name = stmt.cover.microkernel
-        kernels = named(name) or ()
+        kernels = find_kernels(name) or ()
         refusals: list[Refusal] = []
         for kernel in (kernels,) if isinstance(kernels, Microkernel) else kernels:
             at = around[id(stmt)]

@@ -62,16 +62,16 @@ def _no_extent(
     """Why an axis of a microkernel cannot be as long as the extent of an iterator; "" where it can."""
     allowed, (low, high) = kernel.extents_of(name), ends
     divisor = int(low) if low == high else ix.known_divisor(extent)
-    shown = str(int(low)) if low == high else f"from {int(low)} to {high}"
+    text = str(int(low)) if low == high else f"from {int(low)} to {high}"
     if name in kernel.repeats:
         step = allowed.only or allowed.multiple_of
         return (
-            "" if divisor % step == 0 else f"{iterator} is {shown} long, and no multiple of {step}"
+            "" if divisor % step == 0 else f"{iterator} is {text} long, and no multiple of {step}"
         )
     most = inf if allowed.most == MAX_SIZE else allowed.most
     if allowed.least <= low and high <= most and divisor % allowed.multiple_of == 0:
         return ""
-    return f"{iterator} is {shown} long, and {kernel.name} takes {allowed}"
+    return f"{iterator} is {text} long, and {kernel.name} takes {allowed}"
 
 
 @memo(1 << 8)
@@ -83,21 +83,21 @@ def _no_tile(
     ends  the least and the greatest extent along each axis of the result; None: it is issued along it
     """
     ranges: list[range] = []
-    asked = [position for position, end in enumerate(ends) if end is not None]
+    positions = [position for position, end in enumerate(ends) if end is not None]
     columns = kernel.columns if kernel.columns in kernel.predicates else ""
-    for position in asked:
+    for position in positions:
         low, high = ends[position] or (1, 1)
         most = max([tile.extents[position] for tile in kernel.tiles])
         if high > most:
-            shown = f"up to {int(high)}" if high < inf else "any number of"
-            because = f"{shown} instances along {{}} are more than its {most}"
+            count = f"up to {int(high)}" if high < inf else "any number of"
+            because = f"{count} instances along {{}} are more than its {most}"
             return position, because, f"{{}} = {most + 1}" if low < high < inf else ""
         # what holds the most columns holds fewer
         first = max(int(high if kernel.axes[position] == columns else low), 1)
         ranges.append(range(first, max(int(high), first) + 1))
     for number, extents in enumerate(product(*ranges)):
         tiles = list(kernel.tiles)
-        for position, extent in zip(asked, extents, strict=True):
+        for position, extent in zip(positions, extents, strict=True):
             exact = [tile for tile in tiles if tile.extents[position] == extent]
             larger = [tile for tile in tiles if tile.extents[position] > extent]
             tiles = exact + larger if kernel.axes[position] == columns else exact

@@ -37,7 +37,7 @@ def cover(
     tile: Tile,
     program: Program,
     microkernel: Microkernel,
-    wanted: Cover | None = None,
+    request: Cover | None = None,
     *,
     at: Surroundings | None = None,
     heights: Mapping[str, tuple[int, int]] | None = None,
@@ -46,7 +46,7 @@ def cover(
 ) -> Coverage | Refusal:
     """Return how `microkernel` runs `tile`, or the first question that it fails.
 
-    wanted     which axis is which, and which array which operand; what it leaves out is found
+    request    which axis is which, and which array which operand; what it leaves out is found
     at         what stands around the tile; None: what the program shows
     heights    the least and the greatest extent of axes of the tile, where more is known than `at` shows
     undecided  questions that are not asked, since their answers are not decided yet
@@ -58,7 +58,7 @@ def cover(
         begun(tile),
         program,
         microkernel,
-        wanted or Cover(microkernel.name),
+        request or Cover(microkernel.name),
         at or Surroundings.of(tile, program),
         heights or {},
         frozenset(undecided),
@@ -180,9 +180,9 @@ class _Judge:
             lo, hi = ix.sub(lo, moving), ix.sub(hi, moving)
             values[loop.iter] = ix.add(Var(loop.iter), moving)
             loops.append(replace(loop, lo=lo, hi=hi))
-        moved = {name: value for name, value in values.items() if value != Var(name)}
-        if moved:
-            inner = substitute_coordinates(inner, moved)
+        shifts = {name: value for name, value in values.items() if value != Var(name)}
+        if shifts:
+            inner = substitute_coordinates(inner, shifts)
         (moved_store,) = inner
         assert isinstance(moved_store, Store)
         return moved_store, loops
@@ -202,16 +202,16 @@ class _Judge:
             runs.append((rank, match))
             # of ways that run where layouts are undecided, one whose arrays lie so already
             places = Places(store, match, loops, self.program, self.at)
-            decided = Question.LAYOUT not in self.undecided
-            if decided or places.layout_refusal(self.padded) is None:
+            is_decided = Question.LAYOUT not in self.undecided
+            if is_decided or places.layout_refusal(self.padded) is None:
                 runs = runs[-1:]
                 break
         if runs:
             rank, match = runs[0]
             start = "adds" if self.kernel.reducer else ""
             turns = self.turns(match, loops, around)
-            left = around[: len(around) - len(turns)]
-            return Covered(store, match, loops, turns, left, start, rank)
+            outer = around[: len(around) - len(turns)]
+            return Covered(store, match, loops, turns, outer, start, rank)
         if reasons:
             self.refusals.append(reasons[0])
         elif self.kernel.reducer is None or store.reduce is not None:
@@ -337,15 +337,15 @@ class _Judge:
             if one.start == "adds" and kernel.accumulate == "fresh":
                 because = f"{shown(one.store)} is added to what was there before, and {kernel.name} starts from {_neutral(one.store, kernel)}"
                 return Refusal(Question.START, because)
-        left = next((part for part in parts if not isinstance(part, Covered | None)), None)
+        refusal = next((part for part in parts if not isinstance(part, Covered | None)), None)
         whole = kernel.at_once > 1 and any(
             isinstance(stmt, Store) and stmt.reduce is not None
             for part in parts
             if not isinstance(part, Covered | None)
             for stmt in statements((part,))
         )
-        if left is not None and (kernel.unit != CORE or whole):
-            because = f"{format_stmt(left)} is not of {kernel.name}, which runs all of a tile"
+        if refusal is not None and (kernel.unit != CORE or whole):
+            because = f"{format_stmt(refusal)} is not of {kernel.name}, which runs all of a tile"
             return Refusal(Question.TERM, because)
         return None
 
@@ -432,8 +432,8 @@ def _is_start(value: Expr, kernel: Microkernel) -> bool:
     """Return whether a value is what a microkernel starts its reduction from: +0 of a sum."""
     if not isinstance(value, Const) or kernel.reducer is None:
         return False
-    wanted = reduction_start(kernel.reducer, kernel.computes.dtype)
-    return value.value == wanted and copysign(1.0, value.value) == copysign(1.0, wanted)
+    start = reduction_start(kernel.reducer, kernel.computes.dtype)
+    return value.value == start and copysign(1.0, value.value) == copysign(1.0, start)
 
 
 def _neutral(store: Store, kernel: Microkernel) -> str:

@@ -134,7 +134,7 @@ def _choices(kernel: tuple[str, ...], inner: tuple[str, ...]) -> list[dict[str, 
     inner  the axes of the statement, innermost first
     """
 
-    def chosen(
+    def choices(
         names: Sequence[str], before: tuple[str | None, ...]
     ) -> Iterator[tuple[str | None, ...]]:
         if not names:
@@ -144,12 +144,12 @@ def _choices(kernel: tuple[str, ...], inner: tuple[str, ...]) -> list[dict[str, 
         ordered = before == inner[: len(before)]
         left_out: list[str | None] = [None] if ordered or not any(before) else []
         for name in (*free, *left_out):
-            yield from chosen(names[1:], (*before, name))
+            yield from choices(names[1:], (*before, name))
 
     backwards = kernel[::-1]
     return [
         dict(reversed(list(zip(backwards, choice, strict=True))))
-        for choice in chosen(backwards, ())
+        for choice in choices(backwards, ())
     ]
 
 

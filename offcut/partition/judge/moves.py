@@ -72,28 +72,28 @@ class Movement:
             return () if alike else None
         if not (isinstance(mine, Load) and isinstance(theirs, Load)):
             return None
-        left: dict[str, tuple[int, ...]] = {}
+        open_axes: dict[str, tuple[int, ...]] = {}
         still: set[int] = set()
         for axis, iterator in mapping.items():
             if iterator is not None:
-                moved = self.moved[iterator]
-                if moved is None:
+                step = self.moved[iterator]
+                if step is None:
                     return None
-                if axis in self.repeated and not any(moved):
+                if axis in self.repeated and not any(step):
                     still |= {d for d, factor in enumerate(self.factors[axis]) if factor}
                 else:
-                    left[axis] = moved
+                    open_axes[axis] = step
         zero = (0,) * len(theirs.index)
         known = dict.fromkeys(still, zero)
-        while left:
-            for axis in left:
+        while open_axes:
+            for axis in open_axes:
                 factors = self.factors[axis]
                 unknown = [d for d, factor in enumerate(factors) if factor and d not in known]
                 if len(unknown) <= 1:
                     break
             else:
                 return None
-            rest = left.pop(axis)
+            rest = open_axes.pop(axis)
             for d, own in known.items():
                 if factors[d]:
                     rest = tuple([r - factors[d] * u for r, u in zip(rest, own, strict=True)])
@@ -125,10 +125,10 @@ def is_linear(movements: Sequence[Movement], mapping: Mapping[str, str | None]) 
         there = [
             ix.literal_value(ix.sub(a, b)) for a, b in zip(theirs.index, of.index, strict=True)
         ]
-        moved = [
+        actual = [
             sum((n or 0) * u[d] for n, u in zip(apart, steps, strict=True))
             for d in range(len(there))
         ]
-        if None in apart or there != moved:
+        if None in apart or there != actual:
             return False
     return True

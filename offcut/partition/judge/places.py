@@ -116,10 +116,10 @@ class Places:
             iterator = self.match.axis(part.name) if isinstance(part, Var) else None
             if block == 1 or iterator is None:
                 continue
-            moved = [one for one in index if iterator in variables(one)]
-            if not moved and isinstance(part, Var) and part.name in place.repeated:
+            parts = [one for one in index if iterator in variables(one)]
+            if not parts and isinstance(part, Var) and part.name in place.repeated:
                 continue
-            if len(moved) != 1 or not is_multiple(ix.sub(moved[0], Var(iterator)), block):
+            if len(parts) != 1 or not is_multiple(ix.sub(parts[0], Var(iterator)), block):
                 return iterator
         return ""
 

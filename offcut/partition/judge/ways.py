@@ -18,7 +18,7 @@ _AS_BINARY = {"sum": "+", "max": "max", "min": "min"}
 
 def find_ways(
     kernel: Microkernel,
-    wanted: Cover,
+    request: Cover,
     axes: Collection[str],
     store: Store,
     loops: tuple[For, ...],
@@ -30,7 +30,7 @@ def find_ways(
     loops  of the sum that the store is part of, outermost first
     """
     value, reducer = reduced_term(kernel, store, program)
-    allowed, names = dict(wanted.axes), dict(wanted.operands)
+    allowed, names = dict(request.axes), dict(request.operands)
     if names.pop(kernel.computes.name, store.buffer) != store.buffer:
         return []
     summed = tuple([loop.iter for loop in loops])
@@ -58,7 +58,7 @@ def _takes_one(kernel: Microkernel, name: str) -> bool:
     return name in kernel.predicates or any(t.extents[place] == 1 for t in kernel.tiles)
 
 
-def no_way_refusal(kernel: Microkernel, wanted: Cover, store: Store, program: Program) -> Refusal:
+def no_way_refusal(kernel: Microkernel, request: Cover, store: Store, program: Program) -> Refusal:
     """Return why no way is one: another term, or elements that move along other axes."""
     value, reducer = reduced_term(kernel, store, program)
     dtype, of, term = dtype_of(value), kernel.computes.dtype, format_expr(value)
@@ -70,11 +70,11 @@ def no_way_refusal(kernel: Microkernel, wanted: Cover, store: Store, program: Pr
         because = f"its elements are {dtype}, and those of {kernel.name} {of}"
         return Refusal(Question.TERM, because)
     ways = list(pairings(kernel, value))
-    if not ways or not (wanted.axes or wanted.operands):
+    if not ways or not (request.axes or request.operands):
         question = Question.MOVES if ways else Question.TERM
         does = "sums" if kernel.reducer else "computes"
         return Refusal(question, f"{term} is not what it {does}")
-    names, mapping = dict(wanted.operands), dict(wanted.axes)
+    names, mapping = dict(request.operands), dict(request.axes)
     result = names.get(kernel.computes.name, store.buffer)
     if result != store.buffer:
         because = f"it computes {store.buffer}, and the cover says {result}"
@@ -87,8 +87,8 @@ def no_way_refusal(kernel: Microkernel, wanted: Cover, store: Store, program: Pr
         as_named = names.get(mine.buffer, theirs.buffer) == theirs.buffer
         if as_named and movement.steps(mapping) is None:
             because = f"{format_expr(theirs)} does not move as {format_expr(mine)}"
-            return Refusal(Question.MOVES, f"{because} with {_pairs(wanted.axes)}")
-    with_ = _pairs((*wanted.axes, *wanted.operands))
+            return Refusal(Question.MOVES, f"{because} with {_pairs(request.axes)}")
+    with_ = _pairs((*request.axes, *request.operands))
     return Refusal(Question.MOVES, f"{term} is not what it computes with {with_}")
 
 

@@ -132,13 +132,13 @@ def _check_sizes(partition: Partition, sizes: Mapping[str, int]) -> dict[str, in
 
 
 def _part(
-    piece: Piece, plane: Sequence[str], shapes: Sequence[TileShape], ran: Sequence[TileShape]
+    piece: Piece, plane: Sequence[str], shapes: Sequence[TileShape], tiles_run: Sequence[TileShape]
 ) -> _Part:
     """Return the part of a piece: the instances in the domain, and those that run; what other parts ran before is unknown here."""
     segments = [segment for axis, segment in piece.segments if axis in plane]
     boxes = strips_of(tile.box for tile in shapes if tile.lanes)
     domain = strips_of(strip for tile in shapes for strip in tile.shape)
-    run = strips_of(strip for tile in ran for strip in tile.shape)
+    run = strips_of(strip for tile in tiles_run for strip in tile.shape)
     return _Part(
         role=_role(segments),
         label=_describe(piece, segments, len(plane), shapes),
@@ -191,23 +191,23 @@ class _Panel:
         self.again = False  # whether a point is met by pieces that update it in different ways
         parts: dict[str, _Part] = {}
         before: Area = ()
-        met: dict[str | None, Area] = {}
+        areas: dict[str | None, Area] = {}
         drawn_shapes: set[tuple[str | None, tuple[TileShape, ...]]] = set()
         for piece in nest.pieces:
             shapes = tuple(tiles(piece, nest.plane, values, self.at))
-            ran: Sequence[TileShape] = shapes
+            tiles_run: Sequence[TileShape] = shapes
             if any(segment.form is Form.PAD for _, segment in piece.segments):
-                ran = tiles(piece, nest.plane, values, self.at, wanted_only=False)
+                tiles_run = tiles(piece, nest.plane, values, self.at, wanted_only=False)
             operator = piece.store.reduce
             if not shapes or (operator, shapes) in drawn_shapes:
                 continue  # nothing runs, or the same tiles at another place of an axis not drawn
             drawn_shapes.add((operator, shapes))
-            part = _part(piece, nest.plane, shapes, ran)
+            part = _part(piece, nest.plane, shapes, tiles_run)
             if any(s.form is Form.SHIFT for axis, s in piece.segments if axis in nest.plane):
                 part = replace(part, owned=minus(part.owned, before))
-            others = [strip for one, area in met.items() if one != operator for strip in area]
+            others = [strip for one, area in areas.items() if one != operator for strip in area]
             self.again = self.again or minus(part.run, others) != part.run
-            met[operator] = strips_of((*met.get(operator, ()), *part.run))
+            areas[operator] = strips_of((*areas.get(operator, ()), *part.run))
             before = strips_of((*before, *part.run))
             part_so_far = parts.get(part.label)
             parts[part.label] = part if part_so_far is None else _merge_parts(part_so_far, part)

@@ -37,6 +37,9 @@ KNOWN_TILE_SIZES = range(
     1, 257
 )  # tile sizes of which a compiled kernel takes a user's strategy along
 
+MAX_OFFERED_HEIGHTS = 8
+"""Maximum number of heights that the help of an error offers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
@@ -342,9 +345,13 @@ def parse_strategy(
         raise error("heights are ints, at least 1", f'("{name}", (4, 2, 1))')
     if not _takes_heights(strategy_function, len(heights)):
         count = f"{len(heights)} {'height is' if len(heights) == 1 else 'heights are'} given"
-        if _takes_heights(strategy_function, 0):
+        accepted = [
+            n for n in range(MAX_OFFERED_HEIGHTS + 1) if _takes_heights(strategy_function, n)
+        ]
+        if 0 in accepted or not accepted:
             raise error(f"{count}, and {name} takes no heights", f'"{name}"')
-        raise error(f"{count}, and {name} takes others")
+        call = f'("{name}", {tuple(range(accepted[0], 0, -1))})'
+        raise error(f"{count}, and {name} takes {' or '.join(map(str, accepted))}", call)
     if name in _BUILTIN or name == MIX.name:
         return Strategy(name, heights)
     return Strategy(name, heights, _record_by_tile(strategy_function, tuple(tiles), heights))

@@ -119,8 +119,8 @@ def imported(
         run = _Import(proto, facts, constants, weights)
         try:
             return run.run()
-        except Wanted as wanted:
-            facts = facts.knowing(wanted.facts, run.context.origins)
+        except Wanted as request:
+            facts = facts.knowing(request.facts, run.context.origins)
         except OffcutError:
             raise
         except Exception:
@@ -157,15 +157,15 @@ class _Import:
             tensor.name: self.initializer(tensor, self.weights.get(place))
             for place, tensor in enumerate(self.graph.initializer)
         }
-        given = {one.name for one in self.graph.input}
+        names = {one.name for one in self.graph.input}
         for name in self.constants:
-            if name not in given:
-                listed = ", ".join(sorted(given)) or "none"
+            if name not in names:
+                inputs = ", ".join(sorted(names)) or "none"
                 raise DescribeError(
                     OP,
                     f"cannot take a constant {name}",
-                    because=f"the inputs are {listed}",
-                    help=("constants={name: array} of one of them",) if given else (),
+                    because=f"the inputs are {inputs}",
+                    help=("constants={name: array} of one of them",) if names else (),
                 )
         for one in self.graph.input:
             if one.name in self.constants:
@@ -222,7 +222,7 @@ class _Import:
             )
             return None
 
-    def constant(self, value: Any, given: Any) -> Known:
+    def constant(self, value: Any, data: Any) -> Known:
         """Return an input that is known, as it is declared; a size of the file that is one of its extents is fixed by it.
 
         Raises DescribeError for an array of another element type or shape.
@@ -232,9 +232,9 @@ class _Import:
         tensor = value.type.tensor_type
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         try:
-            array = np.asarray(given)
-            if not hasattr(given, "dtype") and np.can_cast(array.dtype, dtype, "same_kind"):
-                array = np.asarray(given, dtype)
+            array = np.asarray(data)
+            if not hasattr(data, "dtype") and np.can_cast(array.dtype, dtype, "same_kind"):
+                array = np.asarray(data, dtype)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise _no_constant(value, f"numpy makes no array of it: {error}") from None
         if array.dtype != dtype:
@@ -243,8 +243,8 @@ class _Import:
         if not tensor.HasField("shape"):
             return Known(array, str(array.dtype))
         declared = [_name(dim) or str(dim.dim_value or "?") for dim in tensor.shape.dim]
-        listed = ", ".join(declared) + "," * (len(declared) == 1)
-        shapes = f"its shape is {array.shape}, declared as ({listed})"
+        extents = ", ".join(declared) + "," * (len(declared) == 1)
+        shapes = f"its shape is {array.shape}, declared as ({extents})"
         if len(declared) != array.ndim:
             raise _no_constant(value, shapes)
         for dim, extent in zip(tensor.shape.dim, array.shape, strict=True):
@@ -284,9 +284,9 @@ class _Import:
             return None
         shape = [self.extent(value.name, n, dim) for n, dim in enumerate(tensor.shape.dim)]
         own = self.context.builder.fresh(value.name)
-        made = self.context.builder.input(own, dtype, shape)
-        self.inputs[value.name] = made.name
-        return self.context.with_numbers(made)
+        ref = self.context.builder.input(own, dtype, shape)
+        self.inputs[value.name] = ref.name
+        return self.context.with_numbers(ref)
 
     def extent(self, name: str, axis: int, dim: Any) -> Element:
         """Return an extent of an input: a number, a size, or an expression over sizes as exporters write it; below 0: a size, too."""
@@ -334,18 +334,18 @@ class _Import:
         name = self.context.builder.fresh(wish)
         if text not in self.facts.said:
             self.context.free.add(name)
-        made = self.context.builder.size(name, *self.facts.bounds(text, name))
+        size = self.context.builder.size(name, *self.facts.bounds(text, name))
         self.context.origins[name] = text, factor
-        return arithmetic("*", factor, made)
+        return arithmetic("*", factor, size)
 
     def _all_named(self) -> None:
         for name in self.facts.said:
             if name not in self.symbols:
-                listed = ", ".join(self.symbols) or "none"
+                sizes = ", ".join(self.symbols) or "none"
                 refused = UnknownSizeError(
                     OP,
                     f"cannot bound the size {name}",
-                    because=f"the sizes are {listed}",
+                    because=f"the sizes are {sizes}",
                     help=tuple(f'sizes={{"{one}": (1, 512)}}' for one in self.symbols),
                 )
                 refused.size = name

@@ -228,11 +228,11 @@ def from_onnx(
     at once, each with the reason. Raises TargetError where onnx is not installed.
     """
     check_installed(OP, "cannot read ONNX files", "onnx")
-    for name, given in (("sizes", sizes), ("constants", constants)):
-        if given is not None and not isinstance(given, Mapping):
+    for name, mapping in (("sizes", sizes), ("constants", constants)):
+        if mapping is not None and not isinstance(mapping, Mapping):
             raise DescribeError(
                 OP,
-                f"cannot take {name}={given!r}",
+                f"cannot take {name}={mapping!r}",
                 because="they are given by name",
                 help=('sizes={"batch": (1, 512)}', 'constants={"axes": array}'),
             )

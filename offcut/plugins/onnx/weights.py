@@ -61,12 +61,12 @@ def restore(proto: Any, arrays: Mapping[int, Array]) -> None:
 
 def without(proto: Any, arrays: Mapping[int, Array]) -> Any:
     """A model that onnx's checker takes if it takes this one: initializers that lie elsewhere have no elements."""
-    made = type(proto)()
-    made.CopyFrom(proto)
+    copy = type(proto)()
+    copy.CopyFrom(proto)
     for place in arrays:
-        del made.graph.initializer[place].dims[:]
-        made.graph.initializer[place].dims.append(0)
-    return made
+        del copy.graph.initializer[place].dims[:]
+        copy.graph.initializer[place].dims.append(0)
+    return copy
 
 
 def override_initializers(
@@ -188,18 +188,18 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | No
 
 def _number(data: memoryview, at: int) -> tuple[int, int]:
     """A number of seven bits a byte, and where it ends."""
-    found = shift = 0
+    number = shift = 0
     while True:
         byte = data[at]
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         at, shift = at + 1, shift + 7
         if byte < 128:
-            return found, at
+            return number, at
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    content = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        content.append(number & 127 | 128)
         number >>= 7
-    return bytes((*found, number))
+    return bytes((*content, number))

@@ -8,7 +8,7 @@ from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators.translator import Translator
 
 MAX_DETERMINANT_ROWS = 4
-"""Of a determinant: 24 products of 4 elements, and five times as many with each row more."""
+"""Maximum number of rows: 4 rows are 24 products of 4 elements, 5 rows would be 120 of 5."""
 
 
 def determinants(t: Translator, x: Any) -> Any | None:

@@ -36,10 +36,10 @@ def area_sine(make: Make, x: Ref) -> Ref:
     size = make("absolute", x)
     root = make("sqrt", make("add", make("square", size), 1.0))
     more = make("multiply", size, make("divide", size, make("add", root, 1.0)))
-    found = make(
+    magnitude = make(
         "where", make("greater", size, _LARGE), _log_of_twice(make, size), _log1p(make, size, more)
     )
-    return odd(make, x, found)
+    return odd(make, x, magnitude)
 
 
 def area_cosine(make: Make, x: Ref) -> Ref:
@@ -125,13 +125,13 @@ def digamma(make: Make, x: Ref) -> Ref:
     for factor in _TAIL[1:]:
         series = make("multiply", make("add", series, factor), square)
     series = make("subtract", series, make("multiply", far, 0.5))
-    found = make("subtract", make("subtract", series, make("log", far)), gone)
+    result = make("subtract", make("subtract", series, make("log", far)), gone)
     rest = _rest(make, x)
     angle = make("multiply", rest, math.pi)
     slope = make("divide", make("multiply", make("cos", angle), math.pi), make("sin", angle))
-    found = make("where", low, make("subtract", found, slope), found)
+    result = make("where", low, make("subtract", result, slope), result)
     whole = make("logical_and", make("equal", rest, 0.0), make("less", x, 0.0))
-    return make("where", whole, math.nan, found)
+    return make("where", whole, math.nan, result)
 
 
 def _reflected(make: Make, x: Ref) -> tuple[Ref, Ref]:
@@ -158,16 +158,16 @@ _CHEBYSHEV = (
 def complementary_error(make: Make, x: Ref) -> Ref:
     """The complementary error function, of which the digits of small results are kept: ``t * exp(P(t) - x**2)``, and 2 less that below 0."""
     t, series = _approximated(make, x)
-    found = make("multiply", t, make("exp", make("subtract", series, make("square", x))))
-    return make("where", make("less", x, 0.0), make("subtract", 2.0, found), found)
+    result = make("multiply", t, make("exp", make("subtract", series, make("square", x))))
+    return make("where", make("less", x, 0.0), make("subtract", 2.0, result), result)
 
 
 def scaled_complementary_error(make: Make, x: Ref) -> Ref:
     """It times ``exp(x**2)``: ``t * exp(P(t))``, and ``2 * exp(x**2)`` less that below 0."""
     t, series = _approximated(make, x)
-    found = make("multiply", t, make("exp", series))
+    result = make("multiply", t, make("exp", series))
     whole = make("multiply", make("exp", make("square", x)), 2.0)
-    return make("where", make("less", x, 0.0), make("subtract", whole, found), found)
+    return make("where", make("less", x, 0.0), make("subtract", whole, result), result)
 
 
 def _approximated(make: Make, x: Ref) -> tuple[Ref, Ref]:

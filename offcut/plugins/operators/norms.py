@@ -33,6 +33,8 @@ def norm_of_last_axes(
     """
     shape = t.shape(x)
     width = product(shape[len(shape) - count :])
-    given = {name: t.reshape(one, (width,)) for name, one in parameters.items() if one is not None}
+    flat_parameters = {
+        name: t.reshape(one, (width,)) for name, one in parameters.items() if one is not None
+    }
     lines = t.reshape(x, (*shape[: len(shape) - count], width))
-    return t.reshape(t.node(op, lines, epsilon=epsilon, **given), shape)
+    return t.reshape(t.node(op, lines, epsilon=epsilon, **flat_parameters), shape)

@@ -39,6 +39,6 @@ def recurrence(
         dense_options["bias"] = t.node("add", *biases)
     steps = t.node("dense", x, w, transpose_w=True, **dense_options)
     steps = t.transpose(steps, (1, 0, 2)) if is_batch_first else steps
-    given = {name: one for name, one in options.items() if one is not None}
-    results: tuple[Any, ...] = t.node(kind, steps, r, **given)
+    parameters = {name: one for name, one in options.items() if one is not None}
+    results: tuple[Any, ...] = t.node(kind, steps, r, **parameters)
     return results

@@ -84,12 +84,12 @@ class Conditions:
 
 def _relations(branches: Iterable[Any], shape_env: Any) -> Sequence[Any]:
     """The conditions that are not true in any case; what depends on data is checked elsewhere."""
-    found: dict[Any, None] = {}
+    relations: dict[Any, None] = {}
     for branch in branches:
         relation = shape_env.replace(branch)
         if type(relation) in _HOLDS and all(map(is_size_symbol, relation.free_symbols)):
-            found[relation] = None
-    return tuple(found)
+            relations[relation] = None
+    return tuple(relations)
 
 
 @contextmanager
@@ -98,39 +98,39 @@ def branches() -> Iterator[list[Any]]:
 
     A float of sizes that is a number makes one of each of them.
     """
-    found: list[Any] = []
-    taken, counted, measured = torch.SymBool.__bool__, SymNode.guard_int, SymNode.guard_float
+    conditions: list[Any] = []
+    bool_of, counted, measured = torch.SymBool.__bool__, SymNode.guard_int, SymNode.guard_float
     guard_bool = SymNode.guard_bool
 
-    def noted(condition: Any) -> bool:
+    def record_bool(condition: Any) -> bool:
         file = sys._getframe(1).f_code.co_filename
-        value: bool = taken(condition)
+        value: bool = bool_of(condition)
         if file.startswith(_LAYERS) or not file.startswith(_TORCH):
             expr = condition.node.expr
-            found.append(expr if value else sympy.Not(expr))
+            conditions.append(expr if value else sympy.Not(expr))
         return value
 
     def noted_bound(condition: Any, file: str, line: int) -> bool:
         expr, value = condition.expr, guard_bool(condition, file, line)
         if _is_bound(expr):
-            found.append(expr if value else sympy.Not(expr))
+            conditions.append(expr if value else sympy.Not(expr))
         return bool(value)
 
     def noted_number(size: Any, file: str, line: int) -> int:
         expr, value = size.expr, counted(size, file, line)
         if not expr.is_Symbol:  # which is a number from here on
-            found.append(sympy.Eq(expr, value))
+            conditions.append(sympy.Eq(expr, value))
         return int(value)
 
     def noted_float(size: Any, file: str, line: int) -> float:
         values = size.shape_env.backed_var_to_val
         symbols = (one for one in size.expr.free_symbols if one in values)
-        found.extend(sympy.Eq(one, values[one]) for one in symbols)
+        conditions.extend(sympy.Eq(one, values[one]) for one in symbols)
         return float(measured(size, file, line))
 
     guards = {"guard_int": noted_number, "guard_float": noted_float, "guard_bool": noted_bound}
-    with replaced(torch.SymBool, {"__bool__": noted}), replaced(SymNode, guards):
-        yield found
+    with replaced(torch.SymBool, {"__bool__": record_bool}), replaced(SymNode, guards):
+        yield conditions
 
 
 def _is_bound(condition: Any) -> bool:

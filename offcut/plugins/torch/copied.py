@@ -36,19 +36,19 @@ class Copied:
         again  what makes those that something else holds
         """
         for one in self._lent:
-            found = again.get(place_of(one))
-            if found is None:
+            read = again.get(place_of(one))
+            if read is None:
                 one.data = one.data.clone()
             else:
-                self._later.append((one, found))
+                self._later.append((one, read))
                 one.data = one.data.new_empty(0)
         self._lent.clear()
 
     def filled(self) -> Any:
         """The module, all of its parameters there."""
         while self._later:
-            one, found = self._later[-1]
-            one.data = found()
+            one, read = self._later[-1]
+            one.data = read()
             self._later.pop()
         return self.module
 

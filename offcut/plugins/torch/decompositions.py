@@ -60,7 +60,7 @@ def encoder_layer(
         packed = qkv_weight, qkv_bias, out_weight, out_bias
         return _attention(x, heads, *packed, mask, mask_type)
 
-    def fed(x: Any) -> Any:
+    def feed_forward(x: Any) -> Any:
         up = F.linear(x, up_weight, up_bias)
         return F.linear(F.gelu(up) if use_gelu else F.relu(up), down_weight, down_bias)
 
@@ -72,9 +72,9 @@ def encoder_layer(
 
     if norm_first:
         x = x + attended(first(x))
-        return x + fed(second(x))
+        return x + feed_forward(second(x))
     x = first(x + attended(x))
-    return second(x + fed(x))
+    return second(x + feed_forward(x))
 
 
 def _attention(
@@ -91,8 +91,8 @@ def _attention(
     products = F.linear(x, qkv_weight, qkv_bias).unflatten(-1, (3, heads, -1)).unbind(2)
     q, k, v = (one.transpose(1, 2) for one in products)
     added = None if mask is None else _added(mask, mask_type, q)
-    found, _ = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=added)
-    return F.linear(found.transpose(1, 2).flatten(2), out_weight, out_bias)
+    result, _ = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=added)
+    return F.linear(result.transpose(1, 2).flatten(2), out_weight, out_bias)
 
 
 def _added(mask: Any, kind: int | None, q: Any) -> Any:

@@ -41,17 +41,17 @@ def is_held(tensor: Any, devices: Collection[str] = ("cpu",)) -> bool:
 
 def plain_of(tensor: Any) -> Any:
     """A tensor of the same elements that records no gradient and is not negated lazily."""
-    found = tensor.detach() if tensor.requires_grad else tensor
-    return found.resolve_neg() if found.is_neg() else found
+    plain = tensor.detach() if tensor.requires_grad else tensor
+    return plain.resolve_neg() if plain.is_neg() else plain
 
 
 def array_of(tensor: Any) -> Array:
     """The memory of a tensor as an array, of its strides; of a tensor on a device, that of a copy."""
-    found = plain_of(tensor).cpu()
-    if found.dtype is torch.bfloat16:
-        taken: Array = found.view(torch.int16).numpy().view(_BFLOAT16)
-        return taken
-    array: Array = found.numpy()
+    plain = plain_of(tensor).cpu()
+    if plain.dtype is torch.bfloat16:
+        bits: Array = plain.view(torch.int16).numpy().view(_BFLOAT16)
+        return bits
+    array: Array = plain.numpy()
     return array
 
 

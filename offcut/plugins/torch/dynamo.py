@@ -93,8 +93,8 @@ def _specialised(examples: Sequence[Any]) -> bool:
 def _traced() -> tuple[Any, ...]:
     """Return the tensors that the frame is traced with, but for parameters."""
     context = TracingContext.try_get()
-    found = () if context is None else context.tensor_to_context
-    return tuple(one for one in found if not isinstance(one, torch.nn.Parameter))
+    tensors = () if context is None else context.tensor_to_context
+    return tuple(one for one in tensors if not isinstance(one, torch.nn.Parameter))
 
 
 class Compiled:
@@ -115,15 +115,15 @@ class Compiled:
         constants = [arguments[place] for place in self.fixed]
         key = tuple([one.data_ptr() for one in constants])
         versions = tuple([0 if one.is_inference() else one._version for one in constants])
-        held = self.programs.get(key)
-        if held is None or held[0] != versions:
-            held = self._made(key, versions, constants, changed=held is not None)
-        return held[1](arguments)
+        entry = self.programs.get(key)
+        if entry is None or entry[0] != versions:
+            entry = self._made(key, versions, constants, is_change=entry is not None)
+        return entry[1](arguments)
 
     def _made(
-        self, key: tuple[int, ...], versions: tuple[int, ...], constants: list[Any], changed: bool
+        self, key: tuple[int, ...], versions: tuple[int, ...], constants: list[Any], is_change: bool
     ) -> tuple[tuple[int, ...], Callable[..., Any]]:
-        self.changes += changed
+        self.changes += is_change
         if self.changes > CHANGES:
             self.fixed, constants, key, versions = (), [], (), ()
         if len(self.programs) >= SETS and key not in self.programs:
@@ -173,9 +173,9 @@ def _boxed(run: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
     """Return a function of one list that it empties, as torch calls it."""
 
     def boxed(arguments: list[Any]) -> Any:
-        given = list(arguments)
+        operands = list(arguments)
         arguments.clear()
-        return run(given)
+        return run(operands)
 
     boxed._boxed_call = True  # type: ignore[attr-defined]
     return boxed

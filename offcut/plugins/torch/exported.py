@@ -83,8 +83,8 @@ class TorchModel:
         Raises `refused` where the module does not.
         """
         assert self.again is not None
-        seen = len(self.traced)
-        for one in self.traced[1:seen]:
+        count = len(self.traced)
+        for one in self.traced[1:count]:
             if one.takes(flat):
                 with suppress(Unlike):
                     return one(flat)
@@ -102,25 +102,27 @@ class TorchModel:
                 stacklevel=3,
             )
         with _TRACING:
-            if len(self.traced) == seen:  # no other thread traced it meanwhile
+            if len(self.traced) == count:  # no other thread traced it meanwhile
                 more = self.again.traced(args, kwargs)
                 self.traced += [] if more is None else [more]
         return result
 
     def _otherwise(self, flat: Sequence[Any]) -> Any:
         """Return the results for sizes that the first program was not traced for."""
-        seen = len(self.traced)
-        for one in self.traced[1:seen]:
+        count = len(self.traced)
+        for one in self.traced[1:count]:
             if one.takes(flat):
                 with suppress(Unlike):
                     return one(flat)
         assert self.again is not None, "a program without a module has no conditions"
         args, kwargs = pytree.tree_unflatten(flat, self._in)
         with _TRACING:
-            if len(self.traced) == seen:  # no other thread traced it meanwhile
-                found = self.again.traced(args, kwargs)
-                self.traced += [] if found is None else [found]
-        return self._otherwise(flat) if len(self.traced) > seen else self.again.called(args, kwargs)
+            if len(self.traced) == count:  # no other thread traced it meanwhile
+                trace = self.again.traced(args, kwargs)
+                self.traced += [] if trace is None else [trace]
+        return (
+            self._otherwise(flat) if len(self.traced) > count else self.again.called(args, kwargs)
+        )
 
     def __repr__(self) -> str:
         sizes = ", ".join(size.name for size in self.sizes)
@@ -136,9 +138,9 @@ class TorchModel:
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         flat: list[Any]
-        _, named = pytree.tree_unflatten([None] * self._in.num_leaves, self._in)
-        if kwargs.keys() == named.keys():  # in any order
-            kwargs = {name: kwargs[name] for name in named}
+        _, keywords = pytree.tree_unflatten([None] * self._in.num_leaves, self._in)
+        if kwargs.keys() == keywords.keys():  # in any order
+            kwargs = {name: kwargs[name] for name in keywords}
         flat, spec = pytree.tree_flatten((args, kwargs))
         if spec != self._in:
             raise self._unlike(args, kwargs)
@@ -147,15 +149,15 @@ class TorchModel:
     def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallError:
         names = [one.name for one in self.traced[0].given]
         leaves = names if len(names) == self._in.num_leaves else ["…"] * self._in.num_leaves
-        own, named = pytree.tree_unflatten(leaves, self._in)
-        arguments = [*map(str, own), *(f"{name}=…" for name in named)]
-        shown = ", ".join(arguments).replace("'", "")
+        own, keywords = pytree.tree_unflatten(leaves, self._in)
+        arguments = [*map(str, own), *(f"{name}=…" for name in keywords)]
+        signature = ", ".join(arguments).replace("'", "")
         return CallError(
             "call",
             f"cannot take {len(args)} arguments and {', '.join(kwargs) or 'no'} named ones",
-            because=f"it was exported to be called by model({shown})",
+            because=f"it was exported to be called by model({signature})",
             help=("from_torch(model, args, kwargs={…}) of those that are given by name",)
-            if kwargs.keys() - named.keys()
+            if kwargs.keys() - keywords.keys()
             else (),
         )
 
@@ -218,13 +220,13 @@ class TorchModel:
     def report(self) -> str:
         """Return how many operators are ours, and which stay with torch, why."""
         refused = () if self.again is None else self.again.refused
-        ran = (one.program.report() for one in self.traced)
+        reports = (one.program.report() for one in self.traced)
         frozen = () if self.again is None else self.again.frozen
         sizes = (
             f"{size} when it is traced: other sizes are traced by themselves, {TRACES} programs at most"
             for size in frozen
         )
-        return "\n".join(said_once([*ran, *refused, *sizes]))
+        return "\n".join(said_once([*reports, *refused, *sizes]))
 
 
 class _Again:
@@ -247,12 +249,12 @@ class _Again:
         self.left -= 1
         try:
             model = self.copied.filled()
-            found = _module(model, args, kwargs, self.dynamic_shapes, self.how, again=True)
+            result = _module(model, args, kwargs, self.dynamic_shapes, self.how, again=True)
         except DescribeError as refused:
             self.refused.append(f"a call by torch: {' '.join(str(refused).split())}")
             return None
-        found.settle()
-        return found
+        result.settle()
+        return result
 
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What torch gives, or raises."""
@@ -344,11 +346,11 @@ def _of_program(program: Any, kwargs: dict[str, Any], how: How) -> TorchModel:
         return TorchModel(_traced(program, None, how))
 
 
-def _instead(given: Any) -> tuple[str, ...]:
+def _instead(value: Any) -> tuple[str, ...]:
     """What would be taken in place of what is neither a module nor an exported program."""
-    if isinstance(given, type) and issubclass(given, torch.nn.Module):
-        return (f"from_torch({given.__name__}(…), args): one that is made",)
-    if inspect.isroutine(given):
+    if isinstance(value, type) and issubclass(value, torch.nn.Module):
+        return (f"from_torch({value.__name__}(…), args): one that is made",)
+    if inspect.isroutine(value):
         return (
             "a torch.nn.Module whose forward calls it: from_torch(module, args)",
             'torch.compile(function, backend="offcut", dynamic=True)',
@@ -388,14 +390,14 @@ def _twice(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return a batch of one example as a batch of it and itself; None where a tensor has another first axis."""
-    given = args, kwargs
-    tensors = [one for one in pytree.tree_leaves(given) if isinstance(one, torch.Tensor)]
+    call = args, kwargs
+    tensors = [one for one in pytree.tree_leaves(call) if isinstance(one, torch.Tensor)]
     if not tensors or any(one.dim() == 0 or one.shape[0] != 1 for one in tensors):
         return None
-    found: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(
-        torch.Tensor, lambda one: torch.cat([one, one]), given
+    result: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(
+        torch.Tensor, lambda one: torch.cat([one, one]), call
     )
-    return found
+    return result
 
 
 def _traced(exported: Any, conditions: Sequence[Any] | None, how: How) -> Traced:
@@ -403,9 +405,9 @@ def _traced(exported: Any, conditions: Sequence[Any] | None, how: How) -> Traced
     all else. So it is taken as it is first, where it seems to be in these already.
     """
     if all(map(_is_ours, exported.graph.nodes)):
-        made = Traced(exported, conditions, how)
-        if not made.program.left:
-            return made
+        trace = Traced(exported, conditions, how)
+        if not trace.program.left:
+            return trace
     with whole():
         table = taken_apart(torch.export.default_decompositions())
         plain = _remove_effect_tokens(exported.run_decompositions(table))
@@ -420,9 +422,9 @@ def _is_ours(node: Any) -> bool:
         return True
     if node.target not in TABLE or node.target._schema.is_mutable:
         return False
-    given = zip(node.target._schema.arguments, node.args, strict=False)
-    named = {**{argument.name: value for argument, value in given}, **node.kwargs}
-    return not any(named.get(name) for name in _TRAINING)  # it writes to what it is not said to
+    positional = zip(node.target._schema.arguments, node.args, strict=False)
+    arguments = {**{argument.name: value for argument, value in positional}, **node.kwargs}
+    return not any(arguments.get(name) for name in _TRAINING)  # it writes to what it is not said to
 
 
 _TRAINING = ("training", "train", "use_input_stats")

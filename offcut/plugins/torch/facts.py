@@ -86,8 +86,8 @@ def facts_in(shape_env: Any) -> Facts:
     """What a shape environment knows."""
 
     def known(symbol: sympy.Symbol) -> tuple[Any, Any]:
-        found = shape_env.bound_sympy(symbol)
-        return found.lower, found.upper
+        bounds = shape_env.bound_sympy(symbol)
+        return bounds.lower, bounds.upper
 
     factors = multiples(shape_env)
     return Facts(known, equalities(shape_env, factors), factors)
@@ -99,14 +99,14 @@ def multiples(shape_env: Any) -> dict[sympy.Symbol, int]:
     sides = [pair for guard in shape_env.guards for pair in _equal_sides(guard.expr)]
     equal = [pair for one, other in sides for pair in _pairs(one, other)]
     nothing = [zero for pair in equal if (zero := _difference(*pair)) is not None]
-    found: dict[str, int] = {}
+    factors: dict[str, int] = {}
     while True:
-        products = {name: Binary("*", ix.const(by), Var(name)) for name, by in found.items()}
+        products = {name: Binary("*", ix.const(by), Var(name)) for name, by in factors.items()}
         more = [one for zero in nothing if (one := _rest(at(zero, products))) is not None]
         if not more:
-            return {symbols[name]: factor for name, factor in found.items()}
+            return {symbols[name]: factor for name, factor in factors.items()}
         name, by = more[0]
-        found[name] = found.get(name, 1) * by
+        factors[name] = factors.get(name, 1) * by
 
 
 def _equal_sides(guard: sympy.Basic) -> Iterable[tuple[sympy.Expr, sympy.Expr]]:
@@ -160,25 +160,25 @@ def equalities(
 
     factors  by a symbol, the number of which it is a multiple
     """
-    given = [
+    pairs = [
         tuple(canonical(shape_env.replace(side)) for side in pair)
         for guard in shape_env.guards
         for pair in _equal_sides(guard.expr)
     ]
-    divided = [tuple(_in_quotients(side, factors) for side in pair) for pair in given]
-    sides = given + [pair for pair, before in zip(divided, given, strict=True) if pair != before]
-    found: list[tuple[sympy.Expr, sympy.Expr]] = []
+    divided = [tuple(_in_quotients(side, factors) for side in pair) for pair in pairs]
+    sides = pairs + [pair for pair, before in zip(divided, pairs, strict=True) if pair != before]
+    solutions: list[tuple[sympy.Expr, sympy.Expr]] = []
     known = -1
-    while known < len(found):  # what one says may make another simpler
-        known = len(found)
+    while known < len(solutions):  # what one says may make another simpler
+        known = len(solutions)
         for pair in sides:
-            one, other = (_put(side, found) for side in pair)
+            one, other = (_put(side, solutions) for side in pair)
             if one.is_Integer or (one.is_Symbol and not other.is_Integer):
                 one, other = other, one
             one, other = _solved(one, other)
             if one != other and not one.is_Integer and (other.is_Symbol or other.is_Integer):
-                found.append((one, other))
-    return tuple(found)
+                solutions.append((one, other))
+    return tuple(solutions)
 
 
 def _put(expr: sympy.Expr, equal: Sequence[tuple[sympy.Expr, sympy.Expr]]) -> sympy.Expr:

@@ -63,5 +63,5 @@ def _joined(t: Translation, op: str, operands: Any) -> Any:
 
 def _value(t: Translation, expr: Any) -> Any:
     """The same as a value in any case."""
-    found = float_of(t, expr)
-    return t.scalar(found, "float64") if isinstance(found, float) else found
+    value = float_of(t, expr)
+    return t.scalar(value, "float64") if isinstance(value, float) else value

@@ -66,16 +66,16 @@ def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Ho
 
     Raises TargetError for what is none of them, and for a target that is not there, or refuses them.
     """
-    left = dict(options)
-    target = left.pop("target", None)
+    rest = dict(options)
+    target = rest.pop("target", None)
     how = How(
-        left.pop("threads", None),
-        left.pop("distributive", True),
-        left.pop("parts", True),
+        rest.pop("threads", None),
+        rest.pop("distributive", True),
+        rest.pop("parts", True),
         as_targets(target) if target is not None and _are_targets(target) else None,
     )
     unknown = [f"{name}={value!r}" for name, value in others.items()]
-    unknown += [f"options={left}"] if left else []
+    unknown += [f"options={rest}"] if rest else []
     if not isinstance(how.distributive, bool):
         unknown.append(f"options={{'distributive': {how.distributive!r}}}")
     if not isinstance(how.parts, bool):
@@ -96,7 +96,7 @@ def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Ho
     return how
 
 
-def _are_targets(given: object) -> bool:
-    """Return whether `given` is a target, or a sequence of at least one."""
-    members = given if isinstance(given, tuple | list) else (given,)
+def _are_targets(value: object) -> bool:
+    """Return whether `value` is a target, or a sequence of at least one."""
+    members = value if isinstance(value, tuple | list) else (value,)
     return bool(members) and all(isinstance(one, str | Target) for one in members)

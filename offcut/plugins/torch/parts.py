@@ -15,16 +15,16 @@ from offcut.plugins.torch.predicted import Predicted
 Rule = Callable[[Mapping[str, int]], str]
 
 
-def in_parts(predicted: Predicted, asked: Parts) -> list[Model]:
+def in_parts(predicted: Predicted, parts: Parts) -> list[Model]:
     """The models of a program's regions, in the parts that are asked for.
 
     Raises what `offcut.graph.compiled` does of `parts`.
     """
-    if isinstance(asked, bool):
-        return [model.in_parts(asked) for model in predicted.models]
-    if isinstance(asked, str):
-        return [_of(model, asked, predicted) for model in predicted.models]
-    return [model.in_parts(_rule(model, asked, predicted)) for model in predicted.models]
+    if isinstance(parts, bool):
+        return [model.in_parts(parts) for model in predicted.models]
+    if isinstance(parts, str):
+        return [_of(model, parts, predicted) for model in predicted.models]
+    return [model.in_parts(_rule(model, parts, predicted)) for model in predicted.models]
 
 
 def _of(model: Model, text: str, predicted: Predicted) -> Model:
@@ -32,20 +32,20 @@ def _of(model: Model, text: str, predicted: Predicted) -> Model:
     try:
         return model.in_parts(_own(model, text, predicted))
     except PartitionError as refused:
-        shown = (refused.refused, refused.at, refused.because, *refused.help)
-        what, at, because, *help = map(predicted.shown, shown)
+        texts = (refused.refused, refused.at, refused.because, *refused.help)
+        what, at, because, *help = map(predicted.shown, texts)
         raise PartitionError("parts", what, at=at, because=because, help=tuple(help)) from None
 
 
-def _rule(model: Model, asked: Rule, predicted: Predicted) -> Rule:
+def _rule(model: Model, rule_of_sizes: Rule, predicted: Predicted) -> Rule:
     """What is asked for, of sizes by the names that the model has for them."""
 
     def rule(sizes: Mapping[str, int]) -> str:
-        named = {}
+        sizes_by_name = {}
         for name, value in sizes.items():
             called, factor = predicted.named(name)
-            named[called] = factor * value
-        return _own(model, said_by(asked, named), predicted)
+            sizes_by_name[called] = factor * value
+        return _own(model, said_by(rule_of_sizes, sizes_by_name), predicted)
 
     return rule
 
@@ -70,12 +70,12 @@ def _own(model: Model, text: str, predicted: Predicted) -> str:
         if not ends <= mine:
             continue
         sizes = {predicted.named(size.name): size.name for size in model.bound.graph.sizes}
-        found = [
+        matches = [
             Part(part.first, part.last, part.count // factor, own)
             for (called, factor), own in sizes.items()
             if called == part.size and part.count % factor == 0
         ]
-        if not found:
+        if not matches:
             raise PartitionError(
                 "parts",
                 f"cannot run {part}",
@@ -83,5 +83,5 @@ def _own(model: Model, text: str, predicted: Predicted) -> str:
                 because="the region has no such size, of which that is a multiple",
                 help=tuple(f"{n} of {called}" for called, n in sizes),
             )
-        lines.append(found[0])
+        lines.append(matches[0])
     return "\n".join(map(str, lines))

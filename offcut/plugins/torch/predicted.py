@@ -36,7 +36,7 @@ class Predicted:
         self.models, self.called, self.quotients, self.left = models, called, quotients, left
         own = {size.name: size for model in models for size in model.bound.graph.sizes}
         self.sizes = tuple(
-            found for symbol in called if (found := self._size(symbol, own)) is not None
+            own_size for symbol in called if (own_size := self._size(symbol, own)) is not None
         )
 
     def _size(self, symbol: str, own: Mapping[str, Size]) -> Size | None:
@@ -45,15 +45,15 @@ class Predicted:
         for quotient, whole, by in self.quotients:
             if whole == symbol and quotient in own:
                 return Size(name, own[quotient].min * by, own[quotient].max * by, by)
-        found = own.get(symbol)
-        return None if found is None else Size(name, found.min, found.max)
+        size = own.get(symbol)
+        return None if size is None else Size(name, size.min, size.max)
 
-    def plan(self, given: Mapping[str, int]) -> ModelPlan:
+    def plan(self, sizes: Mapping[str, int]) -> ModelPlan:
         """The kernels of a call; in formulas where no size is given.
 
         Raises CallError for a size that is missing, unknown, or not allowed.
         """
-        at = given_sizes("plan", "the model", self.sizes, given) if given else {}
+        at = given_sizes("plan", "the model", self.sizes, sizes) if sizes else {}
         plans = [model.plan(**one) for model, one in self._each(at)]
         rows = (row for plan in plans for row in plan.rows)
         return ModelPlan(
@@ -70,12 +70,12 @@ class Predicted:
             notes=(*(self.shown(line) for plan in plans for line in plan.notes), *self.left),
         )
 
-    def cost(self, given: Mapping[str, int]) -> ModelCost:
+    def cost(self, sizes: Mapping[str, int]) -> ModelCost:
         """What the kernels of a call cost, without what torch runs.
 
         Raises CallError for a size that is missing, unknown, or not allowed.
         """
-        at = given_sizes("cost", "the model", self.sizes, given)
+        at = given_sizes("cost", "the model", self.sizes, sizes)
         costs = (model.cost(**one) for model, one in self._each(at))
         return ModelCost("torch", at, tuple(kernel for cost in costs for kernel in cost.kernels))
 

@@ -100,8 +100,8 @@ class Program:
                 else:
                     break
         if how.parts is not True:
-            for ran, model in zip(self._ran, in_parts(self.predicted, how.parts), strict=True):
-                ran.model = model
+            for region, model in zip(self._ran, in_parts(self.predicted, how.parts), strict=True):
+                region.model = model
         self.order = tuple(zip(self.steps, _frees(parts.steps, output), strict=True))
         self.finds = any(isinstance(step, TorchStep) and step.unbacked for step in self.steps)
         read = {one.node for one in solutions.values()} | {*output.all_input_nodes}
@@ -113,9 +113,9 @@ class Program:
                 step.instead.reads if isinstance(step, RegionStep) else set()
             ) - self.again.keys()
         self.read = tuple((place, node) for place, node in enumerate(self.inputs) if node in read)
-        asked = {one.node for one in solutions.values()}
-        asked |= set() if conditions is None else conditions.nodes
-        self._asked = tuple(node for node in self.inputs if node in asked)
+        nodes_of_sizes = {one.node for one in solutions.values()}
+        nodes_of_sizes |= set() if conditions is None else conditions.nodes
+        self._asked = tuple(node for node in self.inputs if node in nodes_of_sizes)
         self._settled: dict[object, dict[str, int]] = {}
         self.at_known_sizes = (
             None if self.finds else KnownSizes.of(self.steps, self.inputs, self.results)
@@ -218,13 +218,13 @@ class Program:
             raise DescribeError(op, f"cannot {op} a model of torch", because=because)
         (step,) = self._ran
         graph = step.region.bound.graph
-        given = {node: value.name for node, value in zip(step.inputs, graph.inputs, strict=True)}
+        names = {node: value.name for node, value in zip(step.inputs, graph.inputs, strict=True)}
         results = {node: graph.outputs[place] for node, place, *_ in step.outputs}
         others = [one for one in self.results if one not in results]
         if others:
             because = f"its result {others[0]} is not an array that kernels give"
             raise DescribeError(op, f"cannot {op} a model of torch", because=because)
-        inputs = {node.name: given[node] for node in self.inputs if node in given}
+        inputs = {node.name: names[node] for node in self.inputs if node in names}
         outputs = {f"output_{n}": results[node] for n, node in enumerate(self.results)}
         return step.model, inputs, outputs
 
@@ -275,11 +275,11 @@ class Program:
 
         Raises what is no refusal, where ``OFFCUT_VERIFY=1``.
         """
-        reason, listed = reason_of(failed), {node for node, _ in self.left}
+        reason, nodes = reason_of(failed), {node for node, _ in self.left}
         self.left += [
             (node, reason)
             for node in region.nodes
-            if not (node in listed or is_view(node) or node.target is operator.getitem)
+            if not (node in nodes or is_view(node) or node.target is operator.getitem)
         ]
 
 
@@ -321,8 +321,8 @@ def _frees(steps: Sequence[Region | Any], output: Any) -> list[tuple[Any, ...]]:
     for number, step in enumerate(steps):
         read = step.inputs.values() if isinstance(step, Region) else step.all_input_nodes
         last.update((node, number) for node in read if node.op != "placeholder")
-    kept = set(output.all_input_nodes)
+    results = set(output.all_input_nodes)
     return [
-        tuple(node for node, at in last.items() if at == number and node not in kept)
+        tuple(node for node, at in last.items() if at == number and node not in results)
         for number in range(len(steps))
     ]

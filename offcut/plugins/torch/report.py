@@ -21,7 +21,7 @@ def noted(program: Program | Whole) -> None:
 
 def programs() -> tuple[Program | Whole, ...]:
     """Those that were made by ``torch.compile`` and still live, oldest first."""
-    return tuple(found for one in _PROGRAMS if (found := one()) is not None)
+    return tuple(program for one in _PROGRAMS if (program := one()) is not None)
 
 
 def report() -> str:

@@ -88,23 +88,23 @@ def is_extent_symbol(symbol: sympy.Symbol) -> bool:
 
 def symbols_of(*shapes: Any) -> set[sympy.Symbol]:
     """The symbols of some sizes."""
-    found: set[sympy.Symbol] = set()
+    symbols: set[sympy.Symbol] = set()
     for shape in shapes:
         for size in shape:
             if isinstance(size, torch.SymInt):
-                found |= size.node.expr.free_symbols
-    return found
+                symbols |= size.node.expr.free_symbols
+    return symbols
 
 
 def value_of(size: Any) -> Callable[[Mapping[str, int]], int]:
     """An int or a SymInt as a function of the sizes."""
-    found = values_of((size,))
-    return lambda sizes: found(sizes)[0]
+    function = values_of((size,))
+    return lambda sizes: function(sizes)[0]
 
 
-def values_of(given: Sequence[Any]) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
+def values_of(torch_extents: Sequence[Any]) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
     """Ints or SymInts as one function of the sizes; an expression that is no integer gives a float."""
-    every = [one if isinstance(one, sympy.Basic) else sympy_of(one) for one in given]
+    every = [one if isinstance(one, sympy.Basic) else sympy_of(one) for one in torch_extents]
     try:
         extents = [*map(extent_of, every)]
     except Left:
@@ -114,21 +114,21 @@ def values_of(given: Sequence[Any]) -> Callable[[Mapping[str, int]], tuple[int, 
         )
     names = sorted({name for extent in extents for name in variables(extent)})
     valued = Valued(extents, names)
-    places, found = [*map(valued.place, extents)], valued.function
+    places, function = [*map(valued.place, extents)], valued.function
     if not names:
-        fixed = tuple(found()[place] for place in places)
+        fixed = tuple(function()[place] for place in places)
         return lambda sizes: fixed
 
     last: tuple[Mapping[str, int], tuple[int, ...]] = {}, ()
 
     def values(sizes: Mapping[str, int]) -> tuple[int, ...]:
         nonlocal last
-        before, made = last
+        before, result = last
         if sizes is not before:  # calls of one shape have the same
-            known = found(*[sizes[name] for name in names])
-            made = tuple([known[place] for place in places])
-            last = sizes, made
-        return made
+            known = function(*[sizes[name] for name in names])
+            result = tuple([known[place] for place in places])
+            last = sizes, result
+        return result
 
     return values
 
@@ -171,10 +171,10 @@ def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
     if isinstance(divisor, sympy.Integer) and divisor > 0:
         return Binary(op, _translated(dividend), ix.const(int(divisor)))
     whole, by = normal(_translated(dividend)), normal(_translated(divisor))
-    for left in (ix.const(0), Binary("-", by, ix.const(1))):  # no rest, or what is rounded up
-        found = quotient(normal(Binary("-", whole, left)), by)
-        if op == "//" and found is not None:
-            return found
+    for rest in (ix.const(0), Binary("-", by, ix.const(1))):  # no rest, or what is rounded up
+        result = quotient(normal(Binary("-", whole, rest)), by)
+        if op == "//" and result is not None:
+            return result
     raise Left(f"a size is divided by {divisor}")
 
 
@@ -232,7 +232,7 @@ def _ratio(number: sympy.Basic) -> tuple[int, int]:
 
     Raises Left where either is too large for floats to hold what sizes are scaled to.
     """
-    found = binary_fraction(float(number))
-    if found is None or abs(found[0]) > MOST_PARTS:
+    fraction = binary_fraction(float(number))
+    if fraction is None or abs(fraction[0]) > MOST_PARTS:
         raise Left(f"a size is {number}")
-    return found
+    return fraction

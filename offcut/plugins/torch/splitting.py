@@ -77,20 +77,20 @@ def split(
     devices  whose tensors regions take
     views    whether regions calculate views at their borders
     """
-    found, effect = _Found({}, {}, set(), {}, [], devices), -1
+    state, effect = _Found({}, {}, set(), {}, [], devices), -1
     for node in graph.nodes:
         if node.op != "call_function" or is_size(node):
             continue
-        reason = refused.get(node) or found.offered(node, facts, arrays)
+        reason = refused.get(node) or state.offered(node, facts, arrays)
         if reason is None:
             continue
-        place = found.last(node)
+        place = state.last(node)
         if node.is_impure():  # in their order, and what is written after all that reads it
             place = effect = max(place, effect, len(graph.nodes) if _writes(node) else 0)
-        found.place[node] = place
+        state.place[node] = place
         if _has_tensors(node) and node.target is not operator.getitem:
-            found.left.append((node, reason))
-    return _arranged(graph, found, views)
+            state.left.append((node, reason))
+    return _arranged(graph, state, views)
 
 
 @dataclass(frozen=True)
@@ -161,27 +161,27 @@ def is_view(node: Any) -> bool:
 def _arranged(graph: Any, parts: _Found, views: bool) -> Split:
     """Return the steps that the results need, by stage; views that torch can do are done by torch, but where regions calculate them."""
     stages, ours = parts.stages, parts.ours
-    given: dict[int, dict[Any, None]] = {}
+    nodes_by_stage: dict[int, dict[Any, None]] = {}
     effects = {node for node in parts.place if node.is_impure()}
     by_torch = set(effects)
     pending: list[Any] = [*effects, *(node for node in graph.nodes if node.op == "output")]
-    seen: set[Any] = set()
+    ready: set[Any] = set()
     while pending:
         node = pending.pop()
         for one in node.all_input_nodes:
-            if one in seen:
+            if one in ready:
                 continue
-            seen.add(one)
+            ready.add(one)
             if one in stages and (views or not is_view(one)):
-                given.setdefault(stages[one], {})[one] = None
+                nodes_by_stage.setdefault(stages[one], {})[one] = None
             elif one.op in ("call_function", "get_attr"):
                 by_torch.add(one)
                 pending += () if is_size(one) else (one,)
         if not pending:
-            pending += _wanted(ours, given, seen)
+            pending += _wanted(ours, nodes_by_stage, ready)
     steps: list[tuple[int, int, Any]] = []
     order = {node: number for number, node in enumerate(graph.nodes)}
-    for stage, nodes in given.items():
+    for stage, nodes in nodes_by_stage.items():
         region = _region(ours[stage], tuple(sorted(nodes, key=order.__getitem__)), stages, stage)
         steps.append((2 * stage, 0, region))
     for node in by_torch:
@@ -200,13 +200,13 @@ class _Reader:
 
 
 def _wanted(
-    ours: Mapping[int, Translation], given: Mapping[int, dict[Any, None]], seen: set[Any]
+    ours: Mapping[int, Translation], nodes_by_stage: Mapping[int, dict[Any, None]], ready: set[Any]
 ) -> Iterator[Any]:
     """What regions read that nobody has asked for yet."""
-    for stage, nodes in given.items():
+    for stage, nodes in nodes_by_stage.items():
         bound, _ = ours[stage].graph(nodes)
         reads = tuple(ours[stage].read[value.name] for value in bound.graph.inputs)
-        missing = tuple(node for node in reads if node not in seen)
+        missing = tuple(node for node in reads if node not in ready)
         if missing:
             yield _Reader(missing)
             return
@@ -216,16 +216,16 @@ def _region(
     translation: Translation, results: tuple[Any, ...], stages: Mapping[Any, int], stage: int
 ) -> Region:
     bound, names = translation.graph(results)
-    taken = {value.name for value in bound.graph.inputs}
-    given = {value.name for value in (*bound.graph.inputs, *bound.graph.constants)}
+    input_names = {value.name for value in bound.graph.inputs}
+    named_values = {value.name for value in (*bound.graph.inputs, *bound.graph.constants)}
     roots: set[str] = set()
     outputs: list[tuple[Any, str, bool]] = []
     for node, name in names.items():
         root = translation.roots(name)
-        outputs.append((node, name, root in given or root in roots))
+        outputs.append((node, name, root in named_values or root in roots))
         roots.add(root)
     nodes = tuple(node for node in stages if stages[node] == stage)
-    inputs = {name: translation.read[name] for name in translation.read if name in taken}
+    inputs = {name: translation.read[name] for name in translation.read if name in input_names}
     fixed = {value.name for value in bound.graph.constants}
     known = {node: ref.name for node, ref in translation.known.items() if ref.name in fixed}
     return Region(bound, inputs, tuple(outputs), nodes, known, translation.origin)

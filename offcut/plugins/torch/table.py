@@ -31,10 +31,10 @@ ROUND_EACH: set[Rule] = set()
 
 def rule_for(operator: Any) -> Rule | None:
     """The rule for an operator; None where there is none."""
-    found = TABLE.get(operator)
-    if found is None and isinstance(operator, torch._ops.OpOverload):
-        found = _OTHERS.get(operator.name())
-    return found
+    rule = TABLE.get(operator)
+    if rule is None and isinstance(operator, torch._ops.OpOverload):
+        rule = _OTHERS.get(operator.name())
+    return rule
 
 
 def check_taken(rule: Rule, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:

@@ -93,9 +93,9 @@ class Traced:
         self._nodes = nodes
         if branches is None:  # all at once: what shares memory does so in the copies
             read = {node for _, node in self.program.read}
-            held = [node for node in weights if node in read]
-            copies = copy.deepcopy([known[node] for node in held])
-            self._weights |= zip(held, copies, strict=True)
+            buffers = [node for node in weights if node in read]
+            copies = copy.deepcopy([known[node] for node in buffers])
+            self._weights |= zip(buffers, copies, strict=True)
             self.settle()
 
     def settle(self) -> None:
@@ -135,8 +135,8 @@ class Traced:
 
     def check(self, flat: Sequence[Any]) -> None:
         """Raises CallError where arguments are not like those that it was exported with."""
-        for wanted, one in zip(self.given, flat, strict=True):
-            wanted.check(one)
+        for argument, one in zip(self.given, flat, strict=True):
+            argument.check(one)
         for guard in self.guards:
             guard.check(flat)
 
@@ -177,10 +177,10 @@ def _facts(exported: Any, shape_env: Any) -> Facts:
     """
 
     def known(symbol: Any) -> tuple[Any, Any]:
-        found = exported.range_constraints.get(symbol)
-        if found is None:
+        bounds = exported.range_constraints.get(symbol)
+        if bounds is None:
             return 0, None
-        return 0 if found.lower == 2 else found.lower, found.upper
+        return 0 if bounds.lower == 2 else bounds.lower, bounds.upper
 
     if shape_env is None:
         return Facts(known)
@@ -249,10 +249,10 @@ class Guard:
     def of(cls, code: str, nodes: Sequence[Any]) -> Guard | None:
         """A guard of torch; None for one on other things than sizes of arguments."""
         places = {node.name: place for place, node in enumerate(nodes)}
-        found = list(dict.fromkeys(_SIZE.findall(code)))
-        numbered = {size: f"s[{number}]" for number, size in enumerate(found)}
+        sizes = list(dict.fromkeys(_SIZE.findall(code)))
+        numbered = {size: f"s[{number}]" for number, size in enumerate(sizes)}
         own = _CALLED.sub(r"\1", _SIZE.sub(lambda at: numbered[at.groups()], code))
-        if not found or "L[" in own or any(name not in places for name, _ in found):
+        if not sizes or "L[" in own or any(name not in places for name, _ in sizes):
             return None
         try:
             tree = ast.parse(f"lambda s: {own.strip()}", mode="eval")
@@ -263,8 +263,8 @@ class Guard:
         # It is arithmetic of extents, and no more: a file may say anything.
         holds = eval(compile(tree, "guard", "eval"), {"__builtins__": {}, **_FUNCTIONS})
         text = " ".join(_SIZE.sub(r"\1.shape[\2]", code).split())
-        names = tuple(f"{name}.shape[{axis}]" for name, axis in found)
-        return cls(text, names, tuple((places[name], int(axis)) for name, axis in found), holds)
+        names = tuple(f"{name}.shape[{axis}]" for name, axis in sizes)
+        return cls(text, names, tuple((places[name], int(axis)) for name, axis in sizes), holds)
 
     def check(self, flat: Sequence[Any]) -> None:
         """Raises CallError where it does not hold."""
@@ -274,10 +274,10 @@ class Guard:
         except (ArithmeticError, TypeError, ValueError):  # it has no value for these extents
             holds = False
         if not holds:
-            given = zip(self.names, extents, strict=True)
+            pairs = zip(self.names, extents, strict=True)
             raise CallError(
                 "call",
-                f"cannot take {', '.join(f'{name} = {extent}' for name, extent in given)}",
+                f"cannot take {', '.join(f'{name} = {extent}' for name, extent in pairs)}",
                 because=f"the program was traced for {self.text}",
                 help=("from_torch(module, args), which is traced for other sizes, too",),
             )
@@ -314,27 +314,27 @@ class Given:
         other = ("from_torch(module, args), where the module takes it",) if stated else ()
         return cls(node.name, value, fixed, bounded, other)
 
-    def check(self, given: Any) -> None:
+    def check(self, value: Any) -> None:
         """Raises CallError where an argument is not such a one."""
         if isinstance(self.value, torch.Tensor):
-            if not isinstance(given, torch.Tensor):
-                kind = type(given).__name__
+            if not isinstance(value, torch.Tensor):
+                kind = type(value).__name__
                 raise self._refused(
                     f"= {kind}",
                     "the program was exported with a tensor there",
                     f"torch.from_numpy({self.name})" if kind == "ndarray" else "a tensor of torch",
                 )
-            if given.dtype != self.value.dtype or given.dim() != self.value.dim():
+            if value.dtype != self.value.dtype or value.dim() != self.value.dim():
                 raise self._refused(
-                    f"of {given.dtype} and shape {tuple(given.shape)}",
+                    f"of {value.dtype} and shape {tuple(value.shape)}",
                     f"the program was exported with {self.value.dtype} and {self.value.dim()} axes",
                     *(
                         (f"{self.name}.to({self.value.dtype})",)
-                        if given.dim() == self.value.dim()
+                        if value.dim() == self.value.dim()
                         else ()
                     ),
                 )
-            if given.requires_grad and torch.is_grad_enabled():
+            if value.requires_grad and torch.is_grad_enabled():
                 raise self._refused(
                     "that asks for a gradient",
                     "results carry none",
@@ -342,25 +342,25 @@ class Given:
                     'torch.compile(model, backend="offcut", dynamic=True), whose backward graph torch runs',
                 )
             for axis, extent in self.fixed:
-                if given.shape[axis] != extent:
+                if value.shape[axis] != extent:
                     refused = FixedSizeError(
                         "call",
-                        f"cannot take {self.name} of shape {tuple(given.shape)}",
+                        f"cannot take {self.name} of shape {tuple(value.shape)}",
                         because=f"axis {axis} is {extent} in every call",
                         help=self.other,
                     )
                     refused.size = f"axis {axis} of {self.name} is {extent}"
                     raise refused
             for axis, least, most in self.bounded:
-                if not least <= given.shape[axis] <= most:
+                if not least <= value.shape[axis] <= most:
                     ends = f"{least} to {most}" if most < MAX_SIZE else f"{least} at least"
                     raise self._refused(
-                        f"of shape {tuple(given.shape)}",
+                        f"of shape {tuple(value.shape)}",
                         f"the program was exported for {ends} along axis {axis}",
                         "from_torch(module, args), which is traced for other sizes, too",
                     )
-        elif not isinstance(self.value, torch.SymInt) and given != self.value:
-            raise self._refused(f"= {given!r}", f"the program was exported with {self.value!r}")
+        elif not isinstance(self.value, torch.SymInt) and value != self.value:
+            raise self._refused(f"= {value!r}", f"the program was exported with {self.value!r}")
 
     def _refused(self, what: str, because: str, *help: str) -> CallError:
         return CallError("call", f"cannot take {self.name} {what}", because=because, help=help)

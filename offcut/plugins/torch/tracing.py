@@ -44,8 +44,8 @@ class Oblivious:
 
         tensors  that it was traced with
         """
-        seen = cls.now() and not any(map(_unmarked, tensors))
-        if cls.asked or seen:
+        is_marked = cls.now() and not any(map(_unmarked, tensors))
+        if cls.asked or is_marked:
             return False
         cls.enter(tensors)
         cls.asked = True

@@ -83,8 +83,8 @@ class Translation:
         before = len(self.builder.nodes)
         try:
             self.held[node] = self.applied(rule, node)
-            made = (value for one in self.builder.nodes[before:] for value in one.results)
-            self.origin.update((value.name, node) for value in made)
+            values = (value for one in self.builder.nodes[before:] for value in one.results)
+            self.origin.update((value.name, node) for value in values)
         except Left:
             raise
         except Exception as failed:
@@ -106,32 +106,32 @@ class Translation:
         self.fake = fake
         self.rounded.clear()
         before = self.builder.mark
-        found = rule(self, *arguments, **options)
+        result = rule(self, *arguments, **options)
         narrow = self.result in HALVES and rule not in ROUND_EACH
         if narrow and rounds_again(self.builder.nodes[before.nodes :], self.rounded):
             for name in self.builder.back_to(before):
                 self.made.pop(name, None)
                 self.steps.pop(name, None)
-            found = self.rounded_once(rule, arguments, options)
-        found = self.agreed(found)
+            result = self.rounded_once(rule, arguments, options)
+        result = self.agreed(result)
         for user in node.users:
-            if user.target is operator.getitem and found[user.args[1]] is None:
+            if user.target is operator.getitem and result[user.args[1]] is None:
                 raise Left(f"its result {user.args[1]} is asked for")
-        return found
+        return result
 
     def rounded_once(self, rule: Rule, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """What a rule makes in float32, whose results alone are rounded to 16 bits, or leave their range."""
         inside = copy(self)
         inside.calculated = "float32"
-        given = [self._widened(one) for one in arguments]
-        named = {name: self._widened(one) for name, one in options.items()}
-        found = rule(inside, *given, **named)
-        each = found if isinstance(found, tuple) else (found,)
+        wide_arguments = [self._widened(one) for one in arguments]
+        wide_options = {name: self._widened(one) for name, one in options.items()}
+        result = rule(inside, *wide_arguments, **wide_options)
+        each = result if isinstance(result, tuple) else (result,)
         ends = tuple(
             self.as_result(one) if isinstance(one, Ref) and self.dtype(one) == "float32" else one
             for one in each
         )
-        return ends if isinstance(found, tuple) else ends[0]
+        return ends if isinstance(result, tuple) else ends[0]
 
     def _widened(self, one: Any) -> Any:
         if isinstance(one, list):
@@ -148,28 +148,28 @@ class Translation:
             self.take(node)
         return self.held[node]
 
-    def agreed(self, found: Any) -> Any:
+    def agreed(self, result: Any) -> Any:
         """Return the results as torch says them: an extent that is a number there is one here, in the calls that are taken.
 
         Raises Left where a result is not of the element type and the rank that torch says, or of another number.
         """
         fakes = self.fake if isinstance(self.fake, tuple | list) else (self.fake,)
-        if not isinstance(found, tuple):
-            return self._agreed(found, fakes[0])
-        each = zip(found, fakes, strict=False)
+        if not isinstance(result, tuple):
+            return self._agreed(result, fakes[0])
+        each = zip(result, fakes, strict=False)
         agreed = tuple(None if one is None else self._agreed(one, fake) for one, fake in each)
-        return (*agreed, *found[len(agreed) :])
+        return (*agreed, *result[len(agreed) :])
 
     def _agreed(self, one: Ref, fake: Any) -> Ref:
         value = self.builder.values[one.name]
         if value.dtype != NAMES.get(fake.dtype) or len(value.shape) != fake.dim():
             raise Left(f"it gives {value.dtype} of rank {len(value.shape)}")
         shape = list(value.shape)
-        for axis, (own, said) in enumerate(zip(value.shape, fake.shape, strict=True)):
-            literal = ix.literal_value(self.extent(said))
+        for axis, (own, extent) in enumerate(zip(value.shape, fake.shape, strict=True)):
+            literal = ix.literal_value(self.extent(extent))
             if literal is not None and own != ix.const(literal):
                 if ix.literal_value(own) is not None:
-                    raise Left(f"it gives an extent of {format_expr(own)}, torch one of {said}")
+                    raise Left(f"it gives an extent of {format_expr(own)}, torch one of {extent}")
                 shape[axis] = ix.const(literal)
         return one if shape == [*value.shape] else self.restated(one, shape)
 
@@ -188,32 +188,32 @@ class Translation:
 
     def extent_in(self, expr: Any) -> Expr:
         """Return an expression in symbols as an extent, in sizes of the graph; one that has but one value is that."""
-        found = self.facts.simplified(expr)
-        for symbol in found.free_symbols:
+        result = self.facts.simplified(expr)
+        for symbol in result.free_symbols:
             if not is_extent_symbol(symbol):
                 raise Left("its shape depends on data")
             if symbol.name not in self.builder.sizes:
                 self.builder.size(symbol.name, *self.facts.range(symbol))
-        return extent_of(found)
+        return extent_of(result)
 
-    def argument(self, given: Any) -> Any:
+    def argument(self, item: Any) -> Any:
         """Return an argument of a node: values for tensors, expressions for sizes."""
-        if isinstance(given, torch.fx.Node):
-            value = given.meta.get("val")
+        if isinstance(item, torch.fx.Node):
+            value = item.meta.get("val")
             if isinstance(value, torch.Tensor):
-                return self.value(given)
+                return self.value(item)
             if isinstance(value, tuple | list):
-                return self.several(given)
-            given = value
-        if isinstance(given, torch.SymInt):
-            return plain(self.extent(given))
-        if isinstance(given, torch.SymFloat):
-            return float_of(self, given.node.expr)
-        if isinstance(given, torch.SymBool):
+                return self.several(item)
+            item = value
+        if isinstance(item, torch.SymInt):
+            return plain(self.extent(item))
+        if isinstance(item, torch.SymFloat):
+            return float_of(self, item.node.expr)
+        if isinstance(item, torch.SymBool):
             raise Left("a condition is known at run time alone")
-        if isinstance(given, tuple | list):
-            return [self.argument(one) for one in given]
-        return given
+        if isinstance(item, tuple | list):
+            return [self.argument(one) for one in item]
+        return item
 
     def value(self, node: Any) -> Ref:
         """Return the value of a tensor: made here, a constant, or an input."""
@@ -228,43 +228,43 @@ class Translation:
                 shape = list(map(self.extent, fake.shape))
                 self.held[node] = self.builder.input(name, NAMES[fake.dtype], shape)
                 self.read[name] = node
-        found: Ref = self.held[node]
-        return found
+        ref: Ref = self.held[node]
+        return ref
 
     def node(self, op: str, *arguments: Argument | Sequence[Argument], **options: Any) -> Any:
         """Return the result of one of our operators."""
         if op not in ops.__all__ and op not in VIEWS:
             raise Left(f"offcut has no {op}")
-        given = {name: value for name, value in options.items() if value is not None}
+        parameters = {name: value for name, value in options.items() if value is not None}
         try:
-            return self._noted(op, arguments, given)
+            return self._noted(op, arguments, parameters)
         except DescribeError as rejected:
             try:
                 aligned = [self._aligned(one) for one in arguments]
                 if aligned == [*arguments]:
                     raise rejected
-                found = self._noted(op, aligned, given)
+                result = self._noted(op, aligned, parameters)
             except DescribeError:
                 raise rejected from None  # which says why the operands themselves are not taken
-            if not isinstance(found, Ref) or self.shape(found) != self.extents:
+            if not isinstance(result, Ref) or self.shape(result) != self.extents:
                 raise
-            return found
+            return result
 
     def _noted(self, op: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        found = self.builder.node(op, *arguments, **options)
+        result = self.builder.node(op, *arguments, **options)
         last = self.builder.nodes[-1]
         for value in last.results:
             self.made[value.name] = last
-        return found
+        return result
 
     def _aligned(self, x: Any) -> Any:
         """Return an operand with the extents that the result has: of an operator by element these are the same in every call, or 1."""
         if not isinstance(x, Ref) or self.rank(x) > len(self.extents):
             return x
         own = self.shape(x)
-        said = self.extents[len(self.extents) - len(own) :]
+        extents = self.extents[len(self.extents) - len(own) :]
         return self.restated(
-            x, [a if a == ix.const(1) else b for a, b in zip(own, said, strict=True)]
+            x, [a if a == ix.const(1) else b for a, b in zip(own, extents, strict=True)]
         )
 
     def restated(self, x: Ref, shape: Sequence[Expr]) -> Ref:
@@ -356,8 +356,8 @@ class Translation:
         """Return a value in another element type."""
         if self.dtype(x) == dtype:
             return x
-        found: Ref = self.node("cast", x, dtype)
-        return found
+        result: Ref = self.node("cast", x, dtype)
+        return result
 
     def rounded_number(self, x: Operand) -> Operand:
         """Return an operand; a number as the elements of the result hold it, where these have 16 bits."""
@@ -371,35 +371,35 @@ class Translation:
         """Return a number or a size as an array without axes."""
         if isinstance(value, Expr):
             return of_size(self.node, value, dtype, tuple(self.builder.sizes.values()))
-        made = np.asarray(value, dtype=np.float64 if isinstance(value, float) else None)
-        found: Ref = self.builder.constant(
-            self.builder.fresh("number"), made.astype(numpy_dtype(dtype))
+        array = np.asarray(value, dtype=np.float64 if isinstance(value, float) else None)
+        constant: Ref = self.builder.constant(
+            self.builder.fresh("number"), array.astype(numpy_dtype(dtype))
         )
         if is_rounded(value, dtype):
-            self.rounded.add(found.name)
-        return found
+            self.rounded.add(constant.name)
+        return constant
 
     def reshape(self, x: Ref, shape: Iterable[Argument]) -> Ref:
         """Return the elements of a value in another shape."""
-        wanted = tuple(plain(one) if isinstance(one, Expr) else one for one in shape)
-        if wanted == tuple(map(plain, self.shape(x))):
+        extents = tuple(plain(one) if isinstance(one, Expr) else one for one in shape)
+        if extents == tuple(map(plain, self.shape(x))):
             return x
         before = self.made.get(x.name)
         if before is not None and before.op == "reshape":
             first = before.arguments[0]
             assert isinstance(first, Ref)
-            return self.reshape(first, wanted)
-        found: Ref = self._noted("reshape", [x, wanted], {})
-        return found
+            return self.reshape(first, extents)
+        result: Ref = self._noted("reshape", [x, extents], {})
+        return result
 
     def viewed(self, x: Ref) -> Ref:
         """Return the elements of a value in the shape of the result, of which there are as many, as torch says."""
-        wanted = self.extents
+        extents = self.extents
         try:
-            return self.reshape(x, wanted)
+            return self.reshape(x, extents)
         except DescribeError:
             flat = self.reshape(x, (product(self.shape(x)),))
-            return self.reshape(self.restated(flat, (ix.index(product(wanted)),)), wanted)
+            return self.reshape(self.restated(flat, (ix.index(product(extents)),)), extents)
 
     def transpose(self, x: Ref, axes: Sequence[int]) -> Ref:
         """Return a value with its axes in another order."""
@@ -412,8 +412,8 @@ class Translation:
             assert isinstance(first, Ref)
             assert isinstance(earlier, tuple)
             return self.transpose(first, [earlier[axis] for axis in order])  # type: ignore[misc]
-        found: Ref = self.node("transpose", x, axes=order)
-        return found
+        result: Ref = self.node("transpose", x, axes=order)
+        return result
 
     def turned(self, x: Ref) -> Ref | None:
         """Return the value of which `x` is that with the last two axes exchanged; None where it is no such."""
@@ -431,8 +431,8 @@ class Translation:
         whole = plain(self.shape(x)[axis])
         if step == 1 and start == 0 and stop == whole:
             return x
-        found: Ref = self.node("slice", x, axis, start, stop, step)
-        return found
+        result: Ref = self.node("slice", x, axis, start, stop, step)
+        return result
 
     def graph(self, results: Iterable[Any]) -> tuple[Bound, dict[Any, str]]:
         """What some nodes need, and the name of each."""
@@ -454,28 +454,28 @@ def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
     read = {*outputs, *(name for node in graph.nodes for name in node.operands)}
     inputs = tuple(value for value in graph.inputs if value.name in read)
     results = (value for node in graph.nodes for value in node.results)
-    named = _named((*inputs, *results), graph.nodes)
-    sizes = tuple(size for size in graph.sizes if size.name in named)
+    names = _named((*inputs, *results), graph.nodes)
+    sizes = tuple(size for size in graph.sizes if size.name in names)
     return Bound(replace(graph, sizes=sizes, inputs=inputs), live.arrays)
 
 
 def _named(values: Iterable[Value], nodes: Iterable[Node]) -> set[str]:
     """Return the sizes in shapes and arguments."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def look(argument: Any) -> None:
         if isinstance(argument, tuple):
             for part in argument:
                 look(part)
         elif isinstance(argument, Expr):
-            found.update(variables(argument))
+            names.update(variables(argument))
 
     for value in values:
         look(value.shape)
     for node in nodes:
         look(node.arguments)
         look(tuple(option for _, option in node.options))
-    return found
+    return names
 
 
 def _is_float_of_sizes(node: Any) -> bool:

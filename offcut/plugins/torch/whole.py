@@ -38,10 +38,10 @@ def whole() -> Iterator[None]:
 def _traced(walked: Any) -> Any:
     """Return shapes for tensors that have no elements and ask for no gradient; others are calculated with."""
 
-    def found(x: Any, *others: Any) -> Any:
+    def call(x: Any, *others: Any) -> Any:
         return _shaped(x, *others) if is_fake(x) and not _learns(x, *others) else walked(x, *others)
 
-    return found
+    return call
 
 
 def _learns(*arguments: Any) -> bool:

@@ -211,12 +211,14 @@ class _Intervals:
         depth = places.index(earlier.carried or ()) + 1 if carried else depth
         mine, theirs = _within(earlier, depth), _within(one, depth)
         # Windows of two iterations lie in one place, whatever their elements.
-        moved = {w.buffer for w in walk((mine, theirs)) if isinstance(w, Alloc)} if carried else ()
+        allocated = (
+            {w.buffer for w in walk((mine, theirs)) if isinstance(w, Alloc)} if carried else ()
+        )
         loop = one.around[depth - 1][1] if carried else None
         if isinstance(loop, For):
             later = ix.add(Var(loop.iter), Var(LATER), 1)
             (theirs,) = substitute_coordinates((theirs,), {loop.iter: later})
-        return self.conflicts.between(mine, theirs, moved)
+        return self.conflicts.between(mine, theirs, allocated)
 
     def boundaries(self, program: Program, unit: str, *ignored: Place) -> Boundaries:
         """Return the barriers of a program."""

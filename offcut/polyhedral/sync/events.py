@@ -190,9 +190,9 @@ def refused(
 
     stmt  that is at fault
     """
-    found = error("sync", UNORDERED.format(program.name), at=at, because=because, help=help)
-    found.stage = "" if stmt is None else last_stored(stmt)
-    return found
+    result = error("sync", UNORDERED.format(program.name), at=at, because=because, help=help)
+    result.stage = "" if stmt is None else last_stored(stmt)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

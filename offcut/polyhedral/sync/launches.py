@@ -52,8 +52,8 @@ def join_options(program: Program, options: Sequence[Program]) -> Program:
         bodies.append(stmts)
         tokens += option_tokens
     pairs = zip(choice.options, bodies, strict=True)
-    changed = Choose(tuple(replace(option, body=body) for option, body in pairs))
-    return replace(program, body=(changed,), tokens=tuple(tokens))
+    whole_choice = Choose(tuple(replace(option, body=body) for option, body in pairs))
+    return replace(program, body=(whole_choice,), tokens=tuple(tokens))
 
 
 def is_end_of_launch(stmt: Stmt, agents: Agents) -> bool:

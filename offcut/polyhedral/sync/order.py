@@ -358,8 +358,8 @@ class Order(AgentSteps):
             for unit, front in fronts.items():
                 for next_unit, edge in self.edges(unit, only_tokens=by_token and hop == 0):
                     reached.setdefault(next_unit, []).append(front.apply_range(edge))
-            joined = {unit: reduce(isl.Map.union, maps) for unit, maps in reached.items()}
-            fronts = {unit: front for unit, front in joined.items() if not front.is_empty()}
+            unions = {unit: reduce(isl.Map.union, maps) for unit, maps in reached.items()}
+            fronts = {unit: front for unit, front in unions.items() if not front.is_empty()}
             if target in fronts:
                 pairs = pairs.subtract(fronts[target].apply_range(self.relations.own_since))
             if pairs.is_empty() or not fronts:

@@ -368,15 +368,15 @@ class _Run:
     def race(self) -> Fault | None:
         """Return two instances that touch one place and are not ordered."""
         touched: dict[object, list[tuple[Instance, bool]]] = defaultdict(list)
-        seen = set[tuple[int, int]]()
+        pairs = set[tuple[int, int]]()
         for one in self.instances:
             for place in sorted(one.reads | one.writes, key=str):
                 writes = place in one.writes
                 self.spend(len(touched[place]))
                 for other, wrote in reversed(touched[place]):
                     pair = (id(other), id(one))
-                    if (writes or wrote) and pair not in seen:
-                        seen.add(pair)
+                    if (writes or wrote) and pair not in pairs:
+                        pairs.add(pair)
                         if not self.is_ordered(other, one):
                             return Fault(str(one), TOUCHES.format(other), self.help(other, one))
                 touched[place].append((one, writes))

@@ -188,16 +188,16 @@ class Conflicts:
         self.footprints = Footprints(program, written_buffers - own)
         self.found: dict[Stmt, frozenset[Access]] = {}
 
-    def between(self, one: Stmt, other: Stmt, moved: Collection[str] = ()) -> bool:
+    def between(self, one: Stmt, other: Stmt, allocated: Collection[str] = ()) -> bool:
         """Return whether one of two statements may touch what the other one writes.
 
-        moved   the buffers whose elements do not say where they lie
+        allocated  the buffers whose elements do not say where they lie
         """
         mine, theirs = self.accesses(one), self.accesses(other)
         return any(
             a.buffer == b.buffer
             and (a.writes or b.writes)
-            and (a.buffer in moved or not self.footprints.apart(a, b))
+            and (a.buffer in allocated or not self.footprints.apart(a, b))
             for a in mine
             for b in theirs
         )

@@ -43,8 +43,8 @@ class Independence:
 
     def of(self, loop: For, path: Path) -> bool:
         """Return whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
-        left = self.not_shown(loop)
-        return not left or self.by_sets(left, path)
+        open_arrays = self.not_shown(loop)
+        return not open_arrays or self.by_sets(open_arrays, path)
 
     def not_shown(self, loop: For) -> set[str]:
         """Return the buffers of which footprints do not show that an iteration of `loop` touches nothing that another one writes."""

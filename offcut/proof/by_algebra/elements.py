@@ -216,12 +216,12 @@ class Elements:
                 first, second = _as_index(self.written_out(a)), _as_index(self.written_out(b))
                 if first is not None and second is not None:
                     compared = Compare(op, self.index(first, at), self.index(second, at))
-                    decided = at.decide(compared)
-                    if decided is None and at.expresses(compared):
+                    verdict = at.decide(compared)
+                    if verdict is None and at.expresses(compared):
                         raise Undecided(compared)
-                    if decided is None:
+                    if verdict is None:
                         return ("compared", op, tm.linear(compared.a), tm.linear(compared.b))
-                    return decided
+                    return verdict
                 left_side, right_side = self.value(a, at), self.value(b, at)
                 if op in (">", ">="):
                     op, left_side, right_side = _FLIPPED[op], right_side, left_side

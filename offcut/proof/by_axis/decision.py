@@ -192,12 +192,12 @@ class _Line:
         )
 
     def check(self, case: _Case) -> CoverageCounterexample | None:
-        joined = (strip.joined() for strip in case.strips)
-        strips = [strip for strip in joined if Const(0, "bool") not in strip.holds]
+        merged_strips = (strip.joined() for strip in case.strips)
+        strips = [strip for strip in merged_strips if Const(0, "bool") not in strip.holds]
         if self.plain(strips):
             return None
         domain = self.set(case.where, [f"0 <= x0 < {self.text(self.extent)}"])
-        seen: Set | None = None
+        run_before: Set | None = None
         covered: Set | None = None
         behind: list[Set] = []
         for strip in strips:
@@ -208,9 +208,9 @@ class _Line:
             if not strip.repeats:
                 if again is not None:
                     checks.append(("twice", again))
-                if seen is not None:
-                    checks.append(("twice", mine & seen))
-                seen = mine if seen is None else seen | mine
+                if run_before is not None:
+                    checks.append(("twice", mine & run_before))
+                run_before = mine if run_before is None else run_before | mine
             if self.ordered:
                 checks += [("late", mine & _above(self.space, earlier)) for earlier in behind]
                 behind.append(mine)

@@ -129,11 +129,11 @@ class Strip:
             loops.pop()
         conditions_: list[Expr] = []
         for condition in holds:
-            folded = condition
+            comparison = condition
             if isinstance(condition, Compare):
-                folded = ix.compare(condition.op, condition.a, condition.b)
-            if folded != Const(1, "bool"):
-                conditions_.append(folded)
+                comparison = ix.compare(condition.op, condition.a, condition.b)
+            if comparison != Const(1, "bool"):
+                conditions_.append(comparison)
         return replace(self, lower=lower, upper=upper, loops=tuple(loops), holds=tuple(conditions_))
 
 

@@ -114,14 +114,14 @@ def _chain(
     spans: Sequence[Span], whole: Polynomial, substitution: dict[str, Polynomial]
 ) -> list[Span] | None:
     """One span of each interval, edge to edge from 0 to the extent."""
-    left = {span.lower.at(substitution): span for span in reversed(spans)}
-    if len(left) != len({(span.lower, span.upper) for span in spans}):
+    spans_by_start = {span.lower.at(substitution): span for span in reversed(spans)}
+    if len(spans_by_start) != len({(span.lower, span.upper) for span in spans}):
         return None
     end, chain = constant(0), []
-    while end in left:
-        chain.append(left.pop(end))
+    while end in spans_by_start:
+        chain.append(spans_by_start.pop(end))
         end = chain[-1].upper.at(substitution)
-    return chain if not left and end == whole.at(substitution) else None
+    return chain if not spans_by_start and end == whole.at(substitution) else None
 
 
 def _alternate(spans: Sequence[Span], name: str, literals: Iterable[int]) -> bool:
@@ -134,10 +134,10 @@ def _alternate(spans: Sequence[Span], name: str, literals: Iterable[int]) -> boo
         hold = 0
         for span in spans:
             about = [c for c in span.holds if name in variables(c)]
-            decided = [_decided(condition, name, literal) for condition in about]
-            if None in decided:
+            verdicts = [_decided(condition, name, literal) for condition in about]
+            if None in verdicts:
                 return False
-            hold += all(decided)
+            hold += all(verdicts)
         if hold != 1:
             return False
     return True

@@ -72,29 +72,29 @@ def confirm_difference(
     """The error of programs that differ, where running both shows it at some of those sizes, or at the
     smallest ones; else of programs of which nothing is known.
     """
-    seen = ""
+    observation = ""
     vague: list[str] = []
 
-    def ran(sizes: Sequence[int]) -> Difference | None:
-        nonlocal seen
+    def find_difference(sizes: Sequence[int]) -> Difference | None:
+        nonlocal observation
         at = dict(zip((size.name for size in source.sizes), sizes, strict=True))
-        shown = difference(source, emitted, at, reassociate)
-        nothing = "it is too much to run" if shown is None else "runs show no difference"
-        seen = seen or f"{flows.given(sizes)}{nothing}"
-        return shown or None
+        result = difference(source, emitted, at, reassociate)
+        nothing = "it is too much to run" if result is None else "runs show no difference"
+        observation = observation or f"{flows.given(sizes)}{nothing}"
+        return result or None
 
     for case in error.cases:
-        shown = ran(case.sizes)
-        if shown and case.because and (case.element is None or shown.is_at(*case.element)):
+        witness = find_difference(case.sizes)
+        if witness and case.because and (case.element is None or witness.is_at(*case.element)):
             return difference_error(of, case.because)
-        vague += [f"{flows.given(case.sizes)}{shown}"] if shown else []
+        vague += [f"{flows.given(case.sizes)}{witness}"] if witness else []
     for sizes in islice(flows.all_sizes(), _MOST_SIZES):
-        shown = ran(sizes)
-        if shown:
-            return difference_error(of, f"{flows.given(sizes)}{shown}")
+        witness = find_difference(sizes)
+        if witness:
+            return difference_error(of, f"{flows.given(sizes)}{witness}")
     if vague:
         return difference_error(of, vague[0])
-    return undecided_error(of, f"the proof does not see through {error.what}: {seen}")
+    return undecided_error(of, f"the proof does not see through {error.what}: {observation}")
 
 
 def difference(
@@ -143,19 +143,19 @@ def _where(
     wanted; None where `emitted` breaks.
     """
     try:
-        wanted = run(source, arrays, sizes, most=most)
+        expected = run(source, arrays, sizes, most=most)
     except (CallError, InternalError):
         return {}
     try:
         actual = run(emitted, arrays, sizes, most=most)
     except InternalError:
         return None
-    return {name: ~_same(values, actual[name], free) for name, values in wanted.items()}
+    return {name: ~_same(values, actual[name], free) for name, values in expected.items()}
 
 
-def _same(wanted: Array, actual: Array, free: bool) -> npt.NDArray[np.bool_]:
+def _same(expected: Array, actual: Array, free: bool) -> npt.NDArray[np.bool_]:
     """Which elements have the same bits, or nearly where order is free; any NaN is any other."""
-    a, b = wanted.astype(np.float64), actual.astype(np.float64)
+    a, b = expected.astype(np.float64), actual.astype(np.float64)
     if free:
         return np.isclose(a, b, _CLOSE, _CLOSE, equal_nan=True)
     equal = (a == b) & (np.signbit(a) == np.signbit(b))
@@ -236,19 +236,23 @@ def compare_sampled_runs(
     free     whether the terms of a float sum may be added in another order
     because  why isl does not
     """
-    seen, last = 0, ""
+    count, last = 0, ""
     for sizes in small_sizes(source):
-        given = ", ".join(f"{users.get(name, name)} = {value}" for name, value in sizes.items())
+        sizes_text = ", ".join(
+            f"{users.get(name, name)} = {value}" for name, value in sizes.items()
+        )
         if elements(emitted, sizes) > _SAMPLED_ELEMENTS:
             break
-        told = difference(source, emitted, sizes, free, _SAMPLED_STATEMENTS)
-        if told is None:
+        witness = difference(source, emitted, sizes, free, _SAMPLED_STATEMENTS)
+        if witness is None:
             break
-        if told:
-            return difference_error(emitted.name, f"with {given}, {told}" if given else str(told))
-        seen, last = seen + 1, given
+        if witness:
+            return difference_error(
+                emitted.name, f"with {sizes_text}, {witness}" if sizes_text else str(witness)
+            )
+        count, last = count + 1, sizes_text
     runs = {
         0: "it is too much to run",
         1: f"a run{' with ' * bool(last)}{last} shows no difference",
-    }.get(seen, f"runs at {seen} small sizes, the last with {last}, show no difference")
+    }.get(count, f"runs at {count} small sizes, the last with {last}, show no difference")
     return undecided_error(emitted.name, f"{because}; {runs}: it is not known to be wrong")

@@ -49,16 +49,16 @@ class DataFlow:
         """Raise with the smallest witness unless all reads and all results agree."""
         check_lanes(self.all, self.values.free_here)
         here, terms = self.values.emitted_values()
-        there, wanted = self.values.source_values()
+        there, source_terms = self.values.source_values()
         self.compare(here, there)
         if self.values.free_here or self.values.free_there:
-            self.compare_terms(terms, wanted)
+            self.compare_terms(terms, source_terms)
 
     def compare(self, here: UnionMap, there: UnionMap) -> None:
         """Refuse unless both say the same of every read and every result."""
-        wanted = {read.name for read in self.reads if read.source is not None}
-        wanted |= {f"F_{b.name}" for b in self.all.source.program.results}
-        mine = union([m for m in map_pieces(here) if in_name(m) in wanted], here)
+        names = {read.name for read in self.reads if read.source is not None}
+        names |= {f"F_{b.name}" for b in self.all.source.program.results}
+        mine = union([m for m in map_pieces(here) if in_name(m) in names], here)
         broken = [m.domain() for m in map_pieces(mine.subtract(there).union(there.subtract(mine)))]
         points = [(smallest, each) for each in broken if (smallest := self.flows.smallest(each))]
         if not points:
@@ -187,7 +187,7 @@ class DataFlow:
         )
         return first > second
 
-    def compare_terms(self, terms: UnionMap, wanted: UnionMap) -> None:
+    def compare_terms(self, terms: UnionMap, source_terms: UnionMap) -> None:
         """Refuse unless every read and result has the updates that the source's has, sums once."""
         mapped = union(list(self.values.matched.values()), terms)
         mine = terms.apply_range(mapped)
@@ -197,8 +197,8 @@ class DataFlow:
         sums = {p.statement.name for p in self.parts if p.statement.store.reduce == "sum"}
         counted = union([m for m in map_pieces(terms) if out_name(m) in sums], terms)
         for broken, what in (
-            (wanted.subtract(mine), "lacks"),
-            (mine.subtract(wanted), "has"),
+            (source_terms.subtract(mine), "lacks"),
+            (mine.subtract(source_terms), "has"),
             (reached_twice(counted, mapped), "has twice"),
         ):
             points = [
@@ -292,14 +292,14 @@ def _shared_lanes(one: Statement, other: Statement) -> tuple[str, ...]:
 def _may_conflict(one: Statement, other: Statement, lanes: Sequence[str]) -> bool:
     """False where every access to what either writes is at an index that names all lanes."""
     for a, b in ((one, other), (other, one)):
-        named = [a.store.index]
-        named += [load.index for load, _ in reads_of(b) if load.buffer == a.store.buffer]
+        indices = [a.store.index]
+        indices += [load.index for load, _ in reads_of(b) if load.buffer == a.store.buffer]
         if b.store.buffer == a.store.buffer:
-            named.append(b.store.index)
-        elif len(named) == 1:
+            indices.append(b.store.index)
+        elif len(indices) == 1:
             continue
         for lane in lanes:
-            places = [{k for k, part in enumerate(i) if part == Var(lane)} for i in named]
+            places = [{k for k, part in enumerate(i) if part == Var(lane)} for i in indices]
             if not set.intersection(*places):
                 return True
     return False

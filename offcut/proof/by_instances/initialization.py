@@ -44,14 +44,14 @@ def is_written_before_read(program: Program, names: Collection[str]) -> bool:
 
     Raises PartitionError for a bounded value that leaves its range.
     """
-    asked = frozenset(name for name in names if not _begins(program.body, name))
-    if not asked:
+    arrays = frozenset(name for name in names if not _begins(program.body, name))
+    if not arrays:
         return True
     heads = (stmt for stmt in walk(program.body) if not isinstance(stmt, Store))
-    if any(asked & read_arrays(expressions(stmt)) for stmt in heads):
+    if any(arrays & read_arrays(expressions(stmt)) for stmt in heads):
         return False
     try:
-        flow = _Flow(program, asked)
+        flow = _Flow(program, arrays)
         return not flow.open and not any(flow.unwritten(certain=False))
     except NotRepresentable:
         return False
@@ -73,15 +73,15 @@ def check_written(program: Program, op: str, users: Mapping[str, str]) -> None:
     # what is touched outside of its window, too, is refused as such
     escaping = analysis(program).windows - windowed_arrays(program.body)
     own = [b for b in program.buffers if b.kind in kinds and b.name not in escaping]
-    asked = frozenset(
+    arrays = frozenset(
         b.name
         for b in own
         if not _begins(program.body, b.name)
         and not _fills(program.body, b.name, tuple((ix.const(0), n) for n in b.shape))
     )
-    if not asked:
+    if not arrays:
         return
-    unwritten_read = try_isl(lambda: _smallest(program, asked, users), None)
+    unwritten_read = try_isl(lambda: _smallest(program, arrays, users), None)
     if unwritten_read is None:
         return
     raise PartitionError(
@@ -108,10 +108,10 @@ class _Unwritten:
 
 
 def _smallest(
-    program: Program, asked: frozenset[str], users: Mapping[str, str]
+    program: Program, arrays: frozenset[str], users: Mapping[str, str]
 ) -> _Unwritten | None:
     try:
-        flow = _Flow(program, asked)
+        flow = _Flow(program, arrays)
         unwritten = list(flow.unwritten(certain=True))
     except NotRepresentable:
         return None
@@ -153,9 +153,9 @@ class _Flow:
     open   whether sets do not say all of them
     """
 
-    def __init__(self, program: Program, asked: frozenset[str]) -> None:
-        program = replace(program, body=_touching(program.body, asked))
-        self.asked, self.open = asked, False
+    def __init__(self, program: Program, arrays: frozenset[str]) -> None:
+        program = replace(program, body=_touching(program.body, arrays))
+        self.asked, self.open = arrays, False
         self.sets = ProgramSets(program.sizes, program.assumptions, {})
         self.statements = extract_statements(self.sets, self.sets.prepared(program), "s")
 

@@ -70,12 +70,12 @@ class _Matching:
 
     def candidates(self, statement: Statement) -> list[Match]:
         """The source statements that `statement` may be, those of its buffer first."""
-        found: list[Match] = []
+        matches: list[Match] = []
         for other in self.source.statements:
             match = self.match(statement, other)
             if match is not None:
-                found.append(match)
-        return sorted(found, key=lambda m: m.source.store.buffer != statement.store.buffer)
+                matches.append(match)
+        return sorted(matches, key=lambda m: m.source.store.buffer != statement.store.buffer)
 
     def match(self, statement: Statement, other: Statement) -> Match | None:
         mine, theirs = statement.store, other.store
@@ -96,15 +96,15 @@ class _Matching:
             for a, b in zip(other.predicates, statement.predicates, strict=True)
         ]
         for choice in product(values, *tests):
-            found = sum(choice, Unified())
-            equations = [(a, b) for a, b, _ in found.equal]
+            unified = sum(choice, Unified())
+            equations = [(a, b) for a, b, _ in unified.equal]
             if not renamed and len(theirs.index) == len(mine.index):
                 equations += zip(theirs.index, mine.index, strict=True)
-            for pair in found.pairs:
+            for pair in unified.pairs:
                 same = pair.source.buffer == pair.emitted.buffer
                 if same and len(pair.source.index) == len(pair.emitted.index):
                     equations += zip(pair.source.index, pair.emitted.index, strict=True)
-            for a, b, _ in found.alike:
+            for a, b, _ in unified.alike:
                 for inner in islice(unify(a, b, self.same), 1):
                     equations += [(x, y) for x, y, _ in inner.equal]
             if renamed and len(theirs.index) == len(mine.index):
@@ -114,9 +114,9 @@ class _Matching:
             for at, guessed in solutions(
                 iters, equations, statement.iters, lambda: self.guesses(statement)
             ):
-                named = {f"{name}'": value for name, value in at.items()}
-                match = Match(other, named, found.pairs)
-                if self.agrees(statement, match, found) and self.meets(statement, match):
+                primed = {f"{name}'": value for name, value in at.items()}
+                match = Match(other, primed, unified.pairs)
+                if self.agrees(statement, match, unified) and self.meets(statement, match):
                     if not guessed or self.is_bijective(statement, match):
                         return match
                     fitting.append(match)
@@ -150,7 +150,7 @@ class _Matching:
         }
         return sorted(factor for factor in factors if factor > 1)
 
-    def agrees(self, statement: Statement, match: Match, found: Unified) -> bool:
+    def agrees(self, statement: Statement, match: Match, unified: Unified) -> bool:
         """Whether the values are equal on all of the domain."""
 
         def never(conditions: Sequence[Expr], path: Sequence[Expr]) -> bool:
@@ -162,18 +162,18 @@ class _Matching:
                 domain = here
             return bool(domain.is_empty())
 
-        for a, b, path in found.equal:
+        for a, b, path in unified.equal:
             a, b = match.of(a), ix.fold_indices(b)
             if a != b and not never([ix.compare("!=", a, b)], path):
                 return False
-        for a, b, path in found.alike:
+        for a, b, path in unified.alike:
             a, b = match.of(a), ix.fold_indices(b)
             if a != b and not (
                 never([a, Logic("not", (b,))], path) and never([b, Logic("not", (a,))], path)
             ):
                 return False
         return all(
-            never([Logic("not", (match.of(condition),))], path) for condition, path in found.holds
+            never([Logic("not", (match.of(condition),))], path) for condition, path in unified.holds
         )
 
     def meets(self, statement: Statement, match: Match) -> bool:
@@ -190,35 +190,35 @@ class _Matching:
 
     def divided(self, statement: Statement, matches: Sequence[Match]) -> list[Part]:
         """`statement` in parts, each with the source statement that it is of."""
-        parts, left = [], statement.domain
+        parts, rest = [], statement.domain
         for number, match in enumerate(matches):
             inside = self.inside(statement, match)
             assert inside is not None
-            here = left & inside
+            here = rest & inside
             if here.is_empty():
                 continue
-            left = left - here
+            rest = rest - here
             name = f"{statement.name}_{number}"
             parts.append(
                 Part(replace(statement, name=name, domain=here.set_tuple_name(name)), match)
             )
-        found = self.flows.smallest(left)
-        if found is not None:
-            sizes, point = found
+        witness = self.flows.smallest(rest)
+        if witness is not None:
+            sizes, point = witness
             case = self.case(statement, sizes, point, "is not an instance of the source")
             raise ProgramsDiffer(self.all.text(statement), [case])
         return parts
 
     def unmatched(self, statement: Statement) -> Iterator[CandidateDifference]:
         """The first sizes and instances of a statement that is none of the source's."""
-        left = statement.domain
+        rest = statement.domain
         for _ in range(_MOST_SIZES):
-            found = self.flows.smallest(left)
-            if found is None:
+            witness = self.flows.smallest(rest)
+            if witness is None:
                 return
-            sizes, point = found
+            sizes, point = witness
             yield self.case(statement, sizes, point, "matches no statement of the source")
-            left = left - left.intersect_params(self.flows.at_sizes(sizes))
+            rest = rest - rest.intersect_params(self.flows.at_sizes(sizes))
 
     def case(
         self, statement: Statement, sizes: Sequence[int], point: Sequence[int], is_none: str
@@ -235,8 +235,8 @@ class _Matching:
         if (mine.buffer, mine.reduce) != (store.buffer, store.reduce):
             return False
         domain = statement.domain.intersect_params(self.flows.at_sizes(sizes))
-        for part, wanted in zip(mine.index, store.index, strict=True):
-            equal = ix.compare("==", part, wanted)
+        for part, place in zip(mine.index, store.index, strict=True):
+            equal = ix.compare("==", part, place)
             if isinstance(equal, Const):
                 if not equal.value:
                     return False
@@ -244,12 +244,12 @@ class _Matching:
             here = self.flows.restricted(domain, equal, statement.coordinates)
             domain = domain if here is None else here
         for _ in range(_MOST_INSTANCES):
-            found = self.flows.smallest(domain)
-            if found is None:
+            witness = self.flows.smallest(domain)
+            if witness is None:
                 return False
-            if self.all.at(statement, *found) == store:
+            if self.all.at(statement, *witness) == store:
                 return True
-            domain = domain - self.flows.point(statement, found[1])
+            domain = domain - self.flows.point(statement, witness[1])
         return True
 
 

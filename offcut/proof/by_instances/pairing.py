@@ -297,13 +297,13 @@ def _copies(statements: Sequence[Statement]) -> frozenset[str]:
         edges.setdefault(statement.store.buffer, set()).add(load.buffer)
 
     def leads(start: str) -> set[str]:
-        seen: set[str] = set()
+        reached: set[str] = set()
         todo = [start]
         while todo:
-            for name in edges.get(todo.pop(), set()) - seen:
-                seen.add(name)
+            for name in edges.get(todo.pop(), set()) - reached:
+                reached.add(name)
                 todo.append(name)
-        return seen
+        return reached
 
     return frozenset(s.name for s, _ in copy_loads if s.store.buffer not in leads(s.store.buffer))
 
@@ -322,7 +322,9 @@ def reorderable_buffers(side: Side, reassociate: bool) -> frozenset[str]:
             if mine or statement.predicates:
                 ops[store.buffer].add("ordered")
     relaxed = {*ANY_ORDER} | ({"sum"} if reassociate else set())
-    return frozenset(name for name, found in ops.items() if len(found) == 1 and found <= relaxed)
+    return frozenset(
+        name for name, operators in ops.items() if len(operators) == 1 and operators <= relaxed
+    )
 
 
 def _zero_sums(program: Program) -> frozenset[str]:

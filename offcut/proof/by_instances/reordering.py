@@ -98,14 +98,14 @@ class Order:
 
     def covered(self) -> bool:
         """Whether every source instance is run."""
-        left = {s.name: s.domain for s in self.all.source.statements}
+        rests = {s.name: s.domain for s in self.all.source.statements}
         for part in self.parts:
             assert part.match is not None
             name = part.match.source.name
             image = self.flows.map(part.statement, name, part.match.point)
             assert image is not None
-            left[name] = left[name] - image.range()
-        return all(rest.is_empty() for rest in left.values())
+            rests[name] = rests[name] - image.range()
+        return all(rest.is_empty() for rest in rests.values())
 
     def ordered(self) -> bool:
         """Whether conflicting instances keep their order."""

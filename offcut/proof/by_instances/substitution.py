@@ -99,10 +99,10 @@ def unify(
         case _ if dtype_of(source) == "index" and dtype_of(emitted) == "index":
             yield Unified(equal=((source, emitted, path),))
         case Load(), Load():
-            named = source.buffer == emitted.buffer or not (
+            is_comparable = source.buffer == emitted.buffer or not (
                 source.buffer in same and emitted.buffer in same
             )
-            if source.dtype == emitted.dtype and named:
+            if source.dtype == emitted.dtype and is_comparable:
                 yield Unified(pairs=(Pair(emitted, source, path, own),))
         case Const(), Const():
             if source == emitted:
@@ -146,10 +146,10 @@ def _selects(
     own: tuple[Expr, ...],
 ) -> Iterator[Unified]:
     test = emitted.condition
-    decided = not any(isinstance(n, Load) for c in (source.condition, test) for n in walk(c))
+    reads_nothing = not any(isinstance(n, Load) for c in (source.condition, test) for n in walk(c))
     conditions = (
         [Unified(alike=((source.condition, test, path),))]
-        if decided
+        if reads_nothing
         else list(unify(source.condition, test, same, path, own))
     )
     first = (*path, source.condition), (*own, test)
@@ -234,10 +234,10 @@ def solutions(
     free = [name for name in iters if name not in solved]
     choices: list[list[Expr]] = []
     for name in free:
-        named = [Var(name)] if name in around else []
+        own = [Var(name)] if name in around else []
         used = set().union(*map(variables, solved.values())) if solved else set()
-        rest = [c for c in candidates() if c not in named and not variables(c) & used]
-        choices.append((named + rest)[:_MOST_CANDIDATES])
+        rest = [c for c in candidates() if c not in own and not variables(c) & used]
+        choices.append((own + rest)[:_MOST_CANDIDATES])
     for count, choice in enumerate(product(*choices)):
         if count >= _MOST_CANDIDATES:
             return
@@ -248,19 +248,19 @@ def _solve(iters: Sequence[str], equations: Sequence[tuple[Expr, Expr]]) -> dict
     """Gauss' elimination over the integers, as far as the equations carry."""
     unknown = {name + _PRIME: name for name in iters}
     known: dict[str, Expr] = {}
-    left = list(equations)
+    rest = list(equations)
     progress = True
     while progress:
         progress = False
         for strict in (True, False):
-            for place, (source, emitted) in enumerate(left):
+            for place, (source, emitted) in enumerate(rest):
                 solution = _one(source, emitted, unknown, known, strict)
                 if solution is None:
                     continue
                 name, value = solution
                 known = {n: ix.simplify(substitute(v, {name: value})) for n, v in known.items()}
                 known[name] = value
-                del left[place]
+                del rest[place]
                 progress = True
                 break
             if progress:

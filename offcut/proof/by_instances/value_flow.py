@@ -78,9 +78,9 @@ class Values:
         """The emitted and the source's buffers whose updates run in any order."""
         here = set(reorderable_buffers(self.all.emitted, self.all.reassociate))
         there = set(reorderable_buffers(self.all.source, self.all.reassociate))
-        changed = True
-        while changed:
-            changed = False
+        is_changing = True
+        while is_changing:
+            is_changing = False
             for part in self.parts:
                 if part.match is None or part.statement.store.reduce is None:
                     continue
@@ -88,7 +88,7 @@ class Values:
                 if (mine in here) != (theirs in there):
                     here.discard(mine)
                     there.discard(theirs)
-                    changed = True
+                    is_changing = True
         return frozenset(here), frozenset(there)
 
     def reads_of(self, part: Part) -> Iterator[Read]:
@@ -131,9 +131,9 @@ class Values:
         for part in self.parts:
             if part.match is not None:
                 name = part.match.source.name
-                found = self.flows.map(part.statement, name, part.match.point)
-                assert found is not None
-                values[part.statement.name] = found
+                relation = self.flows.map(part.statement, name, part.match.point)
+                assert relation is not None
+                values[part.statement.name] = relation
         return values
 
     def emitted_values(self) -> tuple[UnionMap, UnionMap]:
@@ -144,17 +144,19 @@ class Values:
         accesses = {}
         direct = []
         for read in self.reads:
-            found = flows.access(read.part.statement, read.load.buffer, read.load.index, read.own)
-            if found is None:
+            relation = flows.access(
+                read.part.statement, read.load.buffer, read.load.index, read.own
+            )
+            if relation is None:
                 text = format_expr(read.load)
                 raise undecided_error(
                     self.all.of, f"cannot follow the read {shown(text)}: not quasi-affine"
                 )
-            named = rename_domain(found, read.name)
+            by_read = rename_domain(relation, read.name)
             if read.load.buffer in side.written:
-                accesses[read.name] = named
+                accesses[read.name] = by_read
             else:
-                direct.append(named)
+                direct.append(by_read)
         last, initial, terms = self.flow(
             side,
             [part.statement for part in self.parts],
@@ -162,14 +164,14 @@ class Values:
             list(accesses.values()),
             self.free_here,
         )
-        given = self.given(side, initial)
+        initial_values = self.given(side, initial)
         copies = [
             (part.statement.name, f"{part.statement.name}r0")
             for part in self.parts
             if part.match is None
         ]
-        found = self.resolved(last, given, direct, self.matched, copies)
-        return found, self.all_terms(last, terms, copies)
+        relation = self.resolved(last, initial_values, direct, self.matched, copies)
+        return relation, self.all_terms(last, terms, copies)
 
     def source_values(self) -> tuple[UnionMap, UnionMap]:
         """The same of the source's reads, as the emitted program's."""
@@ -178,14 +180,14 @@ class Values:
         accesses: list[Map] = []
         direct: list[Map] = []
         for (of, load, path), name in self.there.items():
-            found = flows.access(statements[of], load.buffer, load.index, path)
-            if found is None:
+            relation = flows.access(statements[of], load.buffer, load.index, path)
+            if relation is None:
                 text = shown(format_expr(load))
                 raise undecided_error(
                     self.all.of, f"cannot follow the read {text}: not quasi-affine"
                 )
-            named = rename_domain(found, name)
-            (accesses if load.buffer in side.written else direct).append(named)
+            by_read = rename_domain(relation, name)
+            (accesses if load.buffer in side.written else direct).append(by_read)
         last, initial, terms = self.flow(
             side,
             side.statements,
@@ -198,7 +200,7 @@ class Values:
         for name, statement in self.copies.items():
             ((load, path),) = loads(statement.store.value)
             copies.append((name, self.there[name, load, path]))
-        found = self.resolved(last, self.given(side, initial), direct, values, copies)
+        relation = self.resolved(last, self.given(side, initial), direct, values, copies)
         translated = []
         for read in self.reads:
             if read.source is None:
@@ -210,9 +212,9 @@ class Values:
             assert to is not None
             translated.append(rename_domain(to, read.name))
         results = [self.result(b.name).identity() for b in side.program.results]
-        to_source = union([*translated, *results], found)
+        to_source = union([*translated, *results], relation)
         terms = self.all_terms(last, terms, copies)
-        return to_source.apply_range(found), to_source.apply_range(terms)
+        return to_source.apply_range(relation), to_source.apply_range(terms)
 
     def flow(
         self,
@@ -251,13 +253,13 @@ class Values:
 
     def write(self, statement: Statement) -> Map:
         """``instance -> the element that it writes``."""
-        found = self.flows.access(statement, statement.store.buffer, statement.store.index)
-        if found is None:
+        relation = self.flows.access(statement, statement.store.buffer, statement.store.index)
+        if relation is None:
             raise undecided_error(
                 self.all.of,
                 f"cannot follow {self.all.text(statement)}: its index is not quasi-affine",
             )
-        return found
+        return relation
 
     def times(
         self, side: Side, statements: Sequence[Statement], readers: Mapping[str, Statement]
@@ -281,8 +283,8 @@ class Values:
         xs = [f"x{k}" for k in range(len(shape))]
         inside = [f"0 <= {x} < {extent}" for x, extent in zip(xs, extents, strict=True)]
         text = f"F_{buffer}[{', '.join(xs)}] : {' and '.join(inside) or 'true'}"
-        found = parse_set(f"{self.flows.space.parameters}{{ {text} }}")
-        return found.intersect_params(self.flows.context)
+        elements = parse_set(f"{self.flows.space.parameters}{{ {text} }}")
+        return elements.intersect_params(self.flows.context)
 
     def end(self, buffer: str) -> Map:
         """``element -> itself`` of a result, read when all is done."""
@@ -294,21 +296,21 @@ class Values:
 
     def given(self, side: Side, initial: UnionMap) -> list[Map]:
         """What reads see of what the caller gave: the rest of it holds nothing."""
-        given = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)
-        names = {memory_name(b.name, None) for b in side.program.buffers if b.kind in given}
+        kinds = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)
+        names = {memory_name(b.name, None) for b in side.program.buffers if b.kind in kinds}
         return [each for each in map_pieces(initial) if out_name(each) in names]
 
     def resolved(
         self,
         last: UnionMap,
-        given: Sequence[Map],
+        initial_values: Sequence[Map],
         direct: Sequence[Map],
         values: Mapping[str, Map],
         copies: Sequence[tuple[str, str]],
     ) -> UnionMap:
         """``read -> value``, seen through the copies: (what writes, its read)."""
         base = last.apply_range(union(list(values.values()), last)).union(
-            union([*given, *direct], last)
+            union([*initial_values, *direct], last)
         )
         known = base
         through = self.all_through(copies)

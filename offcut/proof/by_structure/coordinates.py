@@ -82,7 +82,7 @@ def check_in_any_order(chain: Sequence[For], places: Sequence[Place], at: Facts)
 def _check_parts(loop: For, places: Sequence[Place], at: Facts, starts: Starts) -> None:
     """Loops one after the other: ascending, and what they leave out does nothing."""
     inside = at.loop(loop.iter, loop.lo, loop.hi)
-    left = inside
+    rest = inside
     for position, place in enumerate(places):
         (_, lo, hi), holds = place.axes[0], (*place.conditions, *place.where)
         mine = at.loop(loop.iter, lo, hi)
@@ -93,7 +93,7 @@ def _check_parts(loop: For, places: Sequence[Place], at: Facts, starts: Starts) 
         if not mine.where(outside).empty:
             raise NotStructural(f"{loop.iter} leaves its bounds")
         away = (Compare("<", x, lo), Compare(">=", x, hi), *map(negate, holds))
-        left = left.where(Logic("or", away))
+        rest = rest.where(Logic("or", away))
         for later in places[position + 1 :]:
             (_, start, end), others = later.axes[0], (*later.conditions, *later.where)
             both = mine.loop("#later", start, end).where(Compare("<=", Var("#later"), x))
@@ -101,7 +101,7 @@ def _check_parts(loop: For, places: Sequence[Place], at: Facts, starts: Starts) 
                 both = both.where(substitute(condition, {loop.iter: Var("#later")}))
             if not both.empty:
                 raise NotStructural(f"{loop.iter} does not ascend")
-    if not left.empty and not has_no_effect(loop.body, left, starts):
+    if not rest.empty and not has_no_effect(loop.body, rest, starts):
         raise NotStructural(f"coordinates of {loop.iter} are left out")
 
 

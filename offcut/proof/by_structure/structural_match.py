@@ -110,52 +110,54 @@ class _SideBySide:
             raise NotStructural("statements that the source has not")
 
     def statement(
-        self, stmt: Stmt, after: Sequence[Stmt], left: list[Stmt], at: Facts
+        self, stmt: Stmt, after: Sequence[Stmt], source: list[Stmt], at: Facts
     ) -> list[Stmt]:
-        """What is left of `left` when its first part has run `stmt`."""
-        if left and stmt == left[0]:
-            return left[1:]
+        """What is left of `source` when its first part has run `stmt`."""
+        if source and stmt == source[0]:
+            return source[1:]
         if isinstance(stmt, Let | Tile | Alloc | Choose):
-            return self.around(stmt, left, at)
-        if left and isinstance(left[0], Choose):
-            return self.choice(stmt, after, left[0], left[1:], at)
+            return self.around(stmt, source, at)
+        if source and isinstance(source[0], Choose):
+            return self.choice(stmt, after, source[0], source[1:], at)
         match stmt:
             case Store():
-                if left and isinstance(left[0], Store) and same_store(stmt, left[0], at):
-                    return left[1:]
+                if source and isinstance(source[0], Store) and same_store(stmt, source[0], at):
+                    return source[1:]
                 if has_no_effect((stmt,), at, self.starts):
-                    return left
-                if left and isinstance(left[0], If):
-                    asked = simplify_at(left[0].condition, at)
-                    if isinstance(asked, Const):
-                        branch = left[0].then if asked.value else left[0].other
-                        return self.statement(stmt, after, [*branch, *left[1:]], at)
+                    return source
+                if source and isinstance(source[0], If):
+                    verdict = simplify_at(source[0].condition, at)
+                    if isinstance(verdict, Const):
+                        branch = source[0].then if verdict.value else source[0].other
+                        return self.statement(stmt, after, [*branch, *source[1:]], at)
                 raise NotStructural(f"no {stmt.buffer} here")
             case If(condition, then, other):
-                asked = simplify_at(condition, at)
-                if isinstance(asked, Const):
-                    return self.inline(then if asked.value else other, left, at)
+                verdict = simplify_at(condition, at)
+                if isinstance(verdict, Const):
+                    return self.inline(then if verdict.value else other, source, at)
                 for holds, branch in ((condition, then), (negate(condition), other)):
                     if at.expresses(condition) and at.where(negate(holds)).empty:
-                        return self.inline(branch, left, at)
-                first = left[0] if left else None
+                        return self.inline(branch, source, at)
+                first = source[0] if source else None
                 if not isinstance(first, If) or not are_equal_at(condition, first.condition, at):
                     if has_no_effect((stmt,), at, self.starts):
-                        return left
+                        return source
                     raise NotStructural(f"no {format_expr(condition)} here")
                 self.block(then, first.then, at.where(condition))
                 self.block(other, first.other, at.where(negate(condition)))
-                return left[1:]
+                return source[1:]
             case For():
-                return self.loop(stmt, after, left, at)
+                return self.loop(stmt, after, source, at)
             case Sync():
-                return left
+                return source
             case _:
                 assert_never(stmt)
 
-    def around(self, stmt: Let | Tile | Alloc | Choose, left: list[Stmt], at: Facts) -> list[Stmt]:
+    def around(
+        self, stmt: Let | Tile | Alloc | Choose, source: list[Stmt], at: Facts
+    ) -> list[Stmt]:
         """What is left when `stmt` has run, which the source was cut into already: it must be there."""
-        first = left[0] if left else None
+        first = source[0] if source else None
         if first is None or _alone(stmt) != _alone(first):
             raise NotStructural(f"a {type(stmt).__name__} of the source that is not here")
         match stmt:
@@ -169,7 +171,7 @@ class _SideBySide:
                 pass
         for mine, theirs in zip(blocks(stmt), blocks(first), strict=True):
             self.block(mine, theirs, at)
-        return left[1:]
+        return source[1:]
 
     def choice(
         self, stmt: Stmt, after: Sequence[Stmt], first: Choose, rest: list[Stmt], at: Facts
@@ -184,22 +186,22 @@ class _SideBySide:
         parts = zip(first.options, ends, own_counts, strict=True)
         return [Choose(tuple(replace(o, body=tuple(end[:n])) for o, end, n in parts)), *rest]
 
-    def inline(self, branch: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
+    def inline(self, branch: Sequence[Stmt], source: list[Stmt], at: Facts) -> list[Stmt]:
         for position, stmt in enumerate(branch):
-            left = self.statement(stmt, branch[position + 1 :], left, at)
-        return left
+            source = self.statement(stmt, branch[position + 1 :], source, at)
+        return source
 
-    def loop(self, stmt: For, after: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
+    def loop(self, stmt: For, after: Sequence[Stmt], source: list[Stmt], at: Facts) -> list[Stmt]:
         """What is left when `stmt` has run: as one loop, or as one for each statement inside."""
         try:
-            return self.one_loop(stmt, after, left, at)
+            return self.one_loop(stmt, after, source, at)
         except (NotStructural, NotSeparable):
             parts = self.distributed(stmt)
             if len(parts) < 2:
                 raise
         for position, part in enumerate(parts):
-            left = self.loop(part, (*parts[position + 1 :], *after), left, at)
-        return left
+            source = self.loop(part, (*parts[position + 1 :], *after), source, at)
+        return source
 
     def distributed(self, loop: For) -> list[For]:
         """Loops that carry no dependence, repeated around each statement inside.
@@ -216,11 +218,13 @@ class _SideBySide:
             return [loop]
         return [_around(chain, stmt) for stmt in chain[-1].body]
 
-    def one_loop(self, stmt: For, after: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
+    def one_loop(
+        self, stmt: For, after: Sequence[Stmt], source: list[Stmt], at: Facts
+    ) -> list[Stmt]:
         written = _written((stmt,))
         mine: list[Stmt] = []
-        while len(mine) < len(left):
-            one = left[len(mine)]
+        while len(mine) < len(source):
+            one = source[len(mine)]
             if isinstance(one, Choose):
                 break
             runs_it = stmt.iter in all_bound_names(one) or self.steps_in(one, stmt)
@@ -229,12 +233,12 @@ class _SideBySide:
             mine.append(one)
         if not mine:
             if has_no_effect((stmt,), at, self.starts):
-                return left
+                return source
             raise NotStructural(f"no loop over {stmt.iter} here")
         in_turn = [stmt, *takewhile(lambda one: _is_like(stmt, one), after)]
         if len(in_turn) == 1:
             self.nests(stmt, mine, at)
-            return left[len(mine) :]
+            return source[len(mine) :]
         each, rest = divmod(len(mine), len(in_turn))
         alike = (
             () if rest else (each,)
@@ -242,7 +246,7 @@ class _SideBySide:
         for count in dict.fromkeys((*alike, *range(1, len(mine) + 1))):
             try:
                 self.nests(stmt, mine[:count], at)
-                return left[count:]
+                return source[count:]
             except (NotStructural, NotSeparable):
                 continue
         raise NotStructural("two loops in turn over one coordinate and one buffer")

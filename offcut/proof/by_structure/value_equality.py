@@ -90,23 +90,23 @@ def simplify_at(expr: Expr, at: Facts) -> Expr:
                 return Const(int(not inner.value), "bool")
             return Logic("not", (inner,))
         case Logic(op, args):
-            left: dict[Expr, None] = {}
+            open_parts: dict[Expr, None] = {}
             for arg in args:
                 one = simplify_at(arg, at)
                 if not isinstance(one, Const):
-                    left[one] = None
+                    open_parts[one] = None
                 elif bool(one.value) == (op == "or"):
                     return one
-            if not left:
+            if not open_parts:
                 return Const(int(op == "and"), "bool")
-            return next(iter(left)) if len(left) == 1 else Logic(op, tuple(left))
+            return next(iter(open_parts)) if len(open_parts) == 1 else Logic(op, tuple(open_parts))
         case Select(condition, then, other):
-            asked = simplify_at(condition, at)
-            if isinstance(asked, Const):
-                return simplify_at(then if asked.value else other, at)
-            if at.expresses(asked) and at.holds(negate(asked)):
+            verdict = simplify_at(condition, at)
+            if isinstance(verdict, Const):
+                return simplify_at(then if verdict.value else other, at)
+            if at.expresses(verdict) and at.holds(negate(verdict)):
                 return simplify_at(other, at)
-            return Select(asked, then, other)
+            return Select(verdict, then, other)
         case Cast(arg, dtype):
             arg = simplify_at(arg, at)
             if isinstance(arg, Const) and dtype == "bool":

@@ -140,11 +140,11 @@ def bound(atom: Expr, name: str) -> Compare | None:
         return None
     if dtype_of(atom.a) != "index":
         return None
-    left = ix.sub(ix.sub(atom.a, atom.b), 1 if atom.op in (">", "<=") else 0)
-    step = coefficient(left, name)
+    difference = ix.sub(ix.sub(atom.a, atom.b), 1 if atom.op in (">", "<=") else 0)
+    step = coefficient(difference, name)
     if not step:
         return None
-    rest = ix.sub(left, ix.mul(step, Var(name)))
+    rest = ix.sub(difference, ix.mul(step, Var(name)))
     below = atom.op in ("<", "<=")
     if step > 0:
         return Compare("<" if below else ">=", Var(name), ix.ceildiv(ix.sub(0, rest), step))

@@ -56,8 +56,8 @@ def forward_copies(program: Program, live_buffers: Collection[str] = ()) -> Prog
             if buffer.name not in accessed_arrays(body) and not any(
                 isinstance(stmt, Alloc) and stmt.buffer == buffer.name for stmt in statements(body)
             ):
-                left = tuple(other for other in program.buffers if other != buffer)
-                program = replace(program, buffers=left, body=body)
+                buffers = tuple(other for other in program.buffers if other != buffer)
+                program = replace(program, buffers=buffers, body=body)
     return program
 
 
@@ -126,7 +126,7 @@ class _Copy:
             ),
         )
 
-    def inside(self, stmt: Stmt, around: tuple[For | If, ...], held: Held) -> tuple[Stmt, ...]:
+    def inside(self, stmt: Stmt, around: tuple[For | If, ...], ranges: Held) -> tuple[Stmt, ...]:
         """`stmt`, after which nothing of its block reads the array, likewise.
 
         What stands before it, and reads what an earlier iteration left, keeps the array in the program.
@@ -134,20 +134,22 @@ class _Copy:
         match stmt:
             case Alloc(name, axes, body) if name == self.buffer.name:
                 window = self.held(axes)
-                left = body if window is None else self.without(body, around, window)
-                return (stmt,) if name in accessed_arrays(left) else left
+                inner = body if window is None else self.without(body, around, window)
+                return (stmt,) if name in accessed_arrays(inner) else inner
             case Alloc():
-                return (replace(stmt, body=self.without(stmt.body, around, held)),)
+                return (replace(stmt, body=self.without(stmt.body, around, ranges)),)
             case For() if self.is_of_an_iteration(stmt):
                 further = (*around, replace(stmt, body=()))
-                return (replace(stmt, body=self.without(stmt.body, further, held)),)
+                return (replace(stmt, body=self.without(stmt.body, further, ranges)),)
             case If(condition, then, other):
                 holds, fails = If(condition, ()), If(negate(condition), ())
-                then = self.without(then, (*around, holds), held)
-                return (If(condition, then, self.without(other, (*around, fails), held)),)
+                then = self.without(then, (*around, holds), ranges)
+                return (If(condition, then, self.without(other, (*around, fails), ranges)),)
             case Choose(options):
-                made = (replace(o, body=self.without(o.body, around, held)) for o in options)
-                return (Choose(tuple(made)),)
+                new_options = (
+                    replace(o, body=self.without(o.body, around, ranges)) for o in options
+                )
+                return (Choose(tuple(new_options)),)
             case _:
                 return (stmt,)
 
@@ -165,7 +167,7 @@ class _Copy:
         return loop.unit is None or self.buffer.name in windowed_arrays(loop.body)
 
     def copied(
-        self, nest: tuple[Stmt, ...], around: Sequence[For | If], held: Held
+        self, nest: tuple[Stmt, ...], around: Sequence[For | If], ranges: Held
     ) -> Store | None:
         """A store of `nest` that makes each element what it is, where `nest` does no more."""
         forms = [stmt for stmt in statements(nest) if isinstance(stmt, Store)]
@@ -177,7 +179,7 @@ class _Copy:
             return None
         order = [name for stmt in statements(nest) for name in bound_names(stmt)]
         for form in list(dict.fromkeys(forms))[:_MOST_FORMS]:
-            plain = self.plain(form, around, held, order)
+            plain = self.plain(form, around, ranges, order)
             if plain is None:
                 continue
             try:
@@ -188,12 +190,12 @@ class _Copy:
         return None
 
     def plain(
-        self, form: Store, around: Sequence[For | If], held: Held, order: Sequence[str]
+        self, form: Store, around: Sequence[For | If], ranges: Held, order: Sequence[str]
     ) -> tuple[Stmt, ...] | None:
         """`form` in loops over all that is there, in this order; None where an index is no name of its own."""
         names = self.names_around(around)
         loops: dict[str, tuple[Expr, Expr]] = {}
-        for own, one, extent in zip(form.index, held, self.buffer.shape, strict=True):
+        for own, one, extent in zip(form.index, ranges, self.buffer.shape, strict=True):
             there = Part(ix.const(0), extent) if one is None else one
             if there.names(own):
                 continue
@@ -210,12 +212,13 @@ class _Copy:
             plain = (For(name, *loops[name], plain),)
         return plain
 
-    def reads_only_parts(self, copied: Store, held: Held, readers: tuple[Stmt, ...]) -> bool:
+    def reads_only_parts(self, copied: Store, ranges: Held, readers: tuple[Stmt, ...]) -> bool:
         """Return whether readers ask for coordinates of an axis of which only some are there."""
-        asked = indices(readers, self.buffer.name)
+        read_indices = indices(readers, self.buffer.name)
         return any(
-            one is not None and not (one.names(own) and all(index[at] == own for index in asked))
-            for at, (own, one) in enumerate(zip(copied.index, held, strict=True))
+            one is not None
+            and not (one.names(own) and all(index[at] == own for index in read_indices))
+            for at, (own, one) in enumerate(zip(copied.index, ranges, strict=True))
         )
 
     def names_around(self, around: Sequence[For | If]) -> set[str]:
@@ -233,7 +236,7 @@ class _Copy:
         plain = tuple(replace(b, kind=kinds.get(b.name, Kind.INPUT), layout=None) for b in buffers)
         return replace(self.program, buffers=plain, body=body)
 
-    def read(self, expr: Expr, held: Held, copied: Store, around: Sequence[For | If]) -> Expr:
+    def read(self, expr: Expr, ranges: Held, copied: Store, around: Sequence[For | If]) -> Expr:
         """`expr` with the array's elements written out, but for those that are not there."""
         names = self.names_around(around)
 
@@ -241,12 +244,12 @@ class _Copy:
             if not isinstance(node, Load) or node.buffer != self.buffer.name:
                 return None
             at: dict[str, Expr] = {}
-            for own, one, asked in zip(copied.index, held, node.index, strict=True):
+            for own, one, part in zip(copied.index, ranges, node.index, strict=True):
                 if one is not None and one.names(own):
                     continue  # there is no other
                 counted = _counted(own, names)
                 assert counted is not None
-                at[counted[0]] = ix.sub(asked, counted[1])
+                at[counted[0]] = ix.sub(part, counted[1])
             return ix.fold_indices(substitute(copied.value, at))
 
         return rewrite(expr, rule)

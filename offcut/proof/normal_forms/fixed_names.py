@@ -106,9 +106,9 @@ class FixedNames:
                     facts.append(entry)
         if sizes.keys() & set(inside):
             raise RebindingError
-        named = [one for one in map(self.named, facts) if not reads_memory(one)]
+        facts_of_names = [one for one in map(self.named, facts) if not reads_memory(one)]
         space = Space(tuple(sizes.values()))
-        self.facts = tuple(fact for fact in named if space.condition(fact, {}) is not None)
+        self.facts = tuple(fact for fact in facts_of_names if space.condition(fact, {}) is not None)
 
     @property
     def sizes(self) -> tuple[Size, ...]:

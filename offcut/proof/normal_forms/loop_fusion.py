@@ -21,7 +21,7 @@ from offcut.core.accesses import accessed_arrays, indices, read_arrays, stored_a
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.plain_loops import strip_annotations
-from offcut.core.program import For, Form, If, Program, Stmt, Tile
+from offcut.core.program import Choose, For, Form, If, Program, Stmt, Tile
 from offcut.core.program import walk as statements
 from offcut.core.traversal import all_bound_names, expressions, map_blocks, substitute_coordinates
 from offcut.polyhedral import Facts, Space, try_isl
@@ -71,9 +71,11 @@ def _joined(body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]) ->
     statements: list[Stmt] = []
     for stmt in body:
         before = statements[-1] if statements else None
-        joined = as_one(before, stmt) if isinstance(before, For) and isinstance(stmt, For) else None
-        if joined is not None:
-            statements[-1] = joined
+        merged_loop = (
+            as_one(before, stmt) if isinstance(before, For) and isinstance(stmt, For) else None
+        )
+        if merged_loop is not None:
+            statements[-1] = merged_loop
         else:
             statements.append(stmt)
     return tuple(map_blocks(stmt, lambda inner: _joined(inner, as_one)) for stmt in statements)
@@ -131,7 +133,7 @@ def unequal_pairs(pairs: Iterable[tuple[Program, Program]]) -> tuple[int, ...]:
 
 
 def concatenate_loops(program: Program) -> Program:
-    """`program`, bare, with loops joined that follow each other at every size; bounds are of sizes."""
+    """`program`, bare, with outermost loops joined that follow each other at every size, in options too; bounds are of sizes."""
     facts = Facts(Space(program.sizes, program.assumptions))
     sizes = {size.name for size in program.sizes}
 
@@ -144,18 +146,20 @@ def concatenate_loops(program: Program) -> Program:
         ordered = [ix.compare("<=", low, high) for low, high in pairwise(bounds)]
         return try_isl(lambda: all(map(facts.holds, ordered)), False)
 
-    def joined(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        found: list[Stmt] = []
+    def concatenate(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        statements: list[Stmt] = []
         for stmt in body:
-            last = found[-1] if found else None
+            last = statements[-1] if statements else None
             if isinstance(last, For) and isinstance(stmt, For) and follow(last, stmt):
-                found[-1] = replace(last, hi=stmt.hi)
+                statements[-1] = replace(last, hi=stmt.hi)
             else:
-                found.append(stmt)
-        return tuple(found)
+                statements.append(
+                    map_blocks(stmt, concatenate) if isinstance(stmt, Choose) else stmt
+                )
+        return tuple(statements)
 
     plain = strip_annotations(program)
-    return replace(plain, body=joined(plain.body))
+    return replace(plain, body=concatenate(plain.body))
 
 
 # A program -> the same with tiles of one shape, that run one after the other, as one tile.
@@ -177,16 +181,16 @@ def fuse_tiles(program: Program) -> Program:
 
 
 def _fused(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    found: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
         stmt = map_blocks(stmt, _fused)
-        last = found[-1] if found else None
-        joined = _joined_tiles(last, stmt) if isinstance(last, Tile) else None
-        if joined is None:
-            found.append(stmt)
+        last = statements[-1] if statements else None
+        merged_tile = _joined_tiles(last, stmt) if isinstance(last, Tile) else None
+        if merged_tile is None:
+            statements.append(stmt)
         else:
-            found[-1] = joined
-    return tuple(found)
+            statements[-1] = merged_tile
+    return tuple(statements)
 
 
 def _joined_tiles(first: Tile, then: Stmt) -> Tile | None:
@@ -211,12 +215,12 @@ def _joined_tiles(first: Tile, then: Stmt) -> Tile | None:
 def _is_bound_anew(tile: Tile, loops: Sequence[For]) -> bool:
     """Whether an axis of the tile has the name of another coordinate that the loops around it name, or they one of its."""
     axes = {axis.iter for axis in tile.axes}
-    named = set[str]().union(*(variables(end) for loop in loops for end in (loop.lo, loop.hi)))
+    names = set[str]().union(*(variables(end) for loop in loops for end in (loop.lo, loop.hi)))
     around = set[str]().union(
         *(variables(axis.start) | variables(axis.extent) for axis in tile.axes)
     )
     mine = {loop.iter for loop in loops}
-    return bool(axes & (named | mine) or around & mine)
+    return bool(axes & (names | mine) or around & mine)
 
 
 def _is_apart(tile: Tile, body: tuple[Stmt, ...]) -> bool:

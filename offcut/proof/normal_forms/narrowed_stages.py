@@ -149,15 +149,15 @@ def _join_options(steps: Sequence[tuple[Program, ...]], program: Program) -> tup
     """Return the steps of all options of a program that is one choice, side by side."""
     (choice,) = program.body
     assert isinstance(choice, Choose)
-    joined = []
+    programs = []
     for number in range(max(map(len, steps), default=0)):
         bodies = [
             own[number].body if own else option.body
             for own, option in zip(steps, choice.options, strict=True)
         ]
         options = map(lambda o, body: replace(o, body=body), choice.options, bodies)
-        joined.append(replace(program, body=(Choose(tuple(options)),)))
-    return tuple(joined)
+        programs.append(replace(program, body=(Choose(tuple(options)),)))
+    return tuple(programs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,8 +257,8 @@ class _Terms(TileRewriting):
         rows = (variables(lo) | variables(hi)) & axes
         group = self.group(plain, loop.iter)
         before, after = (
-            bool(variables(end) & axes) or (end != given and not _is_multiple(end, group, at))
-            for end, given in ((lo, loop.lo), (hi, loop.hi))
+            bool(variables(end) & axes) or (end != old_end and not _is_multiple(end, group, at))
+            for end, old_end in ((lo, loop.lo), (hi, loop.hi))
         )
         if not before and not after:
             sums = replace(loop, lo=lo, hi=hi, body=(plain,))

@@ -54,8 +54,8 @@ def normalize_init(program: Program, live_buffers: Collection[str]) -> Program:
             continue
         body = _started(program.body, buffer.name)
         if not indices(body, buffer.name):
-            left = tuple(other for other in program.buffers if other != buffer)
-            program = replace(program, buffers=left, body=body)
+            buffers = tuple(other for other in program.buffers if other != buffer)
+            program = replace(program, buffers=buffers, body=body)
     return program
 
 
@@ -134,10 +134,10 @@ def _split(program: Program, name: str, result: str) -> Program:
             return None
         return replace(node, buffer=result)
 
-    def moved(stmt: Stmt) -> Stmt:
+    def rewrite_statement(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Store) and stmt.buffer == name:
             return replace(stmt, buffer=result)
-        return map_blocks(stmt, lambda inner: tuple(map(moved, inner)))
+        return map_blocks(stmt, lambda inner: tuple(map(rewrite_statement, inner)))
 
     whole = program.buffer(name)
     point = tuple(Var(f"{name}_axis{k}") for k in range(len(whole.shape)))
@@ -145,7 +145,8 @@ def _split(program: Program, name: str, result: str) -> Program:
     for axis, extent in zip(reversed(point), reversed(whole.shape), strict=True):
         copy = For(axis.name, ix.const(0), extent, (copy,))
     body = tuple(
-        moved(map_expressions(stmt, lambda expr: rewrite(expr, rule))) for stmt in program.body
+        rewrite_statement(map_expressions(stmt, lambda expr: rewrite(expr, rule)))
+        for stmt in program.body
     )
     buffers = [replace(b, kind=Kind.INPUT) if b == whole else b for b in program.buffers]
     buffers.append(replace(whole, name=result, kind=Kind.OUTPUT))
@@ -173,9 +174,9 @@ def reorder_terms_like(emitted: Program, source: Program, reassociate: bool) -> 
             orders.setdefault((stmt.buffer, stmt.reduce), names)
 
     def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(turned(stmt) for stmt in body)
+        return tuple(reorder(stmt) for stmt in body)
 
-    def turned(stmt: Stmt) -> Stmt:
+    def reorder(stmt: Stmt) -> Stmt:
         chain: list[For] = []
         inner = stmt
         while isinstance(inner, For) and len(inner.body) == 1:

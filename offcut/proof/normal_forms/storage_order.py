@@ -66,9 +66,9 @@ def undo_relayout(program: Program, live_buffers: Collection[str] = ()) -> Progr
         windows = {stmt.buffer for stmt in statements(before) if isinstance(stmt, Alloc)}
         if (shape, source.dtype) != (result.shape, result.dtype) or source.name in windows:
             continue
-        left = tuple(buffer for buffer in program.buffers if buffer != source)
+        buffers = tuple(buffer for buffer in program.buffers if buffer != source)
         body = tuple(_renamed(stmt, source.name, result.name, places) for stmt in before)
-        program = replace(program, buffers=left, body=(*body, *after))
+        program = replace(program, buffers=buffers, body=(*body, *after))
     return program
 
 

@@ -124,16 +124,16 @@ def _without(
             continue
         inner = around | _iterators(stmt)
         inside = partial(_without, around=inner, shapes=shapes, accesses=accesses)
-        changed = map_blocks(stmt, inside)
-        match changed:
+        new_stmt = map_blocks(stmt, inside)
+        match new_stmt:
             case Alloc(name) if not accesses[name]:
-                statements += changed.body
-            case Alloc(name) if _is_rows(changed, around, shapes[name], accesses[name]):
-                statements += changed.body
+                statements += new_stmt.body
+            case Alloc(name) if _is_rows(new_stmt, around, shapes[name], accesses[name]):
+                statements += new_stmt.body
             case Tile((), once, None):
                 statements += once
             case _:
-                statements.append(changed)
+                statements.append(new_stmt)
     return tuple(statements)
 
 

@@ -48,7 +48,7 @@ def guard_zero_terms(
     rows    whether those on axes of tiles are among them: else all instances of a tile have the same terms
     stages  the sums; None: all
     """
-    asked = {
+    guards = {
         store: one
         for store, one in conditions(program).items()
         if stages is None or store.buffer in stages
@@ -59,13 +59,13 @@ def guard_zero_terms(
             axes |= {axis.iter for axis in stmt.axes}
         if not isinstance(stmt, Store):
             return map_blocks(stmt, lambda inner: tuple(rule(one, axes) for one in inner))
-        atoms = conjuncts(asked[stmt]) if stmt in asked else ()
+        atoms = conjuncts(guards[stmt]) if stmt in guards else ()
         atoms = tuple(one for one in atoms if not variables(one) & axes)
         return If(conjunction(atoms), (stmt,)) if atoms else stmt
 
     return (
         replace(program, body=tuple(rule(stmt, frozenset()) for stmt in program.body))
-        if asked
+        if guards
         else program
     )
 
@@ -87,8 +87,8 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
         return {}
     starts, other = analysis(program).starts, _otherwise_reduced(program)
     conditions_by_store: dict[Store, Expr | None] = {}
-    for stmt, shown in zip(before, after, strict=True):
-        condition = _held(program, shown.value)
+    for stmt, after_stmt in zip(before, after, strict=True):
+        condition = _held(program, after_stmt.value)
         first = starts.get(stmt.buffer)
         if first is None or not all(map(_is_zero, first)) or stmt.buffer in other:
             condition = None

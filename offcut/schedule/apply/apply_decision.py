@@ -47,13 +47,13 @@ def apply_decision(nests: Nests, step: Primitive) -> Nests:
             help=("the same line in each option", "the line before choose"),
         )
     try:
-        changed = _applied(nests, step)
+        result = _applied(nests, step)
         if not isinstance(step, Cover):
-            covering.check_covers_stand(nests, changed, step)
+            covering.check_covers_stand(nests, result, step)
     except PartitionError as refused:
         refused.decision = refused.decision or step
         raise
-    return changed
+    return result
 
 
 def _applied(nests: Nests, step: Primitive) -> Nests:

@@ -46,26 +46,26 @@ class Target:
         """Its loops, outermost first."""
         return self.nest.loops_of(self.buffer)
 
-    def axes(self, op: str, *wanted: object) -> tuple[str, ...]:
-        """Return the loops that `wanted` name.
+    def axes(self, op: str, *names: object) -> tuple[str, ...]:
+        """Return the loops that `names` name.
 
         Raises PartitionError for one that is not a loop of this stage.
         """
-        return tuple(self.axis(op, one) for one in wanted)
+        return tuple(self.axis(op, one) for one in names)
 
-    def axis(self, op: str, wanted: object) -> str:
-        """Return the loop that `wanted` names: its name, what the user called it, or an `Axis`."""
+    def axis(self, op: str, value: object) -> str:
+        """Return the loop that `value` names: its name, what the user called it, or an `Axis`."""
         loops = self.loops
-        listed = (f"loops of {self.buffer}: {', '.join(loops) or 'none'}",)
-        if isinstance(wanted, Axis) and wanted.nest != self.name:
+        help = (f"loops of {self.buffer}: {', '.join(loops) or 'none'}",)
+        if isinstance(value, Axis) and value.nest != self.name:
             raise PartitionError(
                 op,
-                f"cannot take {wanted.name} as an axis of {self.buffer}",
+                f"cannot take {value.name} as an axis of {self.buffer}",
                 at=f"stage {self.buffer}",
-                because=f"it is an axis of {wanted.nest}",
-                help=listed,
+                because=f"it is an axis of {value.nest}",
+                help=help,
             )
-        name = wanted.name if isinstance(wanted, Axis) else wanted
+        name = value.name if isinstance(value, Axis) else value
         called = self._called(name, loops)
         if name in loops and not (called and called != [name]):
             return str(name)
@@ -76,7 +76,7 @@ class Target:
             f"cannot take {name if isinstance(name, str) else repr(name)} as an axis",
             at=f"stage {self.buffer}",
             because=self._missing(name, called),
-            help=listed,
+            help=help,
         )
 
     def _called(self, name: object, loops: Sequence[str]) -> list[str]:
@@ -109,8 +109,8 @@ class Target:
 
 def stage_names(nests: Nests) -> tuple[str, ...]:
     """Return the names of the stages, in order."""
-    listed = (Target(nests, nest.name, buffer) for nest in nests.nests for buffer in nest.written)
-    return tuple(target.stage for target in listed)
+    targets = (Target(nests, nest.name, buffer) for nest in nests.nests for buffer in nest.written)
+    return tuple(target.stage for target in targets)
 
 
 def find_stage(nests: Nests, name: str) -> Target:
@@ -132,9 +132,9 @@ def find_stage(nests: Nests, name: str) -> Target:
     )
 
 
-def check_new(op: str, at: str, names: Names, *made: str) -> None:
+def check_new(op: str, at: str, names: Names, *new_names: str) -> None:
     """Refuse a name for what a primitive makes that is no identifier, or that something has."""
-    for name in made:
+    for name in new_names:
         because = ""
         if not (name.isidentifier() and name.isascii()):
             because = "a name is an ASCII identifier"

@@ -44,12 +44,12 @@ def footprint(
     box: list[Ends | None] = [None] * len(shape)
     for index, ranges in _accesses(body, buffer, {}, stored):
         for axis, part in enumerate(index):
-            found = ends(part, ranges) or (ix.const(0), ix.sub(shape[axis], 1))
+            bounds = ends(part, ranges) or (ix.const(0), ix.sub(shape[axis], 1))
             known = box[axis]
             if known is not None:
-                low = facts.extreme("min", known[0], found[0])
-                found = low, facts.extreme("max", known[1], found[1])
-            box[axis] = found
+                low = facts.extreme("min", known[0], bounds[0])
+                bounds = low, facts.extreme("max", known[1], bounds[1])
+            box[axis] = bounds
     window = []
     for reach, extent in zip(box, shape, strict=True):
         low, high = reach or (ix.const(0), ix.const(-1))

@@ -51,16 +51,16 @@ def tensorize(target: Target, step: Cover) -> Nests:
         return run_by_vectors(target, step)
     axis = target.axis("tensorize", step.axis)
     at = f"axis {target.buffer}.{axis}"
-    name, given = step.microkernel, target.nests.intrinsics
+    name, intrinsics = step.microkernel, target.nests.intrinsics
     own = {kernel.name: kernel for kernel in target.nests.microkernels}
-    if name in own and all(kernel.name != name for kernel in given):
+    if name in own and all(kernel.name != name for kernel in intrinsics):
         refuse, part, roots = check_tile(target, axis, own[name])
         point_parts = [p for one in target.nests.at_points(target.nest) for p in one.parts]
         loops = dict.fromkeys((*roots, *(leaf for one in point_parts for leaf in one.loops)))
         _check_named(step, own[name], (part, *point_parts), list(loops), refuse)
-        wanted = tile.Cover(name, step.axes, step.operands)
-        return build_tensorize(target, Covered(axis, own[name], (), step, wanted))
-    intrinsic = find_intrinsic(name, given, at, tuple(own))
+        request = tile.Cover(name, step.axes, step.operands)
+        return build_tensorize(target, Covered(axis, own[name], (), step, request))
+    intrinsic = find_intrinsic(name, intrinsics, at, tuple(own))
     extents = check_tensorize(target, axis, intrinsic)
     return build_tensorize(target, Covered(axis, intrinsic, extents, step))
 
@@ -127,23 +127,25 @@ def run_by_vectors(target: Target, step: Cover) -> Nests:
         replace(part, loops=tuple(sorted(part.loops, key=inside.__contains__)))
         for part in nest.parts
     )
-    changed = replace(nest, parts=parts, vectors=VectorTile(frozenset(inside), step))
-    return target.nests.with_nest(changed)
+    new_nest = replace(nest, parts=parts, vectors=VectorTile(frozenset(inside), step))
+    return target.nests.with_nest(new_nest)
 
 
 def find_intrinsic(
-    name: str, given: Sequence[Microkernel], at: str, own: Sequence[str] = ()
+    name: str, intrinsics: Sequence[Microkernel], at: str, own: Sequence[str] = ()
 ) -> Microkernel:
-    """Return the instruction of that name: one of `given`, the last of them, or one that was declared.
+    """Return the instruction of that name: one of `intrinsics`, the last of them, or one that was declared.
 
     own  the names of the microkernels of the target
 
     Raises PartitionError where there is none.
     """
-    found = next((kernel for kernel in reversed(given) if kernel.name == name), declared(name))
-    if found is None:
+    intrinsic = next(
+        (kernel for kernel in reversed(intrinsics) if kernel.name == name), declared(name)
+    )
+    if intrinsic is None:
         raise undeclared_error(name, at, own)
-    return found
+    return intrinsic
 
 
 def undeclared_error(what: object, at: str, own: Sequence[str] = ()) -> PartitionError:
@@ -385,16 +387,16 @@ def _match(
         (*starts, *update) if starts and not running else update,
     )
     undecided = {Question.EXTENTS, Question.UNIT, Question.BOUNDS}
-    found = cover(tile, target.nests.program((tile,)), intrinsic, undecided=undecided)
-    if isinstance(found, Refusal):
-        if found.question is Question.START:
+    coverage = cover(tile, target.nests.program((tile,)), intrinsic, undecided=undecided)
+    if isinstance(coverage, Refusal):
+        if coverage.question is Question.START:
             raise refuse(
                 f"{', '.join(running) or target.buffer} adds to what was started outside the tile, and "
                 f"{intrinsic.name} has one instruction for the whole reduction",
                 "a lowering that returns three: body, reset, update",
             )
-        raise refuse(f"{found.question.value}: {found}")
-    return next(one.match for one in found.covered if one.start != "reset" or one.match.operands)
+        raise refuse(f"{coverage.question.value}: {coverage}")
+    return next(one.match for one in coverage.covered if one.start != "reset" or one.match.operands)
 
 
 def _root_below(nest: Nest, leaf: str) -> str | None:
@@ -415,20 +417,20 @@ def _check_extent(
     nest: Nest, stage: str, leaf: str, root: str, declared: int, refuse: Refuse
 ) -> None:
     """The loop covers exactly the declared extent, but for the tail, or is given it by a window."""
-    made = nest.made_by(leaf)
-    if isinstance(made, SplitPair):
-        if made.factor != declared:
+    pair = nest.made_by(leaf)
+    if isinstance(pair, SplitPair):
+        if pair.factor != declared:
             raise refuse(
-                f"{leaf} has {made.factor} iterations, and the declared extent is {declared}",
-                split_advice(stage, made.axis, declared),
+                f"{leaf} has {pair.factor} iterations, and the declared extent is {declared}",
+                split_advice(stage, pair.axis, declared),
             )
         return
     loop = nest.root(root)
     assert loop is not None
     whole = ix.literal_value(ix.sub(loop.hi, loop.lo))
     if nest.at is None and whole != declared:
-        shown = format_expr(ix.sub(loop.hi, loop.lo))
+        count = format_expr(ix.sub(loop.hi, loop.lo))
         raise refuse(
-            f"{leaf} has {shown} iterations, and the declared extent is {declared}",
+            f"{leaf} has {count} iterations, and the declared extent is {declared}",
             split_advice(stage, leaf, declared),
         )

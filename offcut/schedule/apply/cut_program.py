@@ -79,15 +79,15 @@ def cut(
 
 def cut_program(
     source: Program,
-    wanted: Mapping[str, LoopCut],
+    cuts: Mapping[str, LoopCut],
     microkernels: Sequence[Microkernel],
     price: PiecesCost = tiles_alike,
     users: Users | None = None,
     copies: int = COPIES,
 ) -> Partition:
-    """Return `source` with its conditions separated and the loops named in `wanted` cut, and no other.
+    """Return `source` with its conditions separated and the loops named in `cuts` cut, and no other.
 
-    wanted  by loop, ``j``, or ``C.j`` for the loops over j that write C
+    cuts    by loop, ``j``, or ``C.j`` for the loops over j that write C
     copies  stores that separation may make of one
 
     Raises PartitionError for what is not there, not legal, or not proved.
@@ -99,7 +99,7 @@ def cut_program(
     check_marks(source, users.of_sizes)
     check_program_fits(source)
     check_extents(source, "partition", users.names)
-    homes = {name: _loops_named(source, name) for name in wanted}
+    homes = {name: _loops_named(source, name) for name in cuts}
     names = Names(used_names(source))
     space = Space(source.sizes, source.assumptions)
     separated = separate(source, copies)
@@ -107,30 +107,30 @@ def cut_program(
     check_in_bounds(source if affine else separated.program, "partition", users.names)
     notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
     body: tuple[Stmt, ...] = ()
-    made: list[EmittedTile] = []
+    emitted_tiles: list[EmittedTile] = []
     theorems: dict[Theorem, None] = {}
     nests = _carried_by_nest(source)
     declarations = Nests(source.name, source.sizes, source.assumptions, source.buffers, ())
     for stmt in separated.program.body:
         cutting = Cutting(
-            lambda loop: _choice(loop, homes, wanted),
+            lambda loop: _choice(loop, homes, cuts),
             _carried_in(stmt, nests),
             names,
             lambda tile, heights: first_cover(tile, source, microkernels, heights),
             price,
         )
         body += LoopCutter(declarations, cutting).block((stmt,), Facts(space))
-        made += cutting.made
+        emitted_tiles += cutting.made
         theorems |= cutting.theorems
         notes |= cutting.notes
-    reached = {axis for one in made for axis, _ in one.segments}
+    reached = {axis for one in emitted_tiles for axis, _ in one.segments}
     notes |= {
         f"{name} is not cut: none of its iterations is left in a loop": None
         for name, (iterator, _) in homes.items()
         if iterator not in reached
     }
     notes |= {
-        f"loop {note.loop}: only what its steps of {note.steps} leave over is in tiles of {_sizes(wanted[name])}; copies=1, or "
+        f"loop {note.loop}: only what its steps of {note.steps} leave over is in tiles of {_sizes(cuts[name])}; copies=1, or "
         "`separate 1` in a schedule, keeps the condition, and cuts the loop": None
         for name, (iterator, _) in homes.items()
         for note in separated.notes
@@ -142,12 +142,12 @@ def cut_program(
     except PartitionError as refused:
         tiles = (stmt for stmt in statements(body) if isinstance(stmt, Tile))
         again = any(tile.form is Form.SHIFT for tile in tiles)
-        others = any(cut.strategy != CUT for cut in wanted.values())
+        others = any(cut.strategy != CUT for cut in cuts.values())
         apart = separated.program.body != source.body
-        raise _not_equal(refused, list(wanted), again, apart, others) from None
+        raise _not_equal(refused, list(cuts), again, apart, others) from None
     return Partition(
         source=source,
-        pieces=pieces_of(space, source, emitted, made, users),
+        pieces=pieces_of(space, source, emitted, emitted_tiles, users),
         loops=emitted,
         certificate=Certificate((*theorems, _fits(source), *proved)),
         users=users,
@@ -186,17 +186,17 @@ def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | Non
     label, _, iterator = name.rpartition(".")
     all_loops = _loops(program.body)
     known = _qualified(all_loops)
-    found = [loop for loop in all_loops if loop.iter == iterator]
+    matches = [loop for loop in all_loops if loop.iter == iterator]
     if label:
-        found = [loop for loop in found if label in stored_arrays(loop.body)]
-    elif len(found) > 1:
+        matches = [loop for loop in matches if label in stored_arrays(loop.body)]
+    elif len(matches) > 1:
         raise PartitionError(
             "partition",
             f"cannot find the axis {name!r}",
             because="several axes have that name",
-            help=(", ".join(_qualified(found)),),
+            help=(", ".join(_qualified(matches)),),
         )
-    if not found:
+    if not matches:
         raise PartitionError(
             "partition",
             f"cannot find the axis {name!r}",
@@ -206,21 +206,21 @@ def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | Non
     return iterator, frozenset({label}) if label else None
 
 
-def _qualified(found: Sequence[For]) -> list[str]:
+def _qualified(loops: Sequence[For]) -> list[str]:
     """``C.i`` for every loop and every buffer that it writes."""
     return list(
-        dict.fromkeys(f"{b}.{one.iter}" for one in found for b in sorted(stored_arrays(one.body)))
+        dict.fromkeys(f"{b}.{one.iter}" for one in loops for b in sorted(stored_arrays(one.body)))
     )
 
 
 def _choice(
     loop: For,
     homes: Mapping[str, tuple[str, frozenset[str] | None]],
-    wanted: Mapping[str, LoopCut],
+    cuts: Mapping[str, LoopCut],
 ) -> LoopCut | None:
     for name, (iterator, labels) in homes.items():
         if loop.iter == iterator and (labels is None or labels & stored_arrays(loop.body)):
-            return wanted[name]
+            return cuts[name]
     return None
 
 
@@ -237,7 +237,7 @@ def _carried_by_nest(program: Program) -> list[tuple[set[str], Carried]]:
             reductions.setdefault(nest, {})[loop] = one.source.store.reduce
         else:
             mixed.add((nest, loop))
-    found: list[tuple[set[str], Carried]] = []
+    result: list[tuple[set[str], Carried]] = []
     for position, stmt in enumerate(program.body):
         alone = {
             name: op
@@ -245,8 +245,8 @@ def _carried_by_nest(program: Program) -> list[tuple[set[str], Carried]]:
             if (position, name) not in mixed
         }
         carried = Carried(frozenset(sequential.get(position, ())), alone)
-        found.append((stored_arrays((stmt,)), carried))
-    return found
+        result.append((stored_arrays((stmt,)), carried))
+    return result
 
 
 def _carried_in(stmt: Stmt, nests: Sequence[tuple[set[str], Carried]]) -> Carried:
@@ -267,7 +267,7 @@ LESS_TO_COMPARE = "copies=1 leaves every condition where it is: less to compare"
 
 
 def _not_equal(
-    refused: PartitionError, wanted: Sequence[str], again: bool, separated: bool, others: bool
+    refused: PartitionError, loops: Sequence[str], again: bool, separated: bool, others: bool
 ) -> PartitionError:
     """Return the refusal of a cut whose program does not compute what was asked.
 
@@ -276,8 +276,8 @@ def _not_equal(
     others     whether a tail is another one than cut
     """
     help: tuple[str, ...] = ()
-    if len(wanted) > 1:
-        first = wanted[0]
+    if len(loops) > 1:
+        first = loops[0]
         help = (f'tile={{"{first}": …}} alone keeps the order of all instances',)
     if again:
         help = (*help, 'another tail than "shift" runs no instance twice')
@@ -288,7 +288,7 @@ def _not_equal(
     what = f"{refused.refused}: " if refused.refused.startswith("cannot ") else ""
     return PartitionError(
         "partition",
-        f"cannot cut {', '.join(wanted) or 'the program'} so",
+        f"cannot cut {', '.join(loops) or 'the program'} so",
         at=refused.at,
         because=what + refused.because,
         help=help,

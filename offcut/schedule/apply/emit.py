@@ -34,19 +34,19 @@ def lower(nests: Nests) -> Program:
 
 def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     """Return the program that runs `nests` as they are scheduled, and its tiles, in the order of the text."""
-    made: dict[int, EmittedTile] = {}
+    emitted_tiles: dict[int, EmittedTile] = {}
     names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
     buffers = {buffer.name: buffer for buffer in nests.buffers}
-    loops, body = partial(_Nest, made), tuple[Stmt, ...]()
+    loops, body = partial(_Nest, emitted_tiles), tuple[Stmt, ...]()
     lowering = Lowering(nests, names, loops)
-    chosen = dict[str, Alternatives]()
+    alternatives = dict[str, Alternatives]()
     for one in nests.alternatives:
-        chosen |= dict.fromkeys(one.stages, one)
+        alternatives |= dict.fromkeys(one.stages, one)
         for _, _, option in one.options:
             buffers |= {buffer.name: buffer for buffer in option.buffers}
     emitted = list[Alternatives]()
     for nest in nests.nests:
-        several = chosen.get(nest.name)
+        several = alternatives.get(nest.name)
         if several is None and nest.at is None:
             body += lowering.root(nest)
         elif several is not None and several not in emitted:
@@ -81,7 +81,7 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
         for one in buffers.values()
     )
     program = replace(nests.program(body), buffers=tuple(declared))
-    tiles = [made[id(stmt)] for stmt in walk(body) if id(stmt) in made]
+    tiles = [emitted_tiles[id(stmt)] for stmt in walk(body) if id(stmt) in emitted_tiles]
     return with_covers(program, kernels.get) if kernels else program, tiles
 
 
@@ -255,7 +255,9 @@ def _is_staged_in(nests: Nests, producer: Nest, nest: Nest) -> bool:
 class _Nest(Tiles):
     """One nest of a schedule by hand on its way to loops; each tile that it makes is noted in `made`."""
 
-    def __init__(self, made: dict[int, EmittedTile], lowering: Lowering, nest: Nest) -> None:
+    def __init__(
+        self, emitted_tiles: dict[int, EmittedTile], lowering: Lowering, nest: Nest
+    ) -> None:
         nests = lowering.nests
         staged = any(
             (one.at is not None and not nests.is_at_points(one) and _is_staged_in(nests, one, nest))
@@ -263,7 +265,7 @@ class _Nest(Tiles):
             for one in nests.nests
         )
         super().__init__(lowering.nests, nest, lowering.names, staged, lowering.computed_inside)
-        self.made, self.lowering = made, lowering
+        self.made, self.lowering = emitted_tiles, lowering
 
     def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the tiles of `parts`; loops where these have not the extents of their instruction."""

@@ -254,14 +254,14 @@ class WayLoops(Tiles):
         roots = [root.name for root in self.nest.roots]
         ((loops, part),) = parts
         in_order = sorted(loops, key=lambda leaf: roots.index(self.root_below(leaf) or ""))
-        made, before = self.cutting.made, len(self.cutting.made)
+        tiles, before = self.cutting.made, len(self.cutting.made)
         (tile,) = self.tiles([(tuple(in_order), part)], at)
         assert isinstance(tile, Tile)
         tile = replace(tile, cover=self.cover(tile, at))
         piece = self.piece(tile, at)
-        made[before:] = [
+        tiles[before:] = [
             replace(piece, leaf=one.leaf, segments=(*piece.segments, *one.segments))
-            for one in made[before:]
+            for one in tiles[before:]
         ] or [piece]
         return (tile,)
 

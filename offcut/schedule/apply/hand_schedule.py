@@ -36,6 +36,7 @@ from offcut.schedule.apply.staged_form import Nests
 from offcut.schedule.apply.without_windows import joined
 from offcut.schedule.decisions import (
     ANY,
+    VECTORS,
     At,
     Bind,
     Choose,
@@ -189,8 +190,8 @@ class HandSchedule:
         """
         if isinstance(key, Stage):
             return Stage(self, key.nest_name, key.buffer)
-        found = find_stage(self._nests, self._buffer(key))
-        return Stage(self, found.name, found.buffer)
+        stage = find_stage(self._nests, self._buffer(key))
+        return Stage(self, stage.name, stage.buffer)
 
     def _buffer(self, key: Tensor | str) -> str:
         name = key.name if isinstance(key, Tensor) else str(key)
@@ -321,9 +322,9 @@ class HandSchedule:
         Raises PartitionError where a reader does not read it, or it is written between them.
         """
         buffer = tensor.buffer if isinstance(tensor, Stage) else self._buffer(tensor)
-        named = tuple(self[reader]._target().stage for reader in readers)
+        stages = tuple(self[reader]._target().stage for reader in readers)
         name = self._nests.names().fresh(f"{buffer}L")
-        self._do(Staging("read", buffer, name, named, (), scope, layout))
+        self._do(Staging("read", buffer, name, stages, (), scope, layout))
         return self[name]
 
     def cache_write(
@@ -365,11 +366,11 @@ class HandSchedule:
         return self._proved(reassociate)[3]
 
     def _proved(self, reassociate: bool) -> tuple[Nests, bool, Program, Certificate]:
-        made = self._lowered
-        if made is None or made[0] is not self._nests or made[1] != reassociate:
+        result = self._lowered
+        if result is None or result[0] is not self._nests or result[1] != reassociate:
             program, certificate = self._prove(reassociate)
-            made = self._lowered = self._nests, reassociate, program, certificate
-        return made
+            result = self._lowered = self._nests, reassociate, program, certificate
+        return result
 
     def _prove(self, reassociate: bool) -> tuple[Program, Certificate]:
         """Return the program, proved: by all decisions at once but for staged arrays where isl answers that soon; else stage by stage, else
@@ -500,7 +501,7 @@ class HandSchedule:
             if isinstance(step, Staging) and step.name in absent
             for reader in step.readers
         }
-        own = {kernel.name for kernel in self._nests.microkernels}
+        own = {VECTORS, *(kernel.name for kernel in self._nests.microkernels)}
         covers = (s for s in steps if isinstance(s, Cover) and s.stage in readers)
         names = {cover.microkernel for cover in covers} - own
         return any(
@@ -527,8 +528,8 @@ class HandSchedule:
             arrays,
             {names.get(name, name): value for name, value in sizes.items()},
         )
-        wanted = [b.name for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
-        return results[wanted[0]] if len(wanted) == 1 else tuple(results[o] for o in wanted)
+        outputs = [b.name for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
+        return results[outputs[0]] if len(outputs) == 1 else tuple(results[o] for o in outputs)
 
     def __str__(self) -> str:
         return str(self.lower())

@@ -36,8 +36,8 @@ def check_compute_inline(target: Target) -> None:
     because, help_ = "", tuple[str, ...]()
     after = nests.nests[nests.nests.index(nest) + 1 :]
     sources = read_arrays(store.value for store in stores)
-    changed = [n.name for n in after if sources & set(n.written)]
-    placed = [n.name for n in nests.nests if n.at is not None and n.at[0] == nest.name]
+    writers = [n.name for n in after if sources & set(n.written)]
+    inner = [n.name for n in nests.nests if n.at is not None and n.at[0] == nest.name]
     kind = nests.buffer(buffer).kind
     if kind is not Kind.LOCAL:
         because = f"{buffer} is {kind.value}: all of it is wanted"
@@ -50,13 +50,13 @@ def check_compute_inline(target: Target) -> None:
         because = "its store does not name its element by loops alone"
     elif buffer in sources:
         because = "it reads itself"
-    elif changed:
-        because = f"{changed[0]} writes what it reads"
+    elif writers:
+        because = f"{writers[0]} writes what it reads"
     elif not nest.untouched:
         because = "its loops are scheduled already"
-    elif placed:
-        because = f"{placed[0]} is computed in its loops"
-        help_ = (f"inline {buffer}, before the line that says where {placed[0]} is computed",)
+    elif inner:
+        because = f"{inner[0]} is computed in its loops"
+        help_ = (f"inline {buffer}, before the line that says where {inner[0]} is computed",)
     if because:
         raise PartitionError(
             "compute_inline",
@@ -77,7 +77,7 @@ def build_compute_inline(target: Target) -> Nests:
 
     def put_in(node: Expr) -> Expr | None:
         match node:
-            case Load(found, index, _) if found == buffer:
+            case Load(name, index, _) if name == buffer:
                 values: Mapping[str, Expr] = dict(zip(names, index, strict=True))
                 return ix.fold_indices(substitute(store.value, values))
             case _:

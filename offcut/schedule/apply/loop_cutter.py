@@ -47,7 +47,7 @@ class LoopCutter:
 
     def block(self, body: Sequence[Stmt], at: Facts) -> tuple[Stmt, ...]:
         """`body` with the loops in it cut."""
-        return tuple(made for stmt in body for made in self.statement(stmt, at))
+        return tuple(piece for stmt in body for piece in self.statement(stmt, at))
 
     def statement(self, stmt: Stmt, at: Facts) -> tuple[Stmt, ...]:
         """`stmt` with the loops in it cut."""
@@ -70,22 +70,22 @@ class LoopCutter:
         """`loop` and the loops that it alone holds: from the first that is cut on, a band."""
         chain = _chain(loop)
         cuts = [self.cutting.cut_of(one) for one in chain]
-        chosen = [k for k, cut in enumerate(cuts) if cut is not None]
-        if not chosen:
+        cut_places = [k for k, cut in enumerate(cuts) if cut is not None]
+        if not cut_places:
             inner = at
             for one in chain:
                 inner = inner.loop(one.iter, one.lo, one.hi)
             return _wrapped(chain, self.block(chain[-1].body, inner))
-        first = chosen[0]
-        sums = [k for k in chosen if chain[k].iter in self.carried.reductions]
+        first = cut_places[0]
+        sums = [k for k in cut_places if chain[k].iter in self.carried.reductions]
         # The terms of a sum keep their order: the second loop over them is cut inside of a tile.
-        last = max(k for k in chosen if len(sums) < 2 or k < sums[1])
+        last = max(k for k in cut_places if len(sums) < 2 or k < sums[1])
         for one in chain[:first]:
             at = at.loop(one.iter, one.lo, one.hi)
         if self.distributes(chain[first:]):
             parts = [_wrapped(chain[first:], (inner,))[0] for inner in chain[-1].body]
-            made = tuple(stmt for part in parts for stmt in self.nest(_loop(part), at))
-            return _wrapped(chain[:first], made)
+            pieces = tuple(stmt for part in parts for stmt in self.nest(_loop(part), at))
+            return _wrapped(chain[:first], pieces)
         band = chain[first : last + 1]
         end = last + 1
         while end < len(chain) and self.joins(chain[end], band):

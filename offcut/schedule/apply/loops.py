@@ -49,14 +49,14 @@ def check_holds_no_stage(target: Target, op: str, axis: str) -> None:
     Raises PartitionError, with the stage.
     """
     name = target.nest.name
-    placed = [one.name for one in target.nests.nests if one.at == (name, axis) and one.name != name]
-    if placed:
+    inner = [one.name for one in target.nests.nests if one.at == (name, axis) and one.name != name]
+    if inner:
         raise PartitionError(
             op,
             f"cannot {op} {axis}",
             at=f"axis {target.buffer}.{axis}",
-            because=f"{placed[0]} is computed in this loop, which the {op} replaces",
-            help=(f"the {op} before the line that says where {placed[0]} is computed",),
+            because=f"{inner[0]} is computed in this loop, which the {op} replaces",
+            help=(f"the {op} before the line that says where {inner[0]} is computed",),
         )
 
 
@@ -120,8 +120,8 @@ def check_heights_around(target: Target, pair: SplitPair) -> None:
 
 def checked_factor(target: Target, axis: str, factor: object) -> int:
     """Return a number of iterations, as a Python int; refused where it is none."""
-    found = whole(factor)
-    if found is None or not 1 <= found <= MAX_SIZE:
+    number = whole(factor)
+    if number is None or not 1 <= number <= MAX_SIZE:
         raise PartitionError(
             "split",
             f"cannot split by {factor!r}",
@@ -129,7 +129,7 @@ def checked_factor(target: Target, axis: str, factor: object) -> int:
             because="a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size",
             help=(split_advice(target.stage, axis, 8),),
         )
-    return found
+    return number
 
 
 def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
@@ -185,13 +185,13 @@ def check_terms(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     more = _facts(target).where(Compare(">", extent, ix.const(factor)))
     for root in nest.roots:
         more = more.where(Compare(">", root.hi, root.lo))
-    found = more.example(Compare("!=", ix.mod(extent, factor), ix.const(0)))
-    if found is None:
+    example = more.example(Compare("!=", ix.mod(extent, factor), ix.const(0)))
+    if example is None:
         return
     users = _users(target)
     at = ", ".join(
         f"{users.get(name, name)} = {value}"
-        for name, value in found.items()
+        for name, value in example.items()
         if name in variables(extent)
     )
     raise PartitionError(
@@ -225,14 +225,14 @@ def _users(target: Target) -> dict[str, str]:
 def build_split(target: Target, pair: SplitPair) -> Nests:
     """Return the schedule with two loops where `axis` was."""
     nest = target.nest
-    made = pair.outer, pair.inner
-    changed = replace(
+    loops = pair.outer, pair.inner
+    new_nest = replace(
         nest,
         relations=(*nest.relations, pair),
-        parts=tuple(_replaced(part, (pair.axis,), made) for part in nest.parts),
+        parts=tuple(_replaced(part, (pair.axis,), loops) for part in nest.parts),
         marks=_moved(nest, pair.axis, pair.outer),
     )
-    return target.nests.with_nest(changed)
+    return target.nests.with_nest(new_nest)
 
 
 def fuse(target: Target, step: Fuse) -> Nests:
@@ -288,13 +288,13 @@ def build_fuse(target: Target, step: Fuse) -> Nests:
     """Return the schedule with one loop where there were two."""
     nest = target.nest
     pair = step.outer, step.inner
-    changed = replace(
+    new_nest = replace(
         nest,
         relations=(*nest.relations, step),
         parts=tuple(_replaced(part, pair, (step.fused,)) for part in nest.parts),
         marks=_moved(nest, step.outer, step.fused),
     )
-    return target.nests.with_nest(changed)
+    return target.nests.with_nest(new_nest)
 
 
 def reorder(target: Target, step: Order) -> Nests:

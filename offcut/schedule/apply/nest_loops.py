@@ -141,14 +141,14 @@ class NestLoops(Offsets):
 
     def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the loop over `axis` around `parts`; several where its tail is treated apart."""
-        made, at = self.nest.made_by(axis), self.fixed(axis, at)
-        if isinstance(made, SplitPair) and axis == made.outer:
-            if made.level.room is not None:
-                return self.block_loop(made, made.level.room, parts, at)
-            if made.level.by is not None:
-                return self.by_height(made, made.level.by, parts, at)
-            if self.covers(made, parts):
-                return self.split_loop(made, parts, at)
+        origin, at = self.nest.made_by(axis), self.fixed(axis, at)
+        if isinstance(origin, SplitPair) and axis == origin.outer:
+            if origin.level.room is not None:
+                return self.block_loop(origin, origin.level.room, parts, at)
+            if origin.level.by is not None:
+                return self.by_height(origin, origin.level.by, parts, at)
+            if self.covers(origin, parts):
+                return self.split_loop(origin, parts, at)
         if self.nest.root(axis) is not None:
             return self.plain(axis, self.bound(axis, 0, at), self.bound(axis, 1, at), parts, at)
         return self.plain(axis, ix.const(0), self.extent(axis, at), parts, at)
@@ -319,8 +319,8 @@ class NestLoops(Offsets):
     def divides(self, split: SplitPair, extent: Expr, at: At) -> bool:
         """Return whether every tile of a loop of `extent` iterations is full."""
         rest = ix.mod(extent, split.factor)
-        asked = split.tail is not None and split.tail.divides
-        return asked or self.always(ix.compare("==", rest, 0), at)
+        is_promised = split.tail is not None and split.tail.divides
+        return is_promised or self.always(ix.compare("==", rest, 0), at)
 
     def strategy(self, split: SplitPair) -> Strategy:
         """Return how the tail of `split` runs; cutting it off by default, padding it for an intrinsic.
@@ -427,10 +427,10 @@ class NestLoops(Offsets):
         facts = at.facts.loop(s.name, ix.const(0), ix.add(extent, 1))
         facts = facts.loop(h.name, ix.const(least), ix.const(most + 1))
         facts = facts.where(ix.compare("<=", ix.add(s, h), extent))
-        named = replace(place, start=s, height=h)
-        body = self.one_tile(split, named, place, parts, at.updated(facts=facts))
-        for made in (s, h):
-            self.names.release(made.name)
+        opaque_place = replace(place, start=s, height=h)
+        body = self.one_tile(split, opaque_place, place, parts, at.updated(facts=facts))
+        for name in (s, h):
+            self.names.release(name.name)
         values = {s.name: place.start, h.name: place.height}
         emitted = map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
         self.note_copy(body, emitted)

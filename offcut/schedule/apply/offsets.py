@@ -115,10 +115,10 @@ class Offsets:
     def open_tile(self, root: str, at: At) -> Ends:
         """Return the least and the greatest value of a root in the innermost tile of it that is open; in all of its loop if none is."""
         axis: str | None = None
-        made = self.nest.taken_apart(root)
-        while isinstance(made, SplitPair) and made.inner in at.starts:
-            axis = made.inner
-            made = self.nest.taken_apart(axis)
+        origin = self.nest.taken_apart(root)
+        while isinstance(origin, SplitPair) and origin.inner in at.starts:
+            axis = origin.inner
+            origin = self.nest.taken_apart(axis)
         if axis is None:
             return self.whole_loop(root, at)
         return self.base(axis, at), ix.sub(self.end(axis, at), 1)
@@ -160,14 +160,14 @@ class Offsets:
         """Return how many values an axis has here."""
         if axis in at.extents:
             return at.extents[axis]
-        made = self.nest.made_by(axis)
-        match made:
+        origin = self.nest.made_by(axis)
+        match origin:
             case None:
                 return ix.sub(self.bound(axis, 1, at), self.bound(axis, 0, at))
             case SplitPair(parent, outer):
                 if axis != outer:
-                    return ix.const(made.factor)
-                return ix.ceildiv(self.extent(parent, at), made.factor)
+                    return ix.const(origin.factor)
+                return ix.ceildiv(self.extent(parent, at), origin.factor)
             case Fuse(_, outer, inner):
                 return ix.mul(self.extent(outer, at), self.extent(inner, at))
 
@@ -227,23 +227,23 @@ class Offsets:
 
     def base(self, leaf: str, at: At) -> Expr:
         """Return the value of the root of `leaf` where the offset of `leaf` is 0."""
-        made = self.nest.made_by(leaf)
-        if made is None:
+        origin = self.nest.made_by(leaf)
+        if origin is None:
             return self.bound(leaf, 0, at)
-        assert isinstance(made, SplitPair)
+        assert isinstance(origin, SplitPair)
         start = at.starts.get(leaf)
         if start is None:
-            start = ix.mul(made.factor, at.offsets[made.outer])
-        return ix.add(self.base(made.axis, at), start)
+            start = ix.mul(origin.factor, at.offsets[origin.outer])
+        return ix.add(self.base(origin.axis, at), start)
 
     def end(self, leaf: str, at: At) -> Expr:
         """Return the least upper bound of the root of `leaf` that holds for all of its ancestors."""
-        made = self.nest.made_by(leaf)
-        if made is None:
+        origin = self.nest.made_by(leaf)
+        if origin is None:
             return self.bound(leaf, 1, at)
-        assert isinstance(made, SplitPair)
+        assert isinstance(origin, SplitPair)
         mine = ix.add(self.base(leaf, at), self.extent(leaf, at))
-        above = self.end(made.axis, at)
+        above = self.end(origin.axis, at)
         return (
             above
             if self.always(ix.compare("<=", above, mine), at)

@@ -209,8 +209,8 @@ def check_inplace(target: Target, over: Target, at: tuple[str, str | None]) -> N
 
 def build_compute_at(target: Target, consumer: Target, axis: str | None, step: At) -> Nests:
     """Return the schedule with the stage attached to the loop."""
-    changed = replace(target.nest, at=(consumer.name, axis), placed=step)
-    return target.nests.with_nest(changed)
+    new_nest = replace(target.nest, at=(consumer.name, axis), placed=step)
+    return target.nests.with_nest(new_nest)
 
 
 def reads(nests: Nests, name: str, buffer: str) -> bool:
@@ -221,10 +221,10 @@ def reads(nests: Nests, name: str, buffer: str) -> bool:
 
 def around(nests: Nests, name: str) -> tuple[str, ...]:
     """`name` and the nests inside which it is computed, innermost first."""
-    found = [name]
-    while (at := nests.nest(found[-1]).at) is not None and at[0] not in found:
-        found.append(at[0])
-    return tuple(found)
+    names = [name]
+    while (at := nests.nest(names[-1]).at) is not None and at[0] not in names:
+        names.append(at[0])
+    return tuple(names)
 
 
 Place = tuple[str, str | None]
@@ -304,8 +304,8 @@ def _terms(
             case If(_, then, other):
                 yield from _terms(nests, (*then, *other), loops)
             case Store(buffer, index, _, reduce) if reduce is not None:
-                named = frozenset().union(*map(variables, index))
-                summed = (loop for loop in loops if loop.iter not in named)
+                index_names = frozenset().union(*map(variables, index))
+                summed = (loop for loop in loops if loop.iter not in index_names)
                 dtype = nests.buffer(buffer).dtype
                 yield from ((dtype, ix.sub(loop.hi, loop.lo)) for loop in summed)
             case _:

@@ -129,7 +129,7 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
     finish = in_loops(outer_loops, (start, *in_loops((groups,), (last,))))
     local = Buffer(name, dtype, (extent, *original.shape), Kind.LOCAL)
     two = read_nest(factored, name), replace(read_nest(finish, nest.name))
-    listed = tuple(new for n in nests.nests for new in (two if n.name == nest.name else (n,)))
-    result = replace(nests, buffers=(*nests.buffers, local), nests=listed)
+    new_nests = tuple(new for n in nests.nests for new in (two if n.name == nest.name else (n,)))
+    result = replace(nests, buffers=(*nests.buffers, local), nests=new_nests)
     of, equation = f"rfactor({target.buffer}, {axis})", f"{format_stmt(update)}, grouped by {axis}"
     return result.rewritten(Rewrite(of, equation, None, groups=update.reduce == "sum"))

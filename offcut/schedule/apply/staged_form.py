@@ -153,8 +153,8 @@ class Nest:
     @property
     def untouched(self) -> bool:
         """Return whether no loop of it has been changed."""
-        decided = self.relations or self.marks or self.at or self.covered or self.vectors
-        return not decided
+        decisions = self.relations or self.marks or self.at or self.covered or self.vectors
+        return not decisions
 
     @property
     def tile_loops(self) -> frozenset[str]:
@@ -214,7 +214,7 @@ class Nest:
 
     def names(self) -> Names:
         """Return a supply of axis names that are new to this nest."""
-        made = [
+        loop_names = [
             name
             for relation in self.relations
             for name in (
@@ -223,7 +223,7 @@ class Nest:
                 else (relation.fused,)
             )
         ]
-        return Names([*(root.name for root in self.roots), *made])
+        return Names([*(root.name for root in self.roots), *loop_names])
 
     def leaves(self, axis: str) -> tuple[str, ...]:
         """Return the loops that stand for `axis`."""
@@ -318,11 +318,9 @@ class Nests:
         """Return the nest of that name."""
         return next(nest for nest in self.nests if nest.name == name)
 
-    def with_nest(self, changed: Nest) -> Nests:
+    def with_nest(self, nest: Nest) -> Nests:
         """These, with the nest of the same name replaced."""
-        return replace(
-            self, nests=tuple(changed if n.name == changed.name else n for n in self.nests)
-        )
+        return replace(self, nests=tuple(nest if n.name == nest.name else n for n in self.nests))
 
     def rewritten(self, rewrite: Rewrite) -> Nests:
         """These, with one more equation by which stages were changed."""
@@ -380,7 +378,7 @@ def point_of(nest: Nest, buffer: str) -> tuple[str, ...] | None:
 
     Only ``buffer[i, j] = …`` with distinct roots as indices, alike in every store, is such.
     """
-    found: set[tuple[str, ...]] = set()
+    points: set[tuple[str, ...]] = set()
     for part in nest.parts:
         for store in part.stores:
             if store.buffer == buffer:
@@ -389,8 +387,8 @@ def point_of(nest: Nest, buffer: str) -> tuple[str, ...] | None:
                     return None
                 if any(nest.root(name) is None for name in names):
                     return None
-                found.add(names)
-    return found.pop() if len(found) == 1 else None
+                points.add(names)
+    return points.pop() if len(points) == 1 else None
 
 
 def _values(nest: Nest) -> Iterator[Expr]:

@@ -10,16 +10,18 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import read_arrays
-from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.dtypes import ITEM_BYTES, reduction_start
 from offcut.core.expr import (
     Const,
     Expr,
     Load,
+    Select,
     Var,
     dtype_of,
     rewrite,
     walk,
 )
+from offcut.core.panels import as_panels
 from offcut.core.program import Buffer, For, If, Kind, Size, Stmt, Store
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.layouts import format_layout
@@ -71,6 +73,23 @@ def local_buffer(step: Staging, dtype: str, shape: tuple[Expr, ...]) -> Buffer:
     return buffer
 
 
+def whole_panels(
+    step: Staging, axes: Sequence[str], shape: tuple[Expr, ...], value: Expr
+) -> tuple[tuple[Expr, ...], Expr]:
+    """Return the extents and the values of an array in main memory whose layout is in panels: zeros up to a whole multiple of their rows.
+
+    What reads panels multiplies such rows by zeros, so that they must be no NaN.
+    """
+    panel = as_panels(step.layout) if step.memory is None else None
+    if panel is None or (ix.literal_value(shape[panel.rows]) or 1) % panel.multiple == 0:
+        return shape, value
+    rows, dtype = shape[panel.rows], dtype_of(value)
+    inside = ix.compare("<", Var(axes[panel.rows]), rows)
+    whole = ix.mul(ix.ceildiv(rows, panel.multiple), panel.multiple)
+    shape = (*shape[: panel.rows], whole, *shape[panel.rows + 1 :])
+    return shape, Select(inside, value, Const(reduction_start("sum", dtype), dtype))
+
+
 def check_layout(op: str, buffer: Buffer) -> None:
     """Theorem: each element of an array has a place of its own in its layout."""
     if buffer.layout is None:
@@ -114,21 +133,21 @@ def prepack(nests: Nests, step: Staging) -> Nests:
 
 def check_cache_read(nests: Nests, buffer: str, readers: Sequence[str]) -> None:
     """Theorem: no statement from the copy on writes `buffer`, so the copy holds what it holds."""
-    named = [nest.name for nest in nests.nests if reads(nests, nest.name, buffer)]
+    reading = [nest.name for nest in nests.nests if reads(nests, nest.name, buffer)]
     for name in readers:
-        if name not in named:
+        if name not in reading:
             raise PartitionError(
                 "cache_read",
                 f"cannot let {name} read a copy of {buffer}",
                 at=f"stage {name}",
                 because=f"it does not read {buffer}",
-                help=(f"{buffer} is read by {', '.join(named) or 'nothing'}",),
+                help=(f"{buffer} is read by {', '.join(reading) or 'nothing'}",),
             )
     if not readers:
         raise PartitionError(
             "cache_read",
             f"cannot cache {buffer} for nobody",
-            because=f"readers is empty, and {', '.join(named) or 'nothing'} reads {buffer}",
+            because=f"readers is empty, and {', '.join(reading) or 'nothing'} reads {buffer}",
         )
     places = [k for k, nest in enumerate(nests.nests) if nest.name in readers]
     for late in nests.nests[min(places) : max(places) + 1]:
@@ -148,24 +167,27 @@ def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nes
     original = nests.buffer(buffer)
     first = min(k for k, nest in enumerate(nests.nests) if nest.name in readers)
     names = _axis_names(nests.nests[first], buffer, len(original.shape))
-    copy = read_nest(_copy(name, original, buffer, names), name, copies=True)
+    point = tuple(map(Var, names))
+    shape, value = whole_panels(step, names, original.shape, Load(buffer, point, original.dtype))
+    body = in_loops(_roots(names, shape), (Store(name, point, value),))
+    copy = read_nest(body, name, copies=True)
 
-    def moved(node: Expr) -> Expr | None:
+    def redirect(node: Expr) -> Expr | None:
         match node:
-            case Load(found, index, dtype) if found == buffer:
+            case Load(own, index, dtype) if own == buffer:
                 return Load(name, index, dtype)
             case _:
                 return None
 
-    changed = tuple(
-        with_expressions(n, lambda e: rewrite(e, moved)) if n.name in readers else n
+    rewritten = tuple(
+        with_expressions(n, lambda e: rewrite(e, redirect)) if n.name in readers else n
         for n in nests.nests
     )
-    local = local_buffer(step, original.dtype, original.shape)
-    listed = (*changed[:first], copy, *changed[first:])
-    made = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    alike = None if is_gathered(nests, buffer) else (nests.source, made.source)
-    return made.rewritten(Rewrite(f"cache_read({buffer})", f"{name} = {buffer}", alike))
+    local = local_buffer(step, original.dtype, shape)
+    new_nests = (*rewritten[:first], copy, *rewritten[first:])
+    result = replace(nests, buffers=(*nests.buffers, local), nests=new_nests)
+    alike = None if is_gathered(nests, buffer) else (nests.source, result.source)
+    return result.rewritten(Rewrite(f"cache_read({buffer})", f"{name} = {buffer}", alike))
 
 
 def stage_value(nests: Nests, step: Staging) -> Nests:
@@ -180,8 +202,8 @@ def stage_value(nests: Nests, step: Staging) -> Nests:
     converted = any(buffer.name == step.name for buffer in nests.buffers)
     if not converted:
         check_new("stage_value", at, nests.names(), step.name)
-    taken = {*(size.name for size in nests.sizes), *(b.name for b in nests.buffers), step.name}
-    check_new("stage_value", at, Names(taken), *axes)
+    used_names = {*(size.name for size in nests.sizes), *(b.name for b in nests.buffers), step.name}
+    check_new("stage_value", at, Names(used_names), *axes)
     readers = [find_stage(nests, reader).nest for reader in step.readers]
     try:
         staged = parse_value(step, nests.buffers, nests.sizes)
@@ -259,10 +281,10 @@ def build_converted_constant(nests: Nests, step: Staging, staged: StagedValue) -
 
     Raises PartitionError if a reader has no such conversion.
     """
-    changed = replace(nests, nests=tuple(_reading(nests, step, staged)))
+    rewritten = replace(nests, nests=tuple(_reading(nests, step, staged)))
     dtype = dtype_of(staged.value)
     buffers = (replace(b, dtype=dtype) if b.name == step.name else b for b in nests.buffers)
-    done = replace(changed, buffers=tuple(buffers))
+    done = replace(rewritten, buffers=tuple(buffers))
     before = nests.source
     alike = before, with_constants_of(before, done.source)
     return done.rewritten(Rewrite(f"stage_value({step.name})", f"{step.name} = {step.what}", alike))
@@ -275,15 +297,16 @@ def build_stage_value(
 
     Raises PartitionError if a reader has no such expression.
     """
-    changed = _reading(nests, step, staged)
-    pairs = zip(nests.nests, changed, strict=True)
+    rewritten = _reading(nests, step, staged)
+    pairs = zip(nests.nests, rewritten, strict=True)
     first = next(k for k, (before, after) in enumerate(pairs) if before != after)
     point = tuple(map(Var, staged.axes))
-    body = in_loops(_roots(staged.axes, shape), (Store(step.name, point, staged.value),))
+    shape, value = whole_panels(step, staged.axes, shape, staged.value)
+    body = in_loops(_roots(staged.axes, shape), (Store(step.name, point, value),))
     copy_nest = read_nest(body, step.name, copies=True)
     local = local_buffer(step, dtype_of(staged.value), shape)
-    listed = (*changed[:first], copy_nest, *changed[first:])
-    done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
+    new_nests = (*rewritten[:first], copy_nest, *rewritten[first:])
+    done = replace(nests, buffers=(*nests.buffers, local), nests=new_nests)
     alike = nests.source, done.source
     return done.rewritten(Rewrite(f"stage_value({step.name})", f"{step.name} = {step.what}", alike))
 
@@ -293,12 +316,12 @@ def _reading(nests: Nests, step: Staging, staged: StagedValue) -> list[Nest]:
 
     Raises PartitionError if a reader has no such expression.
     """
-    replaced, changed = set[str](), list[Nest]()
+    replaced, new_nests = set[str](), list[Nest]()
     for nest in nests.nests:
         if nest.name in step.readers or set(step.readers) & set(nest.written):
             before, nest = nest, with_expressions(nest, staged.read_in)
             replaced |= {nest.name} if nest != before else set()
-        changed.append(nest)
+        new_nests.append(nest)
     for reader in step.readers:
         if find_stage(nests, reader).name not in replaced:
             raise PartitionError(
@@ -313,7 +336,7 @@ def _reading(nests: Nests, step: Staging, staged: StagedValue) -> list[Nest]:
                     if not isinstance(store.value, Const)
                 ),
             )
-    return changed
+    return new_nests
 
 
 def is_gathered(nests: Nests, buffer: str) -> bool:
@@ -347,9 +370,9 @@ def _axis_names(nest: Nest, buffer: str, rank: int) -> list[str]:
         for store in part.stores:
             for node in walk(store.value):
                 if isinstance(node, Load) and node.buffer == buffer:
-                    found = [p.name for p in node.index if isinstance(p, Var)]
-                    if len(set(found)) == rank:
-                        return found
+                    names = [p.name for p in node.index if isinstance(p, Var)]
+                    if len(set(names)) == rank:
+                        return names
     return [f"a{k}" for k in range(rank)]
 
 
@@ -371,7 +394,7 @@ def check_cache_write(target: Target, step: Staging) -> None:
     nests, nest, buffer = target.nests, target.nest, target.buffer
     because, help_ = "", tuple[str, ...]()
     others = [n.name for n in nests.nests if n.name != nest.name and buffer in n.written]
-    point, named = point_of(nest, buffer), _named_axes(target, step)
+    point, axes = point_of(nest, buffer), _named_axes(target, step)
     if not nest.untouched:
         because = "its loops are scheduled already"
         help_ = ("caches come first, then loops",)
@@ -383,7 +406,7 @@ def check_cache_write(target: Target, step: Staging) -> None:
         because = "it is updated in place: what was in it before is read"
     elif point is None:
         because = "a store does not name its element by loops alone"
-    elif named and sorted(named) != sorted(point):
+    elif axes and sorted(axes) != sorted(point):
         because = f"its axes are {', '.join(point)}"
     if because:
         raise PartitionError(
@@ -405,12 +428,12 @@ def build_cache_write(target: Target, step: Staging) -> Nests:
     computes = replace(_stored_in(nest, buffer, name, order), name=name)
     copy = read_nest(_copy(buffer, original, name, point, order), nest.name, copies=True)
     local = local_buffer(step, original.dtype, in_order(original.shape, order))
-    listed = tuple(
+    new_nests = tuple(
         new for n in nests.nests for new in ((computes, copy) if n.name == nest.name else (n,))
     )
-    made = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    alike = nests.source, made.source
-    return made.rewritten(Rewrite(f"cache_write({buffer})", f"{buffer} = {name}", alike))
+    result = replace(nests, buffers=(*nests.buffers, local), nests=new_nests)
+    alike = nests.source, result.source
+    return result.rewritten(Rewrite(f"cache_write({buffer})", f"{buffer} = {name}", alike))
 
 
 def _named_axes(target: Target, step: Staging) -> tuple[str, ...]:
@@ -425,9 +448,9 @@ def in_order(parts: tuple[Expr, ...], order: Sequence[int]) -> tuple[Expr, ...]:
 def _stored_in(nest: Nest, old: str, new: str, order: Sequence[int]) -> Nest:
     """Return `nest` with the buffer `old` called `new`, its axes in this order, where it is stored and where it is read."""
 
-    def moved(node: Expr) -> Expr | None:
+    def redirect(node: Expr) -> Expr | None:
         match node:
-            case Load(found, index, dtype) if found == old:
+            case Load(own, index, dtype) if own == old:
                 return Load(new, in_order(index, order), dtype)
             case _:
                 return None
@@ -437,7 +460,7 @@ def _stored_in(nest: Nest, old: str, new: str, order: Sequence[int]) -> Nest:
             return stmt
         return replace(stmt, buffer=new, index=in_order(stmt.index, order))
 
-    return with_statements(with_expressions(nest, lambda e: rewrite(e, moved)), renamed)
+    return with_statements(with_expressions(nest, lambda e: rewrite(e, redirect)), renamed)
 
 
 def with_expressions(nest: Nest, change: Callable[[Expr], Expr]) -> Nest:
@@ -462,7 +485,7 @@ def with_statements(nest: Nest, change: Callable[[Stmt], Stmt]) -> Nest:
 
 
 def _changed(body: tuple[Stmt, ...], change: Callable[[Stmt], Stmt]) -> tuple[Stmt, ...]:
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
         match stmt:
             case For():
@@ -472,5 +495,5 @@ def _changed(body: tuple[Stmt, ...], change: Callable[[Stmt], Stmt]) -> tuple[St
                 stmt = replace(stmt, then=then, other=other)
             case _:
                 pass
-        made.append(change(stmt))
-    return tuple(made)
+        statements.append(change(stmt))
+    return tuple(statements)

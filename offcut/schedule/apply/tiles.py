@@ -122,8 +122,8 @@ class Tiles(NestLoops):
 
     def stored_roots(self, loops: Sequence[str], part: Part) -> frozenset[str | None]:
         """Return the roots of `loops` that name the elements that a part stores; its other loops run over terms of a sum."""
-        named = {name for s in part.stores for one in s.index for name in variables(one)}
-        return frozenset(root for root in map(self.root_below, loops) if root in named)
+        index_names = {name for s in part.stores for one in s.index for name in variables(one)}
+        return frozenset(root for root in map(self.root_below, loops) if root in index_names)
 
     def fits(self, parts: Sequence[Open], at: At) -> bool:
         """Return whether every tile has the extents that its intrinsic declares, or is padded to them."""
@@ -138,8 +138,8 @@ class Tiles(NestLoops):
                 have = ix.sub(self.end(leaf, at), self.base(leaf, at))
                 if self.always(ix.compare("==", have, extents[root]), at):
                     continue
-                made = self.nest.made_by(leaf)
-                tail = made.tail if isinstance(made, SplitPair) else None
+                origin = self.nest.made_by(leaf)
+                tail = origin.tail if isinstance(origin, SplitPair) else None
                 if tail not in (None, PAD, MASK):
                     return False
         return True
@@ -149,8 +149,8 @@ class Tiles(NestLoops):
         covered = self.nest.covered
         if covered is None or covered.wanted is None:
             return self.nest.copies and extent == ix.const(1) and isinstance(start, Var)
-        asked = any(loop == leaf for _, loop in covered.wanted.axes)
-        return extent == ix.const(1) and bool(variables(start)) and not asked
+        is_covered = any(loop == leaf for _, loop in covered.wanted.axes)
+        return extent == ix.const(1) and bool(variables(start)) and not is_covered
 
     def tile(
         self, loops: Sequence[str], parts: Sequence[Part], microkernel: str | None, at: At
@@ -195,9 +195,9 @@ class Tiles(NestLoops):
             elif root in extents:
                 inside = ix.compare("==", extent, extents[root])
                 if not self.always(inside, at):
-                    made = self.nest.made_by(leaf)
-                    asked = made.tail if isinstance(made, SplitPair) else None
-                    form = Form.MASK if asked == MASK and form is not Form.PAD else Form.PAD
+                    origin = self.nest.made_by(leaf)
+                    tail = origin.tail if isinstance(origin, SplitPair) else None
+                    form = Form.MASK if tail == MASK and form is not Form.PAD else Form.PAD
                     (where if root in stored else terms).append(ix.compare("<", Var(name), end))
                 extent = ix.const(extents[root])
             elif self.in_counted_units:
@@ -261,10 +261,10 @@ class Tiles(NestLoops):
 
     def ancestors(self, leaf: str) -> Iterator[str]:
         """Yield the axes that are split into a loop, from the innermost on."""
-        made = self.nest.made_by(leaf)
-        while isinstance(made, SplitPair):
-            yield made.axis
-            made = self.nest.made_by(made.axis)
+        origin = self.nest.made_by(leaf)
+        while isinstance(origin, SplitPair):
+            yield origin.axis
+            origin = self.nest.made_by(origin.axis)
 
     def piece(self, tile: Stmt, at: At) -> EmittedTile:
         """Return what a tile is by the loops that are split around it."""

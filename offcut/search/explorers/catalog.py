@@ -40,9 +40,9 @@ class Evolution:
     generations: int = 12
     mutation: float = 0.7
 
-    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, trials: Trials, rng: Random, count: int) -> Schedules:
         """Return the best that ever lived."""
-        judge = Judge(space, seen)
+        judge = Judge(space, trials)
         living = judge.best(self.population // 2)
         living += [space.sample(rng) for _ in range(self.population - len(living))]
         visited = list(living)
@@ -80,32 +80,32 @@ class Beam:
     width: int = 8
     rounds: int = 4
 
-    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, trials: Trials, rng: Random, count: int) -> Schedules:
         """Return the best that the passes visit."""
-        judge = Judge(space, seen)
+        judge = Judge(space, trials)
         beam = judge.best(self.width)
         visited = list(beam)
         allowed: set[Hashable] | None = None
         for level in range(FINEST + 1):
-            kept = _best(beam, judge, level, self.width)
+            best = _best(beam, judge, level, self.width)
             for _ in range(self.rounds):
-                near = [other for point in kept for other in space.neighbours(point)]
+                near = [other for point in best for other in space.neighbours(point)]
                 fits = [o for o in near if allowed is None or grain(o, level - 1) in allowed]
                 visited += fits
-                before, kept = kept, _best([*kept, *fits], judge, level, self.width)
-                if kept == before:
+                before, best = best, _best([*best, *fits], judge, level, self.width)
+                if best == before:
                     break
-            beam, allowed = kept, {grain(point, level) for point in kept}
+            beam, allowed = best, {grain(point, level) for point in best}
         return tuple(judge.to_try(visited, count))
 
 
 def _best(points: Sequence[Schedule], judge: Judge, level: int, width: int) -> list[Schedule]:
     """Return the best point of each grain, the best of these first."""
-    found: dict[Hashable, Schedule] = {}
+    by_key: dict[Hashable, Schedule] = {}
     for point in sorted(dict.fromkeys(points), key=judge):
         if isfinite(judge(point)):
-            found.setdefault(grain(point, level), point)
-    return list(found.values())[:width]
+            by_key.setdefault(grain(point, level), point)
+    return list(by_key.values())[:width]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ class Anneal:
     steps: int = 24
     random: float = 0.05
 
-    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, trials: Trials, rng: Random, count: int) -> Schedules:
         """Return the best that the chains visit."""
-        judge = Judge(space, seen)
+        judge = Judge(space, trials)
         heads = judge.best(self.chains - self.chains // 2)
         heads += [space.sample(rng) for _ in range(self.chains - len(heads))]
         visited = list(heads)
@@ -139,8 +139,8 @@ class Anneal:
                 if _is_taken(judge(head), judge(point), temperature, rng):
                     heads[chain] = point
                 visited.append(point)
-        drawn = [space.sample(rng) for _ in range(round(self.random * count))]
-        new = judge.to_try(drawn, len(drawn))
+        samples = [space.sample(rng) for _ in range(round(self.random * count))]
+        new = judge.to_try(samples, len(samples))
         return tuple(dict.fromkeys((*judge.to_try(visited, count - len(new)), *new)))
 
 
@@ -165,18 +165,18 @@ EXPLORERS: dict[str, Callable[[], Explorer]] = {
 _OTHERWISE = ("a function of (space, seen, rng, count)",)
 
 
-def explorer_named(given: object) -> tuple[str, Explorer]:
+def explorer_named(explorer: object) -> tuple[str, Explorer]:
     """What a user gave as ``explorer=``, and what records call it.
 
-    given   a name, of `EXPLORERS` or of an entry point of the group ``offcut.explorers``; an explorer; a class of
-            them; or a function ``(space, seen, rng, count) -> schedules``
+    explorer  a name, of `EXPLORERS` or of an entry point of the group ``offcut.explorers``; an explorer; a class of
+              them; or a function ``(space, seen, rng, count) -> schedules``
 
     Raises DescribeError for anything else, and for a plug-in that cannot be loaded.
     """
-    if isinstance(given, str):
-        return given, _made(_loaded(given), given)
-    name = getattr(given, "__name__", type(given).__name__)
-    return str(name), _made(given, repr(given))
+    if isinstance(explorer, str):
+        return explorer, _made(_loaded(explorer), explorer)
+    name = getattr(explorer, "__name__", type(explorer).__name__)
+    return str(name), _made(explorer, repr(explorer))
 
 
 def _loaded(name: str) -> object:
@@ -185,15 +185,15 @@ def _loaded(name: str) -> object:
     return load_entry_point(GROUP, "explorer", name, ", ".join(EXPLORERS), _OTHERWISE)
 
 
-def _made(given: Any, shown: str) -> Explorer:
-    made = given() if isclass(given) else given
-    if isinstance(made, Explorer):
-        return made
-    if callable(made):
-        return Function(made)
+def _made(value: Any, text: str) -> Explorer:
+    explorer = value() if isclass(value) else value
+    if isinstance(explorer, Explorer):
+        return explorer
+    if callable(explorer):
+        return Function(explorer)
     raise DescribeError(
         "tune",
-        f"cannot take explorer={shown}",
+        f"cannot take explorer={text}",
         because="it is neither a name nor a function, and has no method propose",
         help=(", ".join(EXPLORERS), *_OTHERWISE),
     )

@@ -37,10 +37,10 @@ class Explorer(Protocol):
     the same proposals, in any process.
     """
 
-    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, trials: Trials, rng: Random, count: int) -> Schedules:
         """At most `count` schedules to try next; none ends the search.
 
-        seen  all that was tried, in order; what is proposed again is skipped
+        trials  all that was tried, in order; what is proposed again is skipped
         """
         ...
 
@@ -54,9 +54,9 @@ class Function:
 
     function: Propose
 
-    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, trials: Trials, rng: Random, count: int) -> Schedules:
         """What the function gives."""
-        return self.function(space, seen, rng, count)
+        return self.function(space, trials, rng, count)
 
 
 class Judge:
@@ -65,9 +65,11 @@ class Judge:
     The scale is the median of measured over predicted seconds; 1 where nothing was measured.
     """
 
-    def __init__(self, space: ScheduleSpace, seen: Sequence[Seen]) -> None:
+    def __init__(self, space: ScheduleSpace, trials: Sequence[Seen]) -> None:
         self.space = space
-        self.measured = {one.schedule: inf if one.seconds is None else one.seconds for one in seen}
+        self.measured = {
+            one.schedule: inf if one.seconds is None else one.seconds for one in trials
+        }
         ratios = [
             seconds / expected
             for schedule, seconds in self.measured.items()
@@ -84,8 +86,12 @@ class Judge:
     def best(self, count: int) -> list[Schedule]:
         """Return the best of what was measured, and `space.first` before it where that was not."""
         fine = [one for one, seconds in self.measured.items() if isfinite(seconds)]
-        found = sorted(fine, key=self.measured.__getitem__)[:count]
-        return found if self.space.first in self.measured else [self.space.first, *found][:count]
+        schedules = sorted(fine, key=self.measured.__getitem__)[:count]
+        return (
+            schedules
+            if self.space.first in self.measured
+            else [self.space.first, *schedules][:count]
+        )
 
     def to_try(self, visited: Sequence[Schedule], count: int) -> list[Schedule]:
         """Return the `count` best of what was visited that were not measured; of equal ones the first."""
@@ -95,16 +101,16 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """ScheduleSpace that the price does not leave out, each choice drawn alike.
+    """Schedules that the price does not leave out, each decision drawn with equal chances.
 
     draws  for each schedule that is asked for, at most: a small space is exhausted some day
     """
 
     draws: int = 64
 
-    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, trials: Trials, rng: Random, count: int) -> Schedules:
         """As many as are new."""
-        schedules = {one.schedule for one in seen}
+        schedules = {one.schedule for one in trials}
         proposals: dict[Schedule, None] = {}
         for _ in range(self.draws * count):
             if len(proposals) == count:
@@ -119,8 +125,8 @@ class Sampling:
 class Exhaustive:
     """All points that the price does not leave out: for small spaces."""
 
-    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, trials: Trials, rng: Random, count: int) -> Schedules:
         """Return the next ones."""
-        schedules = {one.schedule for one in seen}
+        schedules = {one.schedule for one in trials}
         new = (s for s in space.enumerate() if s not in schedules and isfinite(space.expected(s)))
         return tuple(islice(new, count))

@@ -44,9 +44,9 @@ class Gradient:
     descents: int = 4
     steps: int = 8
 
-    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, trials: Trials, rng: Random, count: int) -> Schedules:
         """Return the schedules of the lowest predicted cost among those visited."""
-        judge = Judge(space, seen)
+        judge = Judge(space, trials)
         starts = judge.best(self.descents // 2)
         starts += [space.sample(rng) for _ in range(self.descents - len(starts))]
         visited = list(starts)

@@ -68,9 +68,9 @@ class TreeSearch:
     widening: float = 1.5
     exploration: float = 0.3
 
-    def propose(self, space: ScheduleSpace, seen: Trials, rng: Random, count: int) -> Schedules:
+    def propose(self, space: ScheduleSpace, trials: Trials, rng: Random, count: int) -> Schedules:
         """Return the schedules of the lowest predicted cost among those drawn."""
-        judge, root = Judge(space, seen), Node(-1)
+        judge, root = Judge(space, trials), Node(-1)
         visited = judge.best(8)
         for point in visited:
             root.count(point, judge(point))

@@ -75,13 +75,13 @@ class Pool:
         )
 
 
-def pool_of(given: Any, op: str) -> Pool:
+def pool_of(value: Any, op: str) -> Pool:
     """What was given as a pool, an address or a `Pool`, checked for `op`.
 
     Raises DescribeError for what is no address, or leads away from this machine without certificates; TargetError where
     dask.distributed is not installed.
     """
-    pool = given if isinstance(given, Pool) else Pool(given)
+    pool = value if isinstance(value, Pool) else Pool(value)
     because = _misfit(pool.address)
     if because:
         raise DescribeError(
@@ -151,8 +151,8 @@ def _lacking_in_configuration(pool: Pool) -> str:
     """What dask's configuration does not name; "" where it names all."""
     security = pool.security()
     assert security is not None
-    named = (security.tls_ca_file, security.tls_client_cert, security.tls_worker_cert)
-    return "" if all(named) else "nothing says which certificates its members show each other"
+    files = (security.tls_ca_file, security.tls_client_cert, security.tls_worker_cert)
+    return "" if all(files) else "nothing says which certificates its members show each other"
 
 
 def _lacking(pool: Pool) -> str:
@@ -202,12 +202,12 @@ def _quiet() -> Iterator[None]:
 
 def unanswered(pool: Pool, op: str, error: Exception) -> TargetError:
     """What is to be said where no scheduler answers."""
-    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    line = str(error).splitlines()[0] if str(error) else type(error).__name__
     because = f"no dask scheduler answers in {pool.answer:g} s"
     return TargetError(
         op,
         f"cannot reach {pool.address}",
-        because=because if isinstance(error, TimeoutError) else f"{because}: {said}",
+        because=because if isinstance(error, TimeoutError) else f"{because}: {line}",
         help=("dask scheduler --host 127.0.0.1 --port 8786, on this machine",),
     )
 
@@ -247,9 +247,9 @@ async def _served(pool: Pool, device: str, ready: Callable[[], None]) -> None:
             raise _taken(pool, device) from error
         raise unanswered(pool, "worker", error) from error
     loop = asyncio.get_running_loop()
-    ended: set[asyncio.Task[object]] = set()  # the loop itself does not hold them
+    closing: set[asyncio.Task[object]] = set()  # the loop itself does not hold them
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, lambda: ended.add(loop.create_task(worker.close())))
+        loop.add_signal_handler(number, lambda: closing.add(loop.create_task(worker.close())))
     ready()
     await worker.finished()
 

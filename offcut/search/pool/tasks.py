@@ -146,9 +146,9 @@ class InFlightTasks(Generic[Label]):
         self._check()
         return tuple(device for device in self.devices.now() if device not in self._flying)
 
-    def send(self, device: Device, label: Label, task: Callable[..., Any], *given: Any) -> None:
+    def send(self, device: Device, label: Label, task: Callable[..., Any], *arguments: Any) -> None:
         """Start ``task(*given)`` on an idle device; `task` is a function of a module that is there."""
-        future = self._submitted(device, task, *given)
+        future = self._submitted(device, task, *arguments)
         self._flying[device] = future, label
         future.add_done_callback(lambda _: self._ended.set())
 
@@ -158,27 +158,27 @@ class InFlightTasks(Generic[Label]):
         self._ended.clear()
         self._check()
         there = self.devices.now()
-        found = []
+        finished = []
         for device, (future, label) in list(self._flying.items()):
             one = self._fate(device, future, label, device in there)
             if one is not None:
                 del self._flying[device]
-                found.append(one)
+                finished.append(one)
                 with suppress(
                     Exception
                 ):  # one that is lost may come back, and would end for nobody
                     future.cancel()
-        return found
+        return finished
 
-    def tell(self, device: Device, task: Callable[..., Any], *given: Any) -> None:
+    def tell(self, device: Device, task: Callable[..., Any], *arguments: Any) -> None:
         """Run a last, short task on an idle device, and wait for it a while; whether it ran, nobody asks."""
         with suppress(Exception):
-            self._submitted(device, task, *given).result(timeout=self.pool.answer)
+            self._submitted(device, task, *arguments).result(timeout=self.pool.answer)
 
-    def _submitted(self, device: Device, task: Callable[..., Any], *given: Any) -> Future[Any]:
+    def _submitted(self, device: Device, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
         return self.client.submit(
             task,
-            *given,
+            *arguments,
             workers=[device.address],
             allow_other_workers=False,
             resources={RESOURCE: 1},
@@ -348,11 +348,11 @@ class TaskDispatcher(ABC, Generic[Item]):
     def _nobody(self) -> TargetError:
         """Return the error for a pool where no device is left."""
         reasons = {device.name: why for device, why in self._aside.items()}
-        listed = "; ".join(f"{name}: {why}" for name, why in (self._gone | reasons).items())
+        devices = "; ".join(f"{name}: {why}" for name, why in (self._gone | reasons).items())
         others = self.tasks.devices.others
         because = "there is no worker"
-        if listed:
-            because = f"no device is left ({listed})"
+        if devices:
+            because = f"no device is left ({devices})"
         elif others:
             because = f"of {others} workers none has the resource {RESOURCE}=1"
         address = self.tasks.pool.address

@@ -98,15 +98,15 @@ def picks_of(
 
     A price that corrects the closed form by what was learned has no pick if nothing was learned.
     """
-    chosen = {SWEEP: table.best, POLICY: default}
+    schedules = {SWEEP: table.best, POLICY: default}
     for name, make in prices.items():
         price = make(problem)
         if isinstance(price, Corrected) and not price.has_learned:
             continue
-        chosen[name] = min(table.points, key=ExpectedCost(price, problem.weights))
+        schedules[name] = min(table.points, key=ExpectedCost(price, problem.weights))
     return tuple(
         Pick(who, one, table.regret(one), *table.of_oracle(table.seconds(one)))
-        for who, one in chosen.items()
+        for who, one in schedules.items()
     )
 
 
@@ -144,13 +144,15 @@ def explored_by(
         for explorer in explorers:
             tell(f"{explorer}, {name}")
             problems = [replace(problem, seed=seed) for seed in seeds]
-            given = explorer, trials, beyond
-            made = [make(one) for one in problems]
+            arguments = explorer, trials, beyond
+            prices_of_maker = [make(one) for one in problems]
             runs = [
-                replay_campaign(table, one, space, price, *given)
-                for one, price in zip(problems, made, strict=True)
+                replay_campaign(table, one, space, price, *arguments)
+                for one, price in zip(problems, prices_of_maker, strict=True)
             ]
-            if all(isinstance(price, Corrected) and not price.has_learned for price in made):
+            if all(
+                isinstance(price, Corrected) and not price.has_learned for price in prices_of_maker
+            ):
                 continue  # the rows of the closed form say the same
             by_count = dict(zip(trials, zip(*runs, strict=True), strict=True))
             mean = {count: fsum(some) / len(some) for count, some in by_count.items()}
@@ -185,9 +187,9 @@ def replay_campaign(
     """
     expected = ExpectedCost(price, problem.weights, beyond, within=frozenset(table.points))
     searched = space.going_by(expected)
-    named, made = explorer_named(explorer)
+    name, search = explorer_named(explorer)
     campaign = Campaign(
-        *(problem, searched, expected, made, named, None),
+        *(problem, searched, expected, search, name, None),
         *(_looked_up(table), trials[-1]),
     )
     try:
@@ -272,27 +274,27 @@ def measure_space(
 
     Raises DescribeError for a space that is too large, TargetError where nothing can be measured.
     """
-    for name, given in (("limit", limit), ("most", most), ("ways", ways), ("seeds", seeds)):
-        if given is not None and given < 1:
+    for name, value in (("limit", limit), ("most", most), ("ways", ways), ("seeds", seeds)):
+        if value is not None and value < 1:
             raise DescribeError(
-                "sweep", f"cannot take {name}={given}", because=f"{name} is at least 1"
+                "sweep", f"cannot take {name}={value}", because=f"{name} is at least 1"
             )
-    chosen = target if isinstance(target, Target) else target_named(target)
-    options = check_result(chosen, "options", chosen.options("sweep", threads=threads))
-    problem = make_problem("sweep", program, None, constants, sizes, chosen, options, seed)
-    default = proved_plan(chosen, problem.request, options)
-    whole = chosen.space(default, problem.request, options, ways)
+    own_target = target if isinstance(target, Target) else target_named(target)
+    options = check_result(own_target, "options", own_target.options("sweep", threads=threads))
+    problem = make_problem("sweep", program, None, constants, sizes, own_target, options, seed)
+    default = proved_plan(own_target, problem.request, options)
+    whole = own_target.space(default, problem.request, options, ways)
     space = whole.narrow(ways) if whole.narrow else whole
     prices = makers_of(problem, space)
     price = next(iter(prices.values()))(problem)
     expected = ExpectedCost(price, problem.weights)
     part = subspace_of(space, expected, limit, most, seed)
-    wanted = dict.fromkeys((whole.first, *single_variant_schedules(whole.first), *part.points))
-    kept = records if isinstance(records, Records) else Records(records)
+    schedules = dict.fromkeys((whole.first, *single_variant_schedules(whole.first), *part.points))
+    store = records if isinstance(records, Records) else Records(records)
     with ExitStack() as stack:
         measured = fill_table(
-            *(problem, wanted, kept, price, measuring(problem, limits, stack).each),
-            lambda done: tell("measured", done, len(wanted)),
+            *(problem, schedules, store, price, measuring(problem, limits, stack).each),
+            lambda done: tell("measured", done, len(schedules)),
         )
     table = Table(problem.sizes, part.points, measured)
     if not table.sound:
@@ -302,13 +304,13 @@ def measure_space(
             f"cannot measure a schedule of {whole.first.name}",
             because=f"the last of {len(measured)} is {last.outcome.value}: {last.because}",
         )
-    drawn = range(seed, seed + seeds)
+    all_seeds = range(seed, seed + seeds)
     replays, done = len(explorers) * len(prices), count()
     return Findings(
         *(whole.first.name, part, table, whole.first),
         picks_of(table, problem, whole.first, prices),
         explored_by(
-            *(table, problem, space, prices, explorers, trials, drawn, limits.hopeless),
+            *(table, problem, space, prices, explorers, trials, all_seeds, limits.hopeless),
             lambda said: tell(f"replayed {said}", next(done), replays),
         ),
         chosen_by(table, whole.first),
@@ -323,8 +325,10 @@ def makers_of(problem: Problem, space: ScheduleSpace) -> dict[str, Maker]:
     def learned(problem: Problem) -> Price:
         return price_named(problem, space.computation, space.first, LEARNED)
 
-    made: dict[str, Maker] = {"closed form": lambda problem: closed}
-    return {**made, "learned": learned} if isinstance(learned(problem), RefittablePrice) else made
+    makers: dict[str, Maker] = {"closed form": lambda problem: closed}
+    return (
+        {**makers, "learned": learned} if isinstance(learned(problem), RefittablePrice) else makers
+    )
 
 
 NAME = "oracle"

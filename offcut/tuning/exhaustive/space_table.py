@@ -36,10 +36,10 @@ class Table:
 
     def seconds(self, schedule: Schedule) -> tuple[float, ...]:
         """Of a call at each size; infinite where it failed, or was not measured."""
-        found = self.measured.get(schedule)
-        if found is None or found.outcome is not Outcome.OK:
+        result = self.measured.get(schedule)
+        if result is None or result.outcome is not Outcome.OK:
             return (inf,) * len(self.sizes)
-        return tuple(time.seconds for time in found.times)
+        return tuple(time.seconds for time in result.times)
 
     def expected(self, schedule: Schedule) -> float:
         """Sum of weight * seconds over the sizes."""
@@ -74,8 +74,8 @@ class Table:
     @property
     def spread(self) -> float:
         """The median, over all times, of the distance of the quartiles over the median."""
-        found = [t.spread for s in self.sound for t in self.measured[s].times]
-        return float(np.median(found)) if found else 0.0
+        spreads = [t.spread for s in self.sound for t in self.measured[s].times]
+        return float(np.median(spreads)) if spreads else 0.0
 
     def _weighted(self, seconds: Sequence[float]) -> float:
         pairs = zip(self.sizes, seconds, strict=True)
@@ -134,23 +134,23 @@ def subspace_of(
         )
     if most is None or size <= most:
         return Subspace(tuple(dict.fromkeys(space.enumerate())), size, "all that there are")
-    said = f"those predicted best of {size:,}"
+    description = f"those predicted best of {size:,}"
     points = dict.fromkeys(space.enumerate(PRICED))
     if size > PRICED:
         rng = Random(f"{seed}:oracle")
         points = dict.fromkeys(space.sample(rng) for _ in range(PRICED))
-        said = f"those predicted best of {PRICED:,} that are drawn of {size:,}"
+        description = f"those predicted best of {PRICED:,} that are drawn of {size:,}"
     legal = [one for one in points if one != space.first and isfinite(expected(one))]
-    return Subspace((space.first, *sorted(legal, key=expected)[: most - 1]), size, said)
+    return Subspace((space.first, *sorted(legal, key=expected)[: most - 1]), size, description)
 
 
 def single_variant_schedules(schedule: Schedule) -> tuple[Schedule, ...]:
     """What a schedule would be whose nests have one of their ways each: every choice that a call of it can take."""
-    changed = [schedule]
+    schedules = [schedule]
     for nest in nests_in(parts_of(schedule)):
-        changed = [
+        schedules = [
             with_ways(one, nest.stage, lambda _, way=way: (way,))  # type: ignore[misc]
-            for one in changed
+            for one in schedules
             for way in nest.ways
         ]
-    return tuple(changed)
+    return tuple(schedules)

@@ -78,11 +78,11 @@ class Cases:
         return Case.of_costs(costs, machine, options.threads, schedule)
 
     def _of_nests(self, nests: SchedulePrices, schedule: Schedule) -> Case:
-        seconds, taken = nests(schedule), nests.taken_in(schedule)
+        seconds, times = nests(schedule), nests.taken_in(schedule)
         machine = nests.hardware.machine
         own = resources_of(machine)
         stages = list[StageCounts]()
-        for nest in taken:
+        for nest in times:
             if id(nest) not in self._stages:
                 self._stages[id(nest)] = stages_of_nest(nest, own)
             stages += self._stages[id(nest)]
@@ -90,7 +90,7 @@ class Cases:
             name: np.array([at[name] for at, _ in self.problem.sizes])
             for name in self.problem.sizes[0][0]
         }
-        call = machine.call.of([len(nest.ways) for nest in taken]) * machine.hertz
+        call = machine.call.of([len(nest.ways) for nest in times]) * machine.hertz
         return Case(
             machine,
             sizes,
@@ -183,8 +183,8 @@ class Corrected:
         try:
             features, closed = self._row(first)
             self._centre = features
-            wanted = columns(self._names, self.model.names, self.named)
-            because = self.model.predict(features[:, wanted], closed).because[0]
+            own_columns = columns(self._names, self.model.names, self.named)
+            because = self.model.predict(features[:, own_columns], closed).because[0]
         except OffcutError as refused:
             because = refused.because
         if because:
@@ -208,9 +208,9 @@ class Corrected:
         self._fit, self._learned = None, 0
         if self._exact(times):
             return
-        tried = [self._row(schedule)[0] for schedule in times]
-        if tried:
-            self._centre = np.median(tried, axis=0)
+        features = [self._row(schedule)[0] for schedule in times]
+        if features:
+            self._centre = np.median(features, axis=0)
         rows = self._rows(times)
         if rows is None:
             return
@@ -221,9 +221,9 @@ class Corrected:
     def _exact(self, times: Times) -> bool:
         """Whether the closed form is what was seen, as of a machine whose simulator counts the same."""
         return self.model is None and all(
-            abs(found - at[key][0]) <= EXACT * at[key][0]
+            abs(seconds - at[key][0]) <= EXACT * at[key][0]
             for schedule, at in times.items()
-            for key, found in zip(self.keys, self.cases.seconds(schedule), strict=True)
+            for key, seconds in zip(self.keys, self.cases.seconds(schedule), strict=True)
         )
 
     @property
@@ -236,8 +236,8 @@ class Corrected:
         """What stands behind a price, in words."""
         by = [self.named] if self.model is not None else []
         by += [f"{self._learned} trials"] if self._fit is not None else []
-        said = "the closed form" + (f", corrected by {' and '.join(by)}" if by else "")
-        return "; ".join((said, *self.notes))
+        text = "the closed form" + (f", corrected by {' and '.join(by)}" if by else "")
+        return "; ".join((text, *self.notes))
 
     def _row(self, schedule: Schedule) -> tuple[Values, Values]:
         """Features and the closed form of a schedule, at all sizes."""
@@ -254,13 +254,13 @@ class Corrected:
         features, closed = self._row(schedule)
         if self.model is None:
             return features, closed
-        wanted = columns(self._names, self.model.names, self.named)
-        centre = self._centre[:, wanted]
-        return features, self.model.corrected(features[:, wanted], closed, centre).seconds
+        own_columns = columns(self._names, self.model.names, self.named)
+        centre = self._centre[:, own_columns]
+        return features, self.model.corrected(features[:, own_columns], closed, centre).seconds
 
     def _rows(self, times: Times) -> Rows | None:
-        found = [(schedule, at, *self._before(schedule)) for schedule, at in times.items()]
-        if len(found) < SCHEDULES or len(found) * len(self.keys) < LEAST:
+        rows = [(schedule, at, *self._before(schedule)) for schedule, at in times.items()]
+        if len(rows) < SCHEDULES or len(rows) * len(self.keys) < LEAST:
             return None
         here = {"program": "it", "place": "here", "machine": "here"}
         entries = [
@@ -273,7 +273,7 @@ class Corrected:
                 "spread": at[key][1],
                 "closed": closed,
             }
-            for schedule, at, features, before in found
+            for schedule, at, features, before in rows
             for key, row, closed in zip(self.keys, features, before, strict=True)
         ]
         return Rows.of(self._names, entries)
@@ -287,32 +287,32 @@ def price_named(
     problem: Problem,
     computation: Computation | None,
     first: Schedule,
-    given: object,
+    value: object,
     features: Sequence[Feature] = (),
 ) -> Price:
     """The price that ``price=`` says.
 
-    given     ``"closed"``; ``"learned"``; None, which is ``"learned"``; the path of a model (``.json``); an entry point of
+    value     ``"closed"``; ``"learned"``; None, which is ``"learned"``; the path of a model (``.json``); an entry point of
               the group ``offcut.prices``, a class of which an instance is made; or ``price(schedule, **sizes)``, with a method ``refit(times)`` where it learns
     first     the target's own schedule, by which is decided whether a model knows this program and machine
     features  that a correction is learned from beside those that are found
 
     Raises DescribeError for a name that is none, OffcutError for a file that holds no model.
     """
-    if given == CLOSED:
+    if value == CLOSED:
         return ClosedForm(problem, computation)
-    if given is None or given == LEARNED:
+    if value is None or value == LEARNED:
         path, model, notes = model_path(problem.target.name), None, list[str]()
-        named = "" if path is None else path.name
+        name = "" if path is None else path.name
         try:
             model = None if path is None or not path.exists() else Pair.load(path)
         except OffcutError as refused:
-            notes.append(f"not by {named}: {refused.because}")
-        return _learned(problem, computation, first, model, named, features, notes)
-    if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".json")):
-        path = Path(given)
+            notes.append(f"not by {name}: {refused.because}")
+        return _learned(problem, computation, first, model, name, features, notes)
+    if isinstance(value, os.PathLike) or (isinstance(value, str) and value.endswith(".json")):
+        path = Path(value)
         return _learned(problem, computation, first, Pair.load(path), path.name, features)
-    own: Any = _loaded(given) if isinstance(given, str) else given
+    own: Any = _loaded(value) if isinstance(value, str) else value
     return (LearningUserPrice if isinstance(own, RefittablePrice) else UserPrice)(problem, own)
 
 
@@ -321,7 +321,7 @@ def _learned(
     computation: Computation | None,
     first: Schedule,
     model: Pair | None,
-    named: str,
+    name: str,
     features: Sequence[Feature],
     notes: Sequence[str] = (),
 ) -> Price:
@@ -330,9 +330,9 @@ def _learned(
     if missing:
         return ClosedForm(problem, computation, (*notes, f"not learned: {missing}"))
     every = (*features_found(), *features)
-    made = Corrected(Cases(problem, computation), every, model, named, problem.seed, tuple(notes))
-    made.begin(first)
-    return made
+    price = Corrected(Cases(problem, computation), every, model, name, problem.seed, tuple(notes))
+    price.begin(first)
+    return price
 
 
 def _loaded(name: str) -> object:

@@ -110,17 +110,17 @@ def held_out(
     }
     if not alone:
         del models["learned alone"]
-    found = []
+    lines = []
     for by, field in ((by, SPLITS[by]) for by in splits):
         folds = tuple(_folds(getattr(rows, field), seed))
         few = next(filter(None, (too_few(rows.at(~new)) for new in folds)), "")
         for model, predict in models.items() if folds else ():
             if few and predict is not _closed:
-                found.append(HeldOut(by, model, len(rows), *(nan,) * 4, None, nan, few))
+                lines.append(HeldOut(by, model, len(rows), *(nan,) * 4, None, nan, few))
                 continue
             parts = [(new, predict(rows.at(~new), rows.at(new))) for new in folds]
-            found.append(_line(by, model, rows, parts))
-    return tuple(found)
+            lines.append(_line(by, model, rows, parts))
+    return tuple(lines)
 
 
 def table(lines: Sequence[HeldOut]) -> Table:
@@ -134,58 +134,61 @@ def table(lines: Sequence[HeldOut]) -> Table:
         f"pairs in order, Kendall's τ, recall@{RECALL}, regret of the first; median error; what lies within the spread, "
         "what the closed form alone decides"
     )
-    made = Rich(title=f"{count} rows", caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    result = Rich(title=f"{count} rows", caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for head in ("left out", "model", *heads):
-        made.add_column(head, no_wrap=True)
+        result.add_column(head, no_wrap=True)
     if any(one.because for one in lines):
-        made.add_column("because")
+        result.add_column("because")
     before = ""
     for one in lines:
         covered = "" if one.covered is None else f"{one.covered:.0%}"
         fell = f"{one.fell:.0%}" if one.model == "pair" else ""
         by, before = ("" if one.by == before else one.by), one.by
         if one.because:
-            made.add_row(by, one.model, *("",) * len(heads), one.because)
+            result.add_row(by, one.model, *("",) * len(heads), one.because)
             continue
         numbers = (f"{one.pairwise:.3f}", f"{one.tau:.3f}", f"{one.recall:.3f}")
-        made.add_row(by, one.model, *numbers, f"{one.regret:.1%}", f"{one.off:.1%}", covered, fell)
-    return made
+        result.add_row(
+            by, one.model, *numbers, f"{one.regret:.1%}", f"{one.off:.1%}", covered, fell
+        )
+    return result
 
 
 def _folds(keys: Values, seed: int) -> Iterator[Values]:
     """Masks of what is left out: each key once, in five parts at most; none of a single key."""
-    named, codes = np.unique(keys, return_inverse=True)
-    if len(named) < 2:
+    groups, codes = np.unique(keys, return_inverse=True)
+    if len(groups) < 2:
         return
-    part = np.random.default_rng(seed).permutation(len(named)) % min(_FOLDS, len(named))
+    part = np.random.default_rng(seed).permutation(len(groups)) % min(_FOLDS, len(groups))
     for number in range(part.max() + 1):
         yield part[codes] == number
 
 
-def _closed(seen: Rows, new: Rows) -> Predicted:
+def _closed(training: Rows, new: Rows) -> Predicted:
     return new.closed, np.full(len(new), np.nan), 0.0
 
 
-def _alone(seen: Rows, new: Rows, seed: int, settings: Settings | None) -> Predicted:
+def _alone(training: Rows, new: Rows, seed: int, settings: Settings | None) -> Predicted:
     """Without the closed form: neither corrected nor among the features."""
     own = tuple(f"{feature.__name__}." for feature in CLOSED)
-    names = [name for name in seen.names if not name.startswith(own)]
+    names = [name for name in training.names if not name.startswith(own)]
     flat = replace(
-        seen.only(names), closed=np.full(len(seen), float(np.exp(np.log(seen.seconds).mean())))
+        training.only(names),
+        closed=np.full(len(training), float(np.exp(np.log(training.seconds).mean()))),
     )
     model = learned(flat, seed, settings)
-    left = new.only(names)
-    found = model.corrected(left.features, np.full(len(new), flat.closed[0]), left.centre)
-    return found.seconds, found.spread, 0.0
+    tested = new.only(names)
+    prediction = model.corrected(tested.features, np.full(len(new), flat.closed[0]), tested.centre)
+    return prediction.seconds, prediction.spread, 0.0
 
 
-def _pair(seen: Rows, new: Rows, seed: int, settings: Settings | None) -> Predicted:
-    model = learned(seen, seed, settings)
+def _pair(training: Rows, new: Rows, seed: int, settings: Settings | None) -> Predicted:
+    model = learned(training, seed, settings)
     seconds, spread, fell = np.empty(len(new)), np.empty(len(new)), 0
     for group in new.groups:
-        found = model.predict(new.features[group], new.closed[group])
-        seconds[group], spread[group] = found.seconds, found.spread
-        fell += sum(map(bool, found.because))
+        prediction = model.predict(new.features[group], new.closed[group])
+        seconds[group], spread[group] = prediction.seconds, prediction.spread
+        fell += sum(map(bool, prediction.because))
     return seconds, spread, fell / len(new)
 
 

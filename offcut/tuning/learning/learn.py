@@ -72,12 +72,12 @@ def read_records(files: Sequence[str | os.PathLike[str]]) -> tuple[list[Record],
                 help=(f"offcut tune … --records {file}",),
             )
         if file.suffix in (".jsonl", ".csv"):
-            entries, told = read_file(file)
+            entries, own_origins = read_file(file)
         else:
             store = Records(file)
-            entries, told = list(store), list(store.origins)
+            entries, own_origins = list(store), list(store.origins)
         records += entries
-        origins += told
+        origins += own_origins
     return records, origins
 
 
@@ -96,37 +96,37 @@ def training_set(
     grouped: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
         grouped[record.program, record.machine, record.schedule].append(record)
-    left = Counter[str]()
+    skips = Counter[str]()
     entries, feature_names = list[dict[str, Any]](), tuple[str, ...]()
     cases_by_problem: dict[tuple[str, str, tuple[str, ...]], Cases | str] = {}
-    for number, ((program, place, text), kept) in enumerate(grouped.items(), 1):
+    for number, ((program, place, text), group) in enumerate(grouped.items(), 1):
         tell(number, len(grouped))
-        if any(record.outcome is not Outcome.OK for record in kept):
+        if any(record.outcome is not Outcome.OK for record in group):
             continue
-        if any(record.source is Source.PREDICTED for record in kept):
-            left[PREDICTED] += 1
+        if any(record.source is Source.PREDICTED for record in group):
+            skips[PREDICTED] += 1
             continue
-        last = {sizes_text(record.sizes): record for record in kept}
-        named = program, place, tuple(last)
-        if named not in cases_by_problem:
+        last = {sizes_text(record.sizes): record for record in group}
+        key = program, place, tuple(last)
+        if key not in cases_by_problem:
             vectors = [record.sizes for record in last.values()]
-            cases_by_problem[named] = _cases(programs.get(program), places.get(place), vectors)
-        cases = cases_by_problem[named]
+            cases_by_problem[key] = _cases(programs.get(program), places.get(place), vectors)
+        cases = cases_by_problem[key]
         if isinstance(cases, str):
-            left[cases] += 1
+            skips[cases] += 1
             continue
         try:
             schedule = Schedule.parse(text)
-            names, found = compute_features(cases(schedule), features)
+            names, values = compute_features(cases(schedule), features)
             closed = cases.seconds(schedule)
             check_names(feature_names, names)
         except OffcutError as refused:
-            left[f"{refused.op}: {refused.refused}"] += 1
+            skips[f"{refused.op}: {refused.refused}"] += 1
             continue
         feature_names = names
         machine = json.dumps(places[place].machine, sort_keys=True)
-        entries += _entries(found, closed, last, digest_of(machine))
-    return Training(Rows.of(feature_names, entries), dict(left))
+        entries += _entries(values, closed, last, digest_of(machine))
+    return Training(Rows.of(feature_names, entries), dict(skips))
 
 
 def _cases(
@@ -141,8 +141,8 @@ def _cases(
         return "microkernels were handed over"
     try:
         target = target_named(place.target, of_plain(place.machine))
-        asked = target.options("learn", reassociate=place.reassociate)
-        options = replace(check_result(target, "options", asked), threads=place.threads)
+        requested_options = target.options("learn", reassociate=place.reassociate)
+        options = replace(check_result(target, "options", requested_options), threads=place.threads)
         parsed = parse(program.text)
         users = Users(tuple(program.sizes.items()), Users.of(parsed).buffers)
         problem = Problem(
@@ -217,11 +217,13 @@ def learn(
     Raises OffcutError for records that teach nothing, or files that cannot be used; TargetError where XGBoost is not
     installed.
     """
-    chosen = features_found() if features is None else tuple(features)
+    all_features = features_found() if features is None else tuple(features)
     records, origins = read_records(files)
     target_name = target_of(origins, target)
     places = {one.digest for one in origins if isinstance(one, Place) and one.target != target_name}
-    training = training_set([r for r in records if r.machine not in places], origins, chosen, tell)
+    training = training_set(
+        [r for r in records if r.machine not in places], origins, all_features, tell
+    )
     try:
         pair = learned(training.rows, seed, version=offcut.__version__)
         left_out = held_out(training.rows, seed, splits=(PROGRAM,), alone=False)
@@ -259,29 +261,29 @@ def learn(
     return Learned(training.rows, pair, training.left, left_out)
 
 
-def target_of(origins: Iterable[Origin], named: str | None) -> str | None:
+def target_of(origins: Iterable[Origin], requested: str | None) -> str | None:
     """Return the target that a model is learned for; None where no record says of which it is.
 
-    named  by the user; None: the only one
+    requested  by the user; None: the only one
 
     Raises OffcutError where there are several, and where none is the one that is named.
     """
     there = sorted({one.target for one in origins if isinstance(one, Place)})
-    if named is None and len(there) > 1:
+    if requested is None and len(there) > 1:
         raise OffcutError(
             "learn",
             f"cannot learn one correction of {', '.join(there)}",
             because="what is counted of one target is not what is counted of another",
             help=tuple(f"offcut learn --target {name}" for name in there),
         )
-    if named is not None and there and named not in there:
+    if requested is not None and there and requested not in there:
         raise OffcutError(
             "learn",
-            f"cannot learn for target={named!r}",
+            f"cannot learn for target={requested!r}",
             because=f"the records are of {', '.join(there)}",
-            help=(f"offcut learn --random --target {named}",),
+            help=(f"offcut learn --random --target {requested}",),
         )
-    return named or next(iter(there), None)
+    return requested or next(iter(there), None)
 
 
 def _number(value: float) -> float | None:

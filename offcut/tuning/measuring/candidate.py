@@ -67,8 +67,8 @@ class Bench:
         self, schedules: Sequence[Schedule], progress: Progress | None = None
     ) -> tuple[Measured, ...]:
         """What becomes of each schedule, every one a batch of its own: it is told before the next one begins."""
-        found = {one: self.measured([one], progress)[0] for one in dict.fromkeys(schedules)}
-        return tuple(found[schedule] for schedule in schedules)
+        results = {one: self.measured([one], progress)[0] for one in dict.fromkeys(schedules)}
+        return tuple(results[schedule] for schedule in schedules)
 
     def measured(
         self, schedules: Sequence[Schedule], progress: Progress | None = None
@@ -80,87 +80,87 @@ class Bench:
         Raises BusyError where the machine is too loaded to rank, TargetError where the program cannot be checked.
         """
         tell = progress or (lambda measured: None)
-        found: dict[Schedule, Measured] = {}
+        results: dict[Schedule, Measured] = {}
         right: dict[str, Schedule] = {}
         for schedule in dict.fromkeys(schedules):
             outcome, because, at = self._checked(schedule)
             if outcome is Outcome.OK:
                 right[str(len(right))] = schedule
                 continue
-            found[schedule] = Measured(schedule, outcome, (), because, at)
-            tell(found[schedule])
+            results[schedule] = Measured(schedule, outcome, (), because, at)
+            tell(results[schedule])
         for name, one in self._timed(right).items():
-            found[right[name]] = one
+            results[right[name]] = one
             tell(one)
-        return tuple(found[schedule] for schedule in schedules)
+        return tuple(results[schedule] for schedule in schedules)
 
     def _checked(self, schedule: Schedule) -> tuple[Outcome, str, Mapping[str, int]]:
         draw = self._draw = self._draw or self._prepared()
         argument = (self.problem, schedule, Path(self._folder.name), draw)
-        ended = self._children.run(
+        result = self._children.run(
             "offcut.tuning.measuring.jobs:checked", argument, self.limits.patience
         )
-        if ended.status is JobStatus.RETURNED:
-            outcome, because, at = ended.value
+        if result.status is JobStatus.RETURNED:
+            outcome, because, at = result.value
             return outcome, because, at
-        return _OUTCOMES[ended.status], ended.because, ended.last_message or {}
+        return _OUTCOMES[result.status], result.because, result.last_message or {}
 
     def _prepared(self) -> Draw:
         """What results must be, in the folder; from which values operands are drawn."""
-        ended = self._children.run(
+        result = self._children.run(
             "offcut.tuning.measuring.reference:prepared",
             (self.problem, Path(self._folder.name)),
             self.limits.reference,
         )
-        if isinstance(ended.value, OffcutError):
-            raise ended.value
-        if ended.status is not JobStatus.RETURNED:
+        if isinstance(result.value, OffcutError):
+            raise result.value
+        if result.status is not JobStatus.RETURNED:
             raise TargetError(
                 "tune",
                 f"cannot check what {self.problem.request.program.name} computes",
-                at=_sizes_text(ended.last_message) and f"after {_sizes_text(ended.last_message)}",
-                because=f"its reference: {ended.because}",
+                at=_sizes_text(result.last_message) and f"after {_sizes_text(result.last_message)}",
+                because=f"its reference: {result.because}",
                 help=("smaller sizes", "Limits(reference=…, memory=…)"),
             )
-        draw: Draw = ended.value
+        draw: Draw = result.value
         return draw
 
     def _timed(self, right: Mapping[str, Schedule]) -> dict[str, Measured]:
         """Times of candidates whose results are right, or how they ended after all."""
-        made: dict[str, Measured] = {}
+        results: dict[str, Measured] = {}
         left: dict[str, Schedule | None] = {_POLICY: None, **right}
         while any(name in right for name in left):
-            ended = self._children.run(
+            result = self._children.run(
                 "offcut.tuning.measuring.jobs:timed",
                 (self.problem, left, self.limits, self._draw),
                 self.limits.patience,
             )
-            if ended.status is JobStatus.RETURNED:
-                times: dict[str, tuple[Time, ...]] = ended.value
+            if result.status is JobStatus.RETURNED:
+                times: dict[str, tuple[Time, ...]] = result.value
                 policy = times.pop(_POLICY, ())
                 self._check_noise(policy)
                 beside = tuple(time.seconds for time in policy)
-                return made | {
-                    name: Measured(right[name], Outcome.OK, found, reference=beside)
-                    for name, found in times.items()
+                return results | {
+                    name: Measured(right[name], Outcome.OK, samples, reference=beside)
+                    for name, samples in times.items()
                 }
-            blamed, at = ended.last_message or (next(reversed(left)), {})
+            blamed, at = result.last_message or (next(reversed(left)), {})
             del left[blamed]
             if blamed in right:
-                outcome = _OUTCOMES[ended.status]
-                made[blamed] = Measured(right[blamed], outcome, (), ended.because, at)
-        return made
+                outcome = _OUTCOMES[result.status]
+                results[blamed] = Measured(right[blamed], outcome, (), result.because, at)
+        return results
 
     def _check_noise(self, times: tuple[Time, ...]) -> None:
-        found = noise(times)
-        if found <= self.limits.noise:
+        spread = noise(times)
+        if spread <= self.limits.noise:
             return
         worst = max(times, key=lambda time: time.spread)
         raise BusyError(
             "tune",
             "cannot rank candidates while this machine does other work",
             at=_sizes_text(worst.sizes),
-            because=f"the quartiles of one and the same kernel are {found:.0%} of its time apart, "
+            because=f"the quartiles of one and the same kernel are {spread:.0%} of its time apart, "
             f"and {self.limits.noise:.0%} is the most",
             help=("run it when nothing else runs", "Limits(noise=…) takes less exact times"),
         )

@@ -68,16 +68,16 @@ def results_of(kernel: Kernel, called: Operands, out: tuple[Array, ...]) -> None
     kernel(*called.given, out=out[0] if len(out) == 1 else out, **called.sizes)
 
 
-def _wrong(kernel: Kernel, called: Operands, wanted: tuple[Reference, ...]) -> str:
+def _wrong(kernel: Kernel, called: Operands, references: tuple[Reference, ...]) -> str:
     """What is wrong with the results of a call, in words; "" where nothing is."""
-    made = [_guarded(shape, dtype) for shape, dtype in called.results]
+    outputs = [_guarded(shape, dtype) for shape, dtype in called.results]
     before = [array.tobytes() for array in called.given]
-    results_of(kernel, called, tuple(out for _, out in made))
+    results_of(kernel, called, tuple(out for _, out in outputs))
     for argument, array, bits in zip(kernel.signature.inputs, called.given, before, strict=True):
         if array.tobytes() != bits:
             return f"it writes its input {argument.name}"
     names = [argument.name for argument in kernel.signature.outputs]
-    for name, (margins, out), reference in zip(names, made, wanted, strict=True):
+    for name, (margins, out), reference in zip(names, outputs, references, strict=True):
         if any((margin != _BYTE).any() for margin in margins):
             return f"it writes outside of {name}"
         if wrong := _alike(reference, out).mismatch(out):
@@ -98,14 +98,14 @@ def _guarded(shape: tuple[int, ...], dtype: str) -> tuple[tuple[Array, Array], A
     return (whole[:_MARGIN], whole[_MARGIN + filled.nbytes :]), out
 
 
-def _alike(reference: Reference, found: Array) -> Reference:
+def _alike(reference: Reference, result: Array) -> Reference:
     """A reference to which what is not finite in both, and the same, is equal."""
     if np.isfinite(reference.value).all():
         return reference
-    given = found.astype(np.float64)
-    same = (given == reference.value) | (np.isnan(given) & np.isnan(reference.value))
+    actual = result.astype(np.float64)
+    same = (actual == reference.value) | (np.isnan(actual) & np.isnan(reference.value))
     value = np.where(same, 0.0, reference.value)
-    found[same] = 0
+    result[same] = 0
     return Reference(value, reference.allowed)
 
 
@@ -135,17 +135,17 @@ def timed(
     times: dict[str, tuple[Time, ...]] = dict.fromkeys(candidates, ())
     clock = time.process_time if problem.options.threads == 1 else time.perf_counter
     for sizes, _ in problem.sizes:
-        drawn = operands(request, sizes, problem.seed, draw)
-        runs = partial(_runs, kernels, drawn)
-        found = rankable(runs, limits, clock, partial(_turn, say, dict(sizes)))
-        for name, timing in found.items():
+        arrays = operands(request, sizes, problem.seed, draw)
+        runs = partial(_runs, kernels, arrays)
+        timings = rankable(runs, limits, clock, partial(_turn, say, dict(sizes)))
+        for name, timing in timings.items():
             times[name] += (Time(dict(sizes), timing.seconds, timing.spread),)
     return times
 
 
-def _runs(kernels: Mapping[str, Kernel], drawn: Operands) -> dict[str, Run]:
+def _runs(kernels: Mapping[str, Kernel], arrays: Operands) -> dict[str, Run]:
     """A call of each kernel, on operands of their own that all share."""
-    called, out = placed(drawn)
+    called, out = placed(arrays)
     return {name: partial(results_of, kernel, called, out) for name, kernel in kernels.items()}
 
 
@@ -166,25 +166,29 @@ def rankable(
 
     runs  a call of each candidate, on arrays that are made for it
     """
-    found: dict[str, Timing] = {}
-    left: Collection[str] | None = None
+    timings: dict[str, Timing] = {}
+    candidates: Collection[str] | None = None
     for number in range(_PARTS):
-        made = runs()
+        run_by_name = runs()
         part = measure(
-            {name: run for name, run in made.items() if left is None or name in left},
+            {
+                name: run
+                for name, run in run_by_name.items()
+                if candidates is None or name in candidates
+            },
             budget=limits.budget / _PARTS,
             rounds=-(-ROUNDS // _PARTS),
             clock=clock,
             turn=turn,
         )
         for name, timing in part.items():
-            before = found[name].samples if name in found else ()
-            found[name] = Timing((*before, *timing.samples), timing.calls)
-        most = limits.hopeless * min(timing.seconds for timing in found.values())
-        left = [name for name in part if found[name].seconds <= most]
-        if number and all(resolved(found[name]) <= limits.resolution for name in left):
+            before = timings[name].samples if name in timings else ()
+            timings[name] = Timing((*before, *timing.samples), timing.calls)
+        most = limits.hopeless * min(timing.seconds for timing in timings.values())
+        candidates = [name for name in part if timings[name].seconds <= most]
+        if number and all(resolved(timings[name]) <= limits.resolution for name in candidates):
             break
-    return found
+    return timings
 
 
 def resolved(timing: Timing) -> float:
@@ -206,13 +210,13 @@ _ALIGNED = 64
 
 def placed(called: Operands) -> tuple[Operands, tuple[Array, ...]]:
     """The operands of a call where they always lie, and arrays for its results."""
-    wanted = [*((one.shape, one.dtype) for one in called.given)]
-    wanted += [(shape, numpy_dtype(dtype)) for shape, dtype in called.results]
-    step = max(PAGE >> (len(wanted) - 1).bit_length(), _ALIGNED)
-    arrays = [_at(number * step % PAGE, *one) for number, one in enumerate(wanted)]
+    shapes = [*((one.shape, one.dtype) for one in called.given)]
+    shapes += [(shape, numpy_dtype(dtype)) for shape, dtype in called.results]
+    step = max(PAGE >> (len(shapes) - 1).bit_length(), _ALIGNED)
+    arrays = [_at(number * step % PAGE, *one) for number, one in enumerate(shapes)]
     count = len(called.given)
-    for array, given in zip(arrays[:count], called.given, strict=True):
-        array[...] = given
+    for array, operand in zip(arrays[:count], called.given, strict=True):
+        array[...] = operand
     return replace(called, given=tuple(arrays[:count])), tuple(arrays[count:])
 
 

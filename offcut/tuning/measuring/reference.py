@@ -182,10 +182,10 @@ def prepared(argument: tuple[Problem, Path], say: Callable[[object], None]) -> D
     """The job of a child: `expected` of a problem, into a folder; which values operands are drawn from."""
     problem, folder = argument
     try:
-        draw, found = expected(problem, say)
+        draw, references = expected(problem, say)
     except OffcutError as refused:
         return refused
-    for number, results in enumerate(found):
+    for number, results in enumerate(references):
         with _file(folder, number).open("wb") as out:
             pickle.dump(results, out)
     return draw
@@ -193,8 +193,8 @@ def prepared(argument: tuple[Problem, Path], say: Callable[[object], None]) -> D
 
 def kept(folder: Path, number: int) -> tuple[Reference, ...]:
     """What the results must be at the sizes of that number, from the folder that `prepared` filled."""
-    found: tuple[Reference, ...] = unpickle(_file(folder, number).read_bytes())
-    return found
+    references: tuple[Reference, ...] = unpickle(_file(folder, number).read_bytes())
+    return references
 
 
 def _file(folder: Path, number: int) -> Path:
@@ -212,17 +212,17 @@ def expected(
     """
     refused = "a result is not finite"
     for draw in Draw:
-        found = []
+        references = []
         try:
             for sizes, _ in problem.sizes:
-                found.append(_at(problem, sizes, draw))
+                references.append(_at(problem, sizes, draw))
                 say(dict(sizes))
         except (CallError, InternalError) as error:
             refused = str(error).splitlines()[0]
             continue
-        finite = all(np.isfinite(one.value).all() for results in found for one in results)
+        finite = all(np.isfinite(one.value).all() for results in references for one in results)
         if finite or draw is Draw.FIRST:
-            return draw, tuple(found)
+            return draw, tuple(references)
     raise TargetError(
         "tune",
         f"cannot check what {problem.request.program.name} computes",
@@ -234,9 +234,9 @@ def expected(
 def _at(problem: Problem, sizes: Mapping[str, int], draw: Draw) -> tuple[Reference, ...]:
     request = with_constants(problem.request, problem.seed, draw)
     program, known = request.program, inner_sizes(request, sizes)
-    given = {**drawn(program, known, problem.seed, draw), **request.arrays}
+    inputs = {**drawn(program, known, problem.seed, draw), **request.arrays}
     wide = promoted(program)
-    arrays = {name: _widened(array) for name, array in given.items()}
+    arrays = {name: _widened(array) for name, array in inputs.items()}
     shaken = {name: _shaken(name, array) for name, array in arrays.items()}
     value, change = results(wide, (arrays, shaken), known)
     factor = (terms(program, known) + 16) * _summing(program) + 4 * _between(program)
@@ -250,12 +250,12 @@ def _at(problem: Problem, sizes: Mapping[str, int], draw: Draw) -> tuple[Referen
 
 
 def _allowed(
-    program: Program, buffer: Buffer, value: Array, changed: Array, factor: float
+    program: Program, buffer: Buffer, value: Array, perturbed: Array, factor: float
 ) -> NDArray[np.float64]:
     if buffer.dtype not in FLOATS:
         return np.full(value.shape, float(_rounds_to_integers(program)))
-    size, moved = np.abs(np.nan_to_num(value)), np.abs(np.nan_to_num(changed - value))
-    most = float(moved.max(initial=0.0)) / _OFF
+    size, differences = np.abs(np.nan_to_num(value)), np.abs(np.nan_to_num(perturbed - value))
+    most = float(differences.max(initial=0.0)) / _OFF
     last = 16 * _summing(program) + 2 * HALF_ULP[buffer.dtype]
     allowed: NDArray[np.float64] = most * factor + last * size
     return allowed
@@ -288,15 +288,15 @@ def _compiled(program: Program) -> _Loops:
         sizes = {s.name: s.at_or_above(value + k) for k, s in enumerate(program.sizes)}
         arrays = drawn(program, sizes, 0, Draw.FIRST)
         try:
-            wanted = run(program, arrays, sizes, most=_PATIENT)
+            expected_arrays = run(program, arrays, sizes, most=_PATIENT)
         except (CallError, InternalError):  # these sizes are not allowed together
             continue
         except StepLimitError:
             longest = value
             continue
-        found = loops(arrays, sizes)
-        for name, array in wanted.items():
-            if not np.allclose(found[name], array, rtol=1e-9, atol=1e-12, equal_nan=True):
+        actual = loops(arrays, sizes)
+        for name, array in expected_arrays.items():
+            if not np.allclose(actual[name], array, rtol=1e-9, atol=1e-12, equal_nan=True):
                 raise InternalError(f"{program.name} compiled as it stands is not what it means")
         return loops
     raise TargetError(
@@ -315,8 +315,8 @@ class _Loops:
     kernel: Kernel
 
     def __call__(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
-        made = self.kernel(*(arrays[one.name] for one in self.kernel.signature.inputs), **sizes)
-        several = made if isinstance(made, tuple) else (made,)
+        result = self.kernel(*(arrays[one.name] for one in self.kernel.signature.inputs), **sizes)
+        several = result if isinstance(result, tuple) else (result,)
         return {b.name: a for b, a in zip(self.program.results, several, strict=True)}
 
 
@@ -378,8 +378,8 @@ def _repeats(
     """
     for stmt in body:
         if isinstance(stmt, Store):
-            named = set().union(*map(variables, stmt.index))
-            yield prod(count for name, count in trips.items() if name not in named)
+            index_names = set().union(*map(variables, stmt.index))
+            yield prod(count for name, count in trips.items() if name not in index_names)
         inside = low, high, trips
         if isinstance(stmt, For) and not any(map(reads_memory, (stmt.lo, stmt.hi))):
             first = min(int(evaluate(stmt.lo, at)) for at in (low, high))
@@ -405,14 +405,14 @@ def _summing(program: Program) -> float:
 def _between(program: Program) -> float:
     """Rounding of the coarsest type between the operands and what is stored as a result."""
     known = {b.name for b in program.results}
-    held = [b.dtype for b in program.buffers if b.kind in (Kind.LOCAL, Kind.PRIVATE)]
+    dtypes = [b.dtype for b in program.buffers if b.kind in (Kind.LOCAL, Kind.PRIVATE)]
     for stmt in statements(program.body):
         for expr in expressions(stmt):
             nodes = list(walk(expr))
             if isinstance(stmt, Store) and stmt.buffer in known and expr is stmt.value:
                 nodes = nodes[1:]
-            held += [node.dtype for node in nodes if isinstance(node, Cast)]
-    return max((HALF_ULP.get(dtype, 0.0) for dtype in held), default=0.0)
+            dtypes += [node.dtype for node in nodes if isinstance(node, Cast)]
+    return max((HALF_ULP.get(dtype, 0.0) for dtype in dtypes), default=0.0)
 
 
 def _rounds_to_integers(program: Program) -> bool:

@@ -61,7 +61,7 @@ class UnitBinding:
     schedule  with the names of loops in place of lines for all loops (``*``)
     notes     one for each loop, about lanes
     divided   the program before its loops were divided among threads; empty if none was
-    absent    a note for each line whose loop the program has not
+    absent    a note for each line whose loop the program does not have
     """
 
     shares: Parallel
@@ -160,7 +160,7 @@ class _UnitBinder:
                     self.refuse(program, binds, line)
 
     def absent_loops(self, program: Program) -> tuple[str, ...]:
-        """Return a note for each line that names a loop of the schedule which the program has not: where all of it is one tile, for one."""
+        """Return a note for each line that names a loop of the schedule which the program does not have, for example if all of it is one tile."""
         steps = (step for step in self.schedule.steps if isinstance(step, Bind))
         notes = []
         for line in (step for step in steps if step.stage != ANY and step.unit != UNROLL):

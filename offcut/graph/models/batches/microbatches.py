@@ -80,7 +80,7 @@ class MicroBatches:
         values: Mapping[str, Value],
         lengths: Mapping[str, Expr],
         sizes: Sequence[Size],
-        asked: Parts = True,
+        parts: Parts = True,
     ) -> None:
         """What no size changes; `machine` is the one whose memories count.
 
@@ -89,7 +89,7 @@ class MicroBatches:
 
         Raises ParseError for a text that says no parts, PartitionError for parts that may not run.
         """
-        self._operands, self._lengths, self._asked = operands, lengths, asked
+        self._operands, self._lengths, self._asked = operands, lengths, parts
         self._steps, self._sizes = operands.steps, {size.name: size for size in sizes}
         self._place = {step.name: number for number, step in enumerate(self._steps)}
         native = (step.kernel.machine for step in self._steps if step.entry is not None)
@@ -102,9 +102,9 @@ class MicroBatches:
         self.strides = cache(operands.batch_strides)
         self._said: tuple[tuple[int, int, Part], ...] = ()
         self._size, self._parallel = "", np.zeros(len(self._steps), np.bool_)
-        if isinstance(asked, str):
-            self._said = self._checked(asked)
-        elif asked is True:
+        if isinstance(parts, str):
+            self._said = self._checked(parts)
+        elif parts is True:
             self._size, self._parallel = self._batch()
 
     def runs(
@@ -157,10 +157,12 @@ class MicroBatches:
             return None
         bytes_, first = self._operands.bytes(number.array), self._operands.first[:-1]
         moving = number.array[self.strides(size)] != 0 if size else np.zeros(len(bytes_), np.bool_)
-        read, moved, every = (
+        read, read_and_written, every = (
             np.add.reduceat(bytes_ * of, first) for of in (moving & self._is_input, moving, True)
         )
-        return Traffic(self.machine, read, moved - read, every - moved, self._weights)
+        return Traffic(
+            self.machine, read, read_and_written - read, every - read_and_written, self._weights
+        )
 
     def cycles(self, number: Numbers, runs: Sequence[Run]) -> tuple[Array, Array] | None:
         """Of each step, those in which weights are read, and in which values pass by main memory; None on a machine whose memories are
@@ -278,13 +280,13 @@ def _cheapest(
 
     parallel  which may; counts: that are tried
     """
-    tried = np.array([*counts, total])
-    passes, enters, leaves = traffic.passes(tried, total, caches=True)
-    again = -(-total // tried) - 1
+    candidates = np.array([*counts, total])
+    passes, enters, leaves = traffic.passes(candidates, total, caches=True)
+    again = -(-total // candidates) - 1
     run = passes + again * (traffic.holds[:, None] + traffic.machine.policy.part_cycles)
-    run[np.ix_(np.logical_not(parallel), tried < total)] = inf
+    run[np.ix_(np.logical_not(parallel), candidates < total)] = inf
     before = list[list[int]]()
-    states = range(len(tried))
+    states = range(len(candidates))
     inside = closed = [*(inf for _ in counts), 0.0]
     for own, enter, leave in zip(run.tolist(), enters.tolist(), leaves.tolist(), strict=True):
         cheapest = min(closed)
@@ -295,7 +297,7 @@ def _cheapest(
         closed = [inside[s] + leave[s] for s in states]
     state, runs = closed.index(min(closed)), list[tuple[int, int, int]]()
     for at in reversed(range(len(before))):
-        end, count = at + 1, int(tried[state])
+        end, count = at + 1, int(candidates[state])
         if runs and count == runs[-1][2]:
             _, end, _ = runs.pop()
         runs.append((at, end, count))
@@ -313,9 +315,9 @@ def _kernels(name: str, known: Iterable[str]) -> str:
     """What kernels give, those that are called alike first."""
     names = [*known]
     near = get_close_matches(name, names, n=_LISTED)
-    shown = [*near, *(one for one in names if one not in near)][:_LISTED]
-    rest = f" and {len(names) - len(shown)} others" if len(names) > len(shown) else ""
-    return f"kernels give {', '.join(shown)}{rest}"
+    listed_names = [*near, *(one for one in names if one not in near)][:_LISTED]
+    rest = f" and {len(names) - len(listed_names)} others" if len(names) > len(listed_names) else ""
+    return f"kernels give {', '.join(listed_names)}{rest}"
 
 
 def _refused(part: Part, at: str, because: str, *help: str) -> PartitionError:
@@ -371,8 +373,8 @@ class Traffic:
     def holds(self) -> Array:
         """Cycles in which each step reads its weights once."""
         caches, main = self._rates(self.weights.sum())
-        found: Array = self.weights * (caches + main)
-        return found
+        result: Array = self.weights * (caches + main)
+        return result
 
     def passes(self, counts: Array, total: int, caches: bool) -> tuple[Array, Array, Array]:
         """Cycles of what passes by each step, for each of some counts of a batch of `total` at a time; and of what it enters, and leaves.
@@ -380,9 +382,9 @@ class Traffic:
         caches  whether what they give counts; else what main memory gives alone
         """
         near = (self.shared + self.weights)[:, None]
-        moved = (self.read + self.written)[:, None]
-        tried, main = self._rates(near + moved * np.array([*counts, total]) // total)
-        rate = caches * tried + main
+        volume = (self.read + self.written)[:, None]
+        cache_share, main = self._rates(near + volume * np.array([*counts, total]) // total)
+        rate = caches * cache_share + main
         stored = rate + main
         read, written, shared = self.read[:, None], self.written[:, None], self.shared[:, None]
         own, own_stored = rate[:, :-1], stored[:, :-1]

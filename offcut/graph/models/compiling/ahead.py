@@ -95,8 +95,8 @@ class Ahead:
         if job is not None:
             with self._lock:
                 self._left.pop(key, None)
-                begun = self._begun.get(key)
-            if begun is not None and not begun.wait(LONGEST):
+                event = self._begun.get(key)
+            if event is not None and not event.wait(LONGEST):
                 self._end()
         yield
         if job is not None:
@@ -133,7 +133,7 @@ class Ahead:
                 if not self._left:
                     break
                 key, job = self._left.popitem()
-                begun = self._begun[key] = threading.Event()
+                event = self._begun[key] = threading.Event()
             try:
                 _send(helper.stdin, job)
                 if helper.stdout.readline() != _DONE:
@@ -141,7 +141,7 @@ class Ahead:
             except (OSError, ValueError, TypeError, AttributeError, pickle.PicklingError):
                 break  # it was ended, or what it would be sent cannot be
             finally:
-                begun.set()
+                event.set()
         with suppress(OSError):
             helper.stdin.close()
         helper.wait()
@@ -199,18 +199,18 @@ def processes() -> int:
 
     Raises TargetError where ``OFFCUT_PROCESSES`` is no number from 1 on.
     """
-    asked = os.environ.get("OFFCUT_PROCESSES", "")
-    if not asked:
+    text = os.environ.get("OFFCUT_PROCESSES", "")
+    if not text:
         own = getattr(os, "sched_getaffinity", None)
         return min(MOST, len(own(0)) if own else os.cpu_count() or 1)
-    if not asked.isdecimal() or int(asked) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise TargetError(
             "OFFCUT_PROCESSES",
-            f"cannot compile in {asked!r} processes",
+            f"cannot compile in {text!r} processes",
             because="it is not a number from 1 on",
             help=("OFFCUT_PROCESSES=1 starts none",),
         )
-    return int(asked)
+    return int(text)
 
 
 def helper() -> None:

@@ -181,50 +181,50 @@ def from_kernels(
                 again.setdefault(
                     name, partial(_of_kernel, step, own_name, order, arrays[name].shape)
                 )
-    held = {name: to_owned_constant(array) for name, array in arrays.items() if name not in again}
-    return Recalled(held, again)
+    constants = {
+        name: to_owned_constant(array) for name, array in arrays.items() if name not in again
+    }
+    return Recalled(constants, again)
 
 
 def _of_kernel(step: Step, name: str, order: Sequence[int], shape: Sequence[int]) -> Array:
     """An array whose axes, in an order and some joined, are a kernel's constant."""
-    found = step.kernel.constants[name].reshape([shape[axis] for axis in order])
-    return take_ownership(found.transpose(np.argsort(order)))
+    array = step.kernel.constants[name].reshape([shape[axis] for axis in order])
+    return take_ownership(array.transpose(np.argsort(order)))
 
 
-def from_later(
-    before: Mapping[str, Array], after: Mapping[str, Array], found: Recalled
-) -> Recalled:
+def from_later(before: Mapping[str, Array], after: Mapping[str, Array], lazy: Recalled) -> Recalled:
     """The constants of a graph before passes: views of those after them are made of these, others are held.
 
     after  the arrays of the graph after the passes; found: the same, from kernels
     """
     places = {array.__array_interface__["data"][0]: name for name, array in after.items()}
-    again, held = dict[str, partial[Array]](), dict[str, Array]()
+    again, constants = dict[str, partial[Array]](), dict[str, Array]()
     for name, array in before.items():
         later = places.get(array.__array_interface__["data"][0], "")
         order = _order(array, after[later]) if later else None
         if order is None:
-            held[name] = to_owned_constant(array)
+            constants[name] = to_owned_constant(array)
         else:
-            again[name] = partial(_turned, found, later, order)
-    return Recalled(held, again)
+            again[name] = partial(_turned, lazy, later, order)
+    return Recalled(constants, again)
 
 
-def _turned(found: Recalled, name: str, order: Sequence[int]) -> Array:
-    return take_ownership(found[name].transpose(order))
+def _turned(lazy: Recalled, name: str, order: Sequence[int]) -> Array:
+    return take_ownership(lazy[name].transpose(order))
 
 
 def _order(array: Array, other: Array) -> tuple[int, ...] | None:
     """The axes of `other` in the order in which they are those of `array`, all of the same memory; None where they are not."""
     if array.dtype != other.dtype or array.ndim != other.ndim:
         return None
-    left, order = list(range(other.ndim)), list[int]()
+    open_axes, order = list(range(other.ndim)), list[int]()
     for extent, step in zip(array.shape, array.strides, strict=True):
-        same = (x for x in left if other.shape[x] == extent and other.strides[x] == step)
+        same = (x for x in open_axes if other.shape[x] == extent and other.strides[x] == step)
         axis = next(same, None)
         if axis is None:
             return None
-        left.remove(axis)
+        open_axes.remove(axis)
         order.append(axis)
     return tuple(order)
 
@@ -275,14 +275,14 @@ class RegionSteps:
         own = {name: arrays[of] for name, of in self.constants.items()}
         return self.steps(bind_kernels(self.calls, codes, own, self.orders))
 
-    def steps(self, held: BoundKernels, priced: bool = False) -> Iterator[Step]:
+    def steps(self, bound: BoundKernels, priced: bool = False) -> Iterator[Step]:
         """The steps of kernels.
 
         priced  whether they are asked for their cost alone
         """
-        for call, make, kernel in zip(self.calls, self.made, held.kernels, strict=True):
+        for call, make, kernel in zip(self.calls, self.made, bound.kernels, strict=True):
             limits = tuple(
-                0.0 if priced else one.limit(held.constants[one.points])
+                0.0 if priced else one.limit(bound.constants[one.points])
                 for one in call.binding.assumed
             )
             yield make(kernel=kernel, entry=entry_of(kernel), limits=limits)
@@ -311,8 +311,8 @@ def bind_kernels(
     for code, binding in calls:
         read = {name: known[name] for name in binding.constants.values()}
         arrays = shaped(read, binding.runs, orders)
-        given = {own: arrays[name] for own, name in binding.constants.items()}
-        kernels.append(codes[code].with_constants(given))
+        constants_of_call = {own: arrays[name] for own, name in binding.constants.items()}
+        kernels.append(codes[code].with_constants(constants_of_call))
     return BoundKernels(kernels, known)
 
 

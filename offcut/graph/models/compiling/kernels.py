@@ -92,16 +92,16 @@ class Kernels:
 
     def asked(
         self,
-        placed: Placed,
+        placed_region: Placed,
         unpacked: Collection[str] = (),
-        turned: Mapping[str, tuple[int, ...]] | None = None,
+        constant_orders: Mapping[str, tuple[int, ...]] | None = None,
     ) -> NamedRegion:
         """What a region asks for.
 
-        unpacked  constants that are read as any other operand is
-        turned    orders of the axes of constants, where they are not held as they are
+        unpacked         constants that are read as any other operand is
+        constant_orders  orders of the axes of constants, where they are not held as they are
         """
-        region, places = placed.region, placed.places
+        region, places = placed_region.region, placed_region.places
         known = {
             name
             for name in region.operands
@@ -113,11 +113,11 @@ class Kernels:
         nodes = tuple(_renamed(node, names) for node in region.nodes)
         types = tuple(replace(self.values[n], name=names[n]) for n in region.operands)
         orders = {
-            names[name]: placed.orders.get(name, place.order)
+            names[name]: placed_region.orders.get(name, place.order)
             for name, place in places.items()
             if name not in known
         }
-        turns = turned or {}
+        turns = constant_orders or {}
         for name in known & turns.keys():
             orders |= dict.fromkeys((names[name], scaled(names[name])), turns[name])
         apart = frozenset(
@@ -129,8 +129,8 @@ class Kernels:
         before = frozenset(names[name] for name in region.before)
         fixed = frozenset(names[name] for name in known)
         constants = {names[name]: self.arrays[name] for name in region.operands if name in known}
-        asked = CanonicalRegion(self.sizes, nodes, types, fixed, orders, apart, before)
-        return NamedRegion(asked, placed, names, constants)
+        canonical = CanonicalRegion(self.sizes, nodes, types, fixed, orders, apart, before)
+        return NamedRegion(canonical, placed_region, names, constants)
 
     def ahead(self, regions: Sequence[NamedRegion], count: int) -> Ahead:
         """Helpers for the kernels that are not there yet.
@@ -146,13 +146,13 @@ class Kernels:
                 continue
             constants = {name: zero(a.dtype.name, a.shape) for name, a in one.constants.items()}
             with suppress(OffcutError):  # it is refused where it is made
-                found, _ = make_kernel_request(
+                requests, _ = make_kernel_request(
                     one.asked, constants, self.distributive, Derived.zeros, self.memory.is_host
                 )
-                for each in found:
+                for each in requests:
                     kinds = {name: (a.dtype, a.shape) for name, a in each.constants.items()}
-                    asked = each.output, each.inputs, kinds, self.threads, target
-                    jobs.setdefault(each.key, Compilation(each.key, *asked))
+                    arguments = each.output, each.inputs, kinds, self.threads, target
+                    jobs.setdefault(each.key, Compilation(each.key, *arguments))
         return Ahead([job for key, job in jobs.items() if key not in self._numbers], count)
 
     def steps(
@@ -168,47 +168,49 @@ class Kernels:
         """
         nodes, names = region.placed.region.nodes, {new: old for old, new in region.names.items()}
         try:
-            calls, held = self._held(region, ahead, priced)
+            calls, bound = self._held(region, ahead, priced)
         except OffcutError as error:
             operators = [node.op for node in nodes]
             raise of_node(error, nodes[-1].results[0].name, operators, names) from error
-        kernels = zip(calls, held.kernels, strict=True)
-        made = tuple(self._step(region, call, kernel) for call, kernel in kernels)
+        kernels = zip(calls, bound.kernels, strict=True)
+        makers = tuple(self._step(region, call, kernel) for call, kernel in kernels)
         constants = {name: names[name] for name in region.constants}
-        found = RegionSteps(constants, region.asked.orders, calls, made)
-        return found, [*found.steps(held, priced)]
+        result = RegionSteps(constants, region.asked.orders, calls, makers)
+        return result, [*result.steps(bound, priced)]
 
     def _held(
         self, region: NamedRegion, ahead: Ahead, priced: bool
     ) -> tuple[tuple[Call, ...], BoundKernels]:
         """The kernels of a region with its constants: those of another of the same computation, or new ones."""
-        asked, constants = region.asked, region.constants
-        known = self._known.get(asked.key)
+        request, constants = region.asked, region.constants
+        known = self._known.get(request.key)
         if known is not None and (priced or not constants):
             return known, BoundKernels(
                 [self.compiled[call.code].kernel for call in known], constants
             )
         if known is not None:
             with suppress(DescribeError):  # their code is for finite ones
-                return known, bind_kernels(known, self.codes, constants, asked.orders)
+                return known, bind_kernels(known, self.codes, constants, request.orders)
         asks, arrays = make_kernel_request(
-            asked, constants, self.distributive, Derived.run, self.memory.is_host
+            request, constants, self.distributive, Derived.run, self.memory.is_host
         )
-        made = [self.made(one, ahead) for one in asks]
-        pairs = zip(made, asks, strict=True)
-        calls = self._known[asked.key] = tuple(Call(code, one.binding) for (code, _), one in pairs)
-        return calls, BoundKernels([kernel for _, kernel in made], arrays)
+        compiled = [self.made(one, ahead) for one in asks]
+        pairs = zip(compiled, asks, strict=True)
+        calls = self._known[request.key] = tuple(
+            Call(code, one.binding) for (code, _), one in pairs
+        )
+        return calls, BoundKernels([kernel for _, kernel in compiled], arrays)
 
     def _step(self, region: NamedRegion, call: Call, kernel: Kernel) -> partial[Step]:
         """A step of a region, but for its kernel and what its constants say."""
-        binding, asked, placed = call.binding, region.asked, region.placed
+        binding, request, placed_region = call.binding, region.asked, region.placed
         own = {new: old for old, new in region.names.items()}
-        nodes, compiled = placed.region.nodes, self.compiled[call.code]
+        nodes, compiled = placed_region.region.nodes, self.compiled[call.code]
         name = nodes[-1].results[0].name
         measured = {f"{name}.{number}": one.dtype for number, one in enumerate(binding.assumed)}
         inputs = {x: self.operand(own[x], region, binding) for x in binding.inputs}
         results = {n: Operand(n, n, dtype, ZERO, (), ()) for n, dtype in measured.items()} or {
-            region.names[n]: self.operand(n, region, binding) for n in placed.region.results
+            region.names[n]: self.operand(n, region, binding) for n in placed_region.region.results
         }
         return partial(
             Step,
@@ -221,7 +223,7 @@ class Kernels:
             target=compiled.target,
             refused=tuple((by, with_names(why, own)) for by, why in compiled.refused),
             constants=tuple(
-                (own[x], name, asked.orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
+                (own[x], name, request.orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
                 for name, x in binding.constants.items()
                 if x in own
             ),
@@ -241,29 +243,29 @@ class Kernels:
         value = self.values[place.root]
         return place == own_place(value.name, value.shape)
 
-    def made(self, asked: DescribedKernel, ahead: Ahead) -> tuple[int, Kernel]:
+    def made(self, request: DescribedKernel, ahead: Ahead) -> tuple[int, Kernel]:
         """The number of its code, and a kernel with its constants: compiled where none that computes the same is."""
-        known = self._numbers.get(asked.key)
+        known = self._numbers.get(request.key)
         if known is not None:
             kernel = self.compiled[known].kernel
             with suppress(DescribeError):  # its code is for finite ones
-                held = kernel.with_constants(asked.constants) if asked.constants else kernel
-                return known, held
-        with ahead.making(asked.key):
-            found = first_accepting(
+                own = kernel.with_constants(request.constants) if request.constants else kernel
+                return known, own
+        with ahead.making(request.key):
+            compiled = first_accepting(
                 self.targets,
                 lambda target: compile(
-                    asked.output,
-                    asked.inputs,
-                    asked.constants,
+                    request.output,
+                    request.inputs,
+                    request.constants,
                     threads=self.threads,
                     target=target,
                 ),
                 self.least_filled,
             )
-        self.compiled.append(found)
-        number = self._numbers[asked.key] = len(self.compiled) - 1
-        return number, found.kernel
+        self.compiled.append(compiled)
+        number = self._numbers[request.key] = len(self.compiled) - 1
+        return number, compiled.kernel
 
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:

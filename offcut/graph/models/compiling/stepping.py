@@ -33,10 +33,10 @@ def steps_of_bound(
     requested, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
     count = processes()
     while True:
-        placed = place_graph(graph, fused, readings, orders, requested, kernels.takes_strides)
+        placed_graph = place_graph(graph, fused, readings, orders, requested, kernels.takes_strides)
         try:
             steps, regions, regions_by_name = list[Step](), list[RegionSteps](), list[NamedRegion]()
-            for step in placed.steps:
+            for step in placed_graph.steps:
                 region = step.region
                 fixed = _constants(region, readings, bound, orders, kernels.packs)
                 regions_by_name.append(kernels.asked(step, *fixed))
@@ -59,7 +59,7 @@ def steps_of_bound(
             notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
             fused = [each for one in fused for each in _unfused(one, region)]
             continue
-        return Stepped(steps, placed.outputs, tuple(notes), tuple(regions))
+        return Stepped(steps, placed_graph.outputs, tuple(notes), tuple(regions))
 
 
 def _constants(

@@ -61,8 +61,8 @@ class Derived:
         """Their arrays, by name."""
         if self.program is None:
             return {}
-        made = self.program.run({b.name: constants[b.name] for b in given_to(self.program)})
-        arrays = made if isinstance(made, tuple) else (made,)
+        results = self.program.run({b.name: constants[b.name] for b in given_to(self.program)})
+        arrays = results if isinstance(results, tuple) else (results,)
         return {name: take_ownership(array) for name, array in zip(self.names, arrays, strict=True)}
 
     def zeros(self, constants: Mapping[str, Array]) -> dict[str, Array]:
@@ -120,8 +120,8 @@ class CanonicalRegion:
     def key(self) -> object:
         """What tells it from others."""
         texts, orders = tuple(map(typed, self.nodes)), tuple(sorted(self.orders.items()))
-        said = self.sizes, self.nodes, texts, self.types, self.constant
-        return *said, orders, self.apart, self.before
+        parts = self.sizes, self.nodes, texts, self.types, self.constant
+        return *parts, orders, self.apart, self.before
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class _Around:
 
 
 def make_kernel_request(
-    asked: CanonicalRegion,
+    canonical: CanonicalRegion,
     constants: Mapping[str, Array],
     distributive: bool,
     run: Run,
@@ -194,39 +194,39 @@ def make_kernel_request(
     distributive  as `offcut.graph.compiled` says
     measures  whether data may be measured before a sum takes fewer products: whoever calls it waits for the measure
     """
-    description = Description(asked.sizes)
+    description = Description(canonical.sizes)
     results: tuple[Tensor, ...] = ()
-    outside = {value.name: value for value in asked.types}
-    for node in _in_order(asked.nodes, asked.before):
+    outside = {value.name: value for value in canonical.types}
+    for node in _in_order(canonical.nodes, canonical.before):
         for name in node.operands:
             if name not in description.tensors:
                 description.given(outside[name])
         results = description.node(node.op, node, [value.name for value in node.results])
     for call in description.calls.values():
-        return (_of_program(call, asked.nodes[-1], constants),), constants
-    given = [description.tensors[name] for name in outside]
-    last = [value.name for value in asked.nodes[-1].results]
+        return (_of_program(call, canonical.nodes[-1], constants),), constants
+    tensors = [description.tensors[name] for name in outside]
+    last = [value.name for value in canonical.nodes[-1].results]
     renames = {r.name: name for r, name in zip(results, last, strict=True)}
-    described = without_single_terms(written_in(results, asked.before))
+    described = without_single_terms(written_in(results, canonical.before))
     described = with_lanes_over_groups(
-        described, {name: asked.orders[new] for name, new in renames.items()}
+        described, {name: canonical.orders[new] for name, new in renames.items()}
     )
     known = _known(described, constants, distributive, run, measures)
     every = {**constants, **known.made}
-    given += [replace(tensor, definition=None) for tensor in known.derived]
-    around = _Around(description.dims, given, known.program, every, asked)
-    found = _described(around, known.results, renames)
-    binding = replace(found.binding, distributed=known.distributed, finite=known.finite)
-    found = replace(found, binding=binding)
+    tensors += [replace(tensor, definition=None) for tensor in known.derived]
+    around = _Around(description.dims, tensors, known.program, every, canonical)
+    request = _described(around, known.results, renames)
+    binding = replace(request.binding, distributed=known.distributed, finite=known.finite)
+    request = replace(request, binding=binding)
     if not known.assumed:
-        return (found,), every
+        return (request,), every
     largest = [one.largest for one in known.assumed]
     read = {one.name for one in tensors_of(largest)}
-    around = replace(around, given=[one for one in given if one.name in read])
+    around = replace(around, given=[one for one in tensors if one.name in read])
     measured = _described(around, largest, {})
     limits = tuple(one.limit for one in known.assumed)
     measured = replace(measured, binding=replace(measured.binding, assumed=limits))
-    return (measured, found), every
+    return (measured, request), every
 
 
 def _described(
@@ -240,22 +240,22 @@ def _described(
     read = {tensor.name for tensor in tensors_of(results)}
     constants = {name: array for name, array in around.constants.items() if name in read}
     outside = [one for one in around.given if one.name not in around.constants]
-    given = [*outside, *(one for one in around.given if one.name in constants)]
-    moved = {old: orders[new] for old, new in renames.items()}
-    moved |= {tensor.name: orders[tensor.name] for tensor in given if tensor.name in orders}
-    by_name = ordered(results, moved)
+    tensors = [*outside, *(one for one in around.given if one.name in constants)]
+    new_orders = {old: orders[new] for old, new in renames.items()}
+    new_orders |= {tensor.name: orders[tensor.name] for tensor in tensors if tensor.name in orders}
+    by_name = ordered(results, new_orders)
     results = tuple(by_name[tensor.name] for tensor in results)
     own = {new: old for old, new in renames.items()}
     beside = {(own.get(name, name), at) for name, at in around.asked.apart}
     by_name, runs = joined_rows(results, dims, beside)
     results = tuple(by_name[tensor.name] for tensor in results)
-    inputs = [by_name.get(tensor.name, tensor) for tensor in given]
+    inputs = [by_name.get(tensor.name, tensor) for tensor in tensors]
     by_name, sizes = with_own_sizes(by_name, results, inputs)
     results = tuple(by_name[tensor.name] for tensor in results)
     inputs = [by_name[tensor.name] for tensor in inputs]
     arrays = shaped(constants, runs, orders)
     key = str(source(computation(results, inputs, tuple(constants))))
-    every = {t.name: (1,) * len(t.shape) for t in given} | runs
+    every = {t.name: (1,) * len(t.shape) for t in tensors} | runs
     every |= {new: runs[old] for old, new in renames.items()}
     parallel = parallel_axes([*inputs, *(one for one in tensors_of(results) if one.definition)])
     binding = Binding(
@@ -264,19 +264,19 @@ def _described(
         around.derived,
         every,
         {new: dims.extents[old] for new, old in sizes.items()},
-        parallel={size: _named(found, renames) for size, found in parallel.items()},
+        parallel={size: _named(value, renames) for size, value in parallel.items()},
     )
     return DescribedKernel(key, results, tuple(inputs), arrays, binding)
 
 
 def _named(
-    found: Mapping[str, int] | Coupling, renames: Mapping[str, str]
+    value: Mapping[str, int] | Coupling, renames: Mapping[str, str]
 ) -> Mapping[str, int] | Coupling:
     """Axes, or what couples elements, by the names that a region has for its tensors."""
-    if isinstance(found, Coupling):
-        tensor, read = (renames.get(name, name) for name in (found.tensor, found.read))
-        return replace(found, tensor=tensor, read=read)
-    return {renames.get(name, name): axis for name, axis in found.items()}
+    if isinstance(value, Coupling):
+        tensor, read = (renames.get(name, name) for name in (value.tensor, value.read))
+        return replace(value, tensor=tensor, read=read)
+    return {renames.get(name, name): axis for name, axis in value.items()}
 
 
 def _known(
@@ -292,13 +292,15 @@ def _known(
     finite: of others the results would not be either.
     """
     if distributive:
-        folded = with_folded_factors(described, constants)
-        fewer, assumed = with_fewer_products(folded, constants) if measures else (folded, ())
-        for results, largest in ((fewer, assumed), (folded, ())):
-            found = _computed(results, largest, constants, run)
-            if are_finite(found.made):
-                distributed = folded is not described or bool(largest)
-                return replace(found, distributed=distributed, finite=largest == assumed)
+        with_factors = with_folded_factors(described, constants)
+        fewer, assumed = (
+            with_fewer_products(with_factors, constants) if measures else (with_factors, ())
+        )
+        for results, largest in ((fewer, assumed), (with_factors, ())):
+            candidate = _computed(results, largest, constants, run)
+            if are_finite(candidate.made):
+                distributed = with_factors is not described or bool(largest)
+                return replace(candidate, distributed=distributed, finite=largest == assumed)
     return replace(_computed(described, (), constants, run), finite=not distributive)
 
 
@@ -310,16 +312,18 @@ def _computed(
 ) -> _Known:
     """The results, and what they assume, where what depends on constants alone is computed."""
     measured = tuple(one.largest for one in assumed)
-    found, derived = with_known((*results, *measured), constants)
+    all_results, derived = with_known((*results, *measured), constants)
     program, count = Derived.of(derived), len(results)
-    pairs = zip(assumed, found[count:], strict=True)
+    pairs = zip(assumed, all_results[count:], strict=True)
     largest = tuple(replace(one, largest=tensor) for one, tensor in pairs)
-    return _Known(found[:count], derived, program, run(program, constants), largest)
+    return _Known(all_results[:count], derived, program, run(program, constants), largest)
 
 
-def are_finite(made: Mapping[str, Array]) -> bool:
+def are_finite(arrays: Mapping[str, Array]) -> bool:
     """Whether no float that was computed is an infinity or NaN."""
-    return all(np.isfinite(array).all() for array in made.values() if array.dtype.kind not in "biu")
+    return all(
+        np.isfinite(array).all() for array in arrays.values() if array.dtype.kind not in "biu"
+    )
 
 
 def _of_program(call: Call, node: Node, constants: Mapping[str, Array]) -> DescribedKernel:
@@ -368,14 +372,14 @@ def shaped(
     orders: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Array]:
     """Constants with their axes in order, and joined."""
-    made = dict(constants)
-    for name, held in constants.items():
-        array = held.transpose(orders[name]) if name in orders else held
+    result = dict(constants)
+    for name, constant in constants.items():
+        array = constant.transpose(orders[name]) if name in orders else constant
         shape, at = list[int](), 0
         for count in runs.get(name, (1,) * array.ndim):
             shape.append(prod(array.shape[at : at + count]))
             at += count
-        made[name] = array.reshape(shape)
-        if not np.may_share_memory(made[name], held):
-            take_ownership(made[name])
-    return made
+        result[name] = array.reshape(shape)
+        if not np.may_share_memory(result[name], constant):
+            take_ownership(result[name])
+    return result

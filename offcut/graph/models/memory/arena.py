@@ -84,8 +84,8 @@ def arena_of(
             if need not in slots[slot]:
                 slots[slot].append(need)
             of[name] = slot
-        ended = (name for name in of if last[name] == number)
-        free += [of[name] for name in ended]
+        finished = (name for name in of if last[name] == number)
+        free += [of[name] for name in finished]
     return Arena(tuple(Slot(tuple(_greatest(needed))) for needed in slots), of, needs, lives)
 
 
@@ -103,9 +103,9 @@ def _fitting(
     equal = [slot for slot in free if need in slots[slot]]
     if equal:
         return equal[0]
-    wanted = typical(need)
+    size = typical(need)
     most = {slot: max(typical(part) for part in slots[slot]) for slot in free}
-    larger = [slot for slot in free if most[slot] >= wanted]
+    larger = [slot for slot in free if most[slot] >= size]
     if larger:
         return min(larger, key=lambda slot: most[slot])
     return max(free, key=lambda slot: most[slot], default=None)

@@ -76,13 +76,13 @@ class Passage:
     ) -> None:
         self.memory, counts = memory, (*inputs, *results)
         *starts, self.bytes = accumulate((rounded(count or 0) for count in counts), initial=0)
-        moved = [
+        copies = [
             (number, start, count)
             for number, (start, count) in enumerate(zip(starts, counts, strict=True))
             if count is not None
         ]
-        self.inputs = [one for one in moved if one[0] < len(inputs)]
-        self.results = [one for one in moved if one[0] >= len(inputs)]
+        self.inputs = [one for one in copies if one[0] < len(inputs)]
+        self.results = [one for one in copies if one[0] >= len(inputs)]
 
     def enter(self, first: int, addresses: Sequence[int], stream: int) -> list[int]:
         """Copy the inputs to the device; return the addresses that inputs and results have there.

@@ -113,14 +113,14 @@ class Calls:
         ends = starts + values.of(self.operands.length) * self.operands.item
         return Laid(words, pointers, calls, outside, unlike, ends)
 
-    def batch(self, first: int, end: int, laid: Laid) -> tuple[CallSequence, int]:
+    def batch(self, first: int, end: int, layout: Laid) -> tuple[CallSequence, int]:
         """The calls from `first` to before `end`, all of machine code; and bytes of scratch of the greediest."""
-        calls = laid.calls[first:end]
+        calls = layout.calls[first:end]
         at = calls[:, 2].tolist()  # of their sizes
         scratch = [need(own) for need, own in zip(self._workspaces[first:end], at, strict=True)]
         calls[:, 4] = [need > 0 for need in scratch]
-        pointers = laid.pointers[self.operands.first[first] : self.operands.first[end]]
-        return CallSequence(self._in_turn, pointers, calls, laid.words), max(scratch, default=0)
+        pointers = layout.pointers[self.operands.first[first] : self.operands.first[end]]
+        return CallSequence(self._in_turn, pointers, calls, layout.words), max(scratch, default=0)
 
 
 # The arrays of all calls of a model, and those that it gives, as columns of numbers: what they are at any sizes is picked from the
@@ -141,8 +141,8 @@ class Values(NamedTuple):
     def of(self, places: Array, arrays: Array | slice = slice(None)) -> Array:
         """Of extents that arrays have, one or a row for each of them."""
         if self.now is self.whole:
-            found: Array = self.whole[places]
-            return found
+            values: Array = self.whole[places]
+            return values
         own = self.inner[arrays].reshape(-1, *[1] * (places.ndim - 1))
         return np.where(own, self.now[places], self.whole[places])
 
@@ -194,8 +194,8 @@ class Operands:
     def offsets(self, values: Values) -> tuple[Array, Array]:
         """Where each array begins, in elements of its memory; and the numbers of those of which an element lies outside."""
         shape, offset = values.of(self.shape), values.of(self.offset)
-        found: Array = np.where(shape.min(axis=1, initial=1) == 0, 0, offset)
-        return found, self._outside(values, shape, offset)
+        result: Array = np.where(shape.min(axis=1, initial=1) == 0, 0, offset)
+        return result, self._outside(values, shape, offset)
 
     def moved_outside(self, values: Values, moves: Array) -> Array:
         """Return the numbers of the arrays of which a kernel's element lies outside of its memory, where each begins `moves` elements
@@ -227,11 +227,11 @@ class Operands:
 
     def batch_strides(self, size: str) -> Array:
         """The stride of each array of a step along a size; 0 of those of kernels that do not run for a part of it."""
-        found = list[Expr]()
+        strides_of_all = list[Expr]()
         for step in self.steps:
             strides = step.batch_strides.get(size, "")
-            found += (ZERO,) * len(step.arrays) if isinstance(strides, str) else strides
-        return self._column(found)
+            strides_of_all += (ZERO,) * len(step.arrays) if isinstance(strides, str) else strides
+        return self._column(strides_of_all)
 
     def bytes(self, values: Array) -> Array:
         """Of each array of a step.
@@ -239,13 +239,13 @@ class Operands:
         values  of the extents
         """
         end = self.first[-1]
-        found: Array = values[self.shape[:end]].prod(axis=1) * self.item[:end]
-        return found
+        sizes: Array = values[self.shape[:end]].prod(axis=1) * self.item[:end]
+        return sizes
 
     def _column(self, extents: Iterable[Expr]) -> Array:
         return np.array([*map(self._place, extents)], np.int64)
 
     def _table(self, rows: Sequence[Sequence[Expr]], rank: int, none: Expr) -> Array:
         """A row for each array, filled up with `none`."""
-        found = [self._column((*row, *[none] * (rank - len(row)))) for row in rows]
-        return np.array(found, np.int64).reshape(len(rows), rank)
+        columns = [self._column((*row, *[none] * (rank - len(row)))) for row in rows]
+        return np.array(columns, np.int64).reshape(len(rows), rank)

@@ -21,7 +21,7 @@ from offcut.plugins.onnx.rules.elementwise import number, scalar
 
 
 def placed(
-    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
+    g: Context, call: Call, x: Operand, axis: int, scale: float | None, size: Element | None
 ) -> Operand:
     """Return the nearest elements, or weighted sums of two or four.
 
@@ -30,22 +30,22 @@ def placed(
     if call.get("antialias", 0):
         raise Refused(f"antialiasing of {said(g.shape(x)[axis])} elements", "a known extent")
     whole, old = g.shape(x)[axis], call.version < 11
-    count = _scaled(whole, scale) if wanted is None else wanted
+    count = _scaled(whole, scale) if size is None else size
     at = _places(g, call, whole, count, scale)
     mode = call.get("mode", "nearest")
     if mode == "nearest":
         rounding = "floor" if old else call.get("nearest_mode", "round_prefer_floor")
         return g.op("take", x, _within(g, _rounded(g, at, rounding), whole), axis=axis)
     dtype = g.dtype(x)
-    total = dtype if dtype == "float64" else "float32"
+    sum_dtype = dtype if dtype == "float64" else "float32"
     along = [-1 if n == axis else 1 for n in range(g.rank(x))]
-    found: Operand | None = None
+    total: Operand | None = None
     for place, weight in _weighed(g, call, at, whole):
-        read = g.cast(g.op("take", x, _within(g, place, whole), axis=axis), total)
-        part = g.binary("multiply", read, g.reshape(g.cast(weight, total), along))
-        found = part if found is None else g.binary("add", found, part)
-    assert found is not None
-    return g.cast(found, dtype)
+        read = g.cast(g.op("take", x, _within(g, place, whole), axis=axis), sum_dtype)
+        part = g.binary("multiply", read, g.reshape(g.cast(weight, sum_dtype), along))
+        total = part if total is None else g.binary("add", total, part)
+    assert total is not None
+    return g.cast(total, dtype)
 
 
 def _within(g: Context, place: Operand, whole: Element) -> Operand:
@@ -90,10 +90,10 @@ def _places(g: Context, call: Call, whole: Element, count: Element, scale: float
     if mode == "asymmetric":
         return g.binary("divide", own, each)
     middle = g.binary("divide", scalar(g, "add", own, 0.5), each)
-    found: Operand = scalar(g, "subtract", middle, 0.5)
+    place: Operand = scalar(g, "subtract", middle, 0.5)
     if mode == "pytorch_half_pixel":  # one element is the first
         alone = g.binary("less", want, number(g, own, 2.0))
-        return g.op("where", g.broadcast(alone, (count,)), 0.0, found)
+        return g.op("where", g.broadcast(alone, (count,)), 0.0, place)
     if mode == "half_pixel_symmetric":
         if dtype == "float32" and scale is not None and simple_fraction(scale) != Fraction(scale):
             raise Refused(
@@ -106,7 +106,7 @@ def _places(g: Context, call: Call, whole: Element, count: Element, scale: float
         return scalar(g, "subtract", g.binary("add", shift, middle), 0.5)
     if mode != "half_pixel":
         raise Refused(f"a symbolic extent {said(whole)} in the mode {mode}")
-    return found
+    return place
 
 
 def _rounded(g: Context, at: Operand, rounding: str) -> Operand:

@@ -44,8 +44,8 @@ def _resize(g: Context, call: Call) -> Results:
     call.overlook("extrapolation_value")  # of a crop, too
     first = 1 if call.version < 11 else 2
     by_attribute = call.get("scales")  # of the oldest ones
-    given = by_attribute if by_attribute is not None else g.numbers(call.input(first), "scales")
-    scales = [float(one) for one in given]
+    numbers = by_attribute if by_attribute is not None else g.numbers(call.input(first), "scales")
+    scales = [float(one) for one in numbers]
     sizes = g.elements(call.input(3), "sizes") if call.version >= 11 else []
     axes = [g.axis(x, one) for one in call.get("axes") or range(g.rank(x))]
     crops = call.get("coordinate_transformation_mode") == "tf_crop_and_resize"
@@ -63,19 +63,19 @@ def _resize(g: Context, call: Call) -> Results:
     repeated = dict[int, int]()
     for place, axis in enumerate(axes):
         whole = g.shape(x)[axis]
-        wanted = sizes[place] if sizes else None
+        size = sizes[place] if sizes else None
         scale = scales[place] if scales else None
         if crops:
             crop = float(roi[place]), float(roi[place + len(axes)])
-            x = _cropped(g, call, x, axis, scale, wanted, crop)
+            x = _cropped(g, call, x, axis, scale, size, crop)
             continue
-        if scale == 1 or (wanted is not None and g.same(wanted, whole)):
+        if scale == 1 or (size is not None and g.same(size, whole)):
             continue
-        times = _times(g, call, whole, scale, wanted)
+        times = _times(g, call, whole, scale, size)
         if times:
             repeated[axis] = times
         else:
-            x = _along(g, call, x, axis, scale, wanted)
+            x = _along(g, call, x, axis, scale, size)
     return _repeated(g, x, repeated)
 
 
@@ -85,48 +85,48 @@ def _cropped(
     x: Operand,
     axis: int,
     scale: float | None,
-    wanted: Element | None,
+    extent: Element | None,
     crop: tuple[float, float],
 ) -> Operand:
     """Return a part of an axis of known extents at another size; what lies beyond the ends is a number."""
     shape = g.shape(x)
     whole = g.whole(shape[axis], "an extent that is cropped")
-    size = None if wanted is None else g.whole(wanted, "the extent of a crop")
+    size = None if extent is None else g.whole(extent, "the extent of a crop")
     inside, beyond = (_matrix(call, whole, scale, size, (*crop, one)) for one in (0.0, 1.0))
-    found = _by_matrix(g, call, x, axis, inside)
+    resized = _by_matrix(g, call, x, axis, inside)
     outside = (inside != beyond).any(axis=1)
     if not outside.any():
-        return found
+        return resized
     along = [len(outside) if n == axis else 1 for n in range(len(shape))]
-    holds = g.broadcast(Known(outside.reshape(along), "bool"), g.shape(found))
-    return g.op("where", holds, float(call.get("extrapolation_value", 0.0)), found)
+    holds = g.broadcast(Known(outside.reshape(along), "bool"), g.shape(resized))
+    return g.op("where", holds, float(call.get("extrapolation_value", 0.0)), resized)
 
 
 def _kept_aspect(
     call: Call, wholes: Sequence[int], sizes: Sequence[int]
 ) -> tuple[list[float], list[int]]:
     """Return the same factor for all axes, that of the one that is least or most scaled."""
-    ratios = [wanted / whole for wanted, whole in zip(sizes, wholes, strict=True)]
+    ratios = [size / whole for size, whole in zip(sizes, wholes, strict=True)]
     policy = call.get("keep_aspect_ratio_policy")
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     return [ratio] * len(wholes), [int(ratio * whole + 0.5) for whole in wholes]
 
 
 def _along(
-    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
+    g: Context, call: Call, x: Operand, axis: int, scale: float | None, extent: Element | None
 ) -> Operand:
     whole = g.shape(x)[axis]
     if not g.is_float(x) and call.get("mode", "nearest") != "nearest":
         raise Refused(f"weights of {g.dtype(x)}", "floats")
-    if not isinstance(whole, Expr) and not isinstance(wanted, Expr):
+    if not isinstance(whole, Expr) and not isinstance(extent, Expr):
         size = g.whole(whole, "an extent")
-        matrix = _matrix(call, size, scale, None if wanted is None else int(wanted))
+        matrix = _matrix(call, size, scale, None if extent is None else int(extent))
         return _by_matrix(g, call, x, axis, matrix)
-    return _stretched(g, call, x, axis, scale, wanted)
+    return _stretched(g, call, x, axis, scale, extent)
 
 
 def _stretched(
-    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
+    g: Context, call: Call, x: Operand, axis: int, scale: float | None, size: Element | None
 ) -> Operand:
     """Along an axis of symbolic extent: in the modes that `offcut.ops` has, by its operator."""
     shape, how = g.shape(x), call.get("mode", "nearest")
@@ -142,30 +142,30 @@ def _stretched(
         or call.get("antialias", 0)
         or call.get("exclude_outside", 0)
     ):
-        return placed(g, call, x, axis, scale, wanted)
+        return placed(g, call, x, axis, scale, size)
     before, after = product(shape[:axis]), product(shape[axis + 1 :])
     flat = g.reshape(x, [before, shape[axis], after])
-    made = g.op(
+    result = g.op(
         "interpolate", flat, layout="NWC", mode=how,
         align_corners=mode == "align_corners",
-        **({"size": wanted} if scale is None else {"scale": scale}),
+        **({"size": size} if scale is None else {"scale": scale}),
     )  # fmt: skip
-    count = g.shape(made)[1]
+    count = g.shape(result)[1]
     if mode == "pytorch_half_pixel":  # one element is the first, not that in the middle
         raise_sizes(g, extent(count, -2))
         if g.bounds(count)[0] < 2:
             raise Refused(f"pytorch_half_pixel to {said(count)} elements", "two at least")
-    return g.reshape(made, [*shape[:axis], count, *shape[axis + 1 :]])
+    return g.reshape(result, [*shape[:axis], count, *shape[axis + 1 :]])
 
 
 def _times(
-    g: Context, call: Call, whole: Element, scale: float | None, wanted: Element | None
+    g: Context, call: Call, whole: Element, scale: float | None, extent: Element | None
 ) -> int:
     """Return how often each element is repeated; 0: the result is no such thing."""
     if call.get("mode", "nearest") != "nearest" or not _repeats(call):
         return 0
     for factor in range(1, 17):
-        same = wanted is not None and g.same(arithmetic("*", factor, whole), wanted)
+        same = extent is not None and g.same(arithmetic("*", factor, whole), extent)
         if scale == factor or (scale is None and same):
             return factor
     return 0
@@ -196,13 +196,13 @@ def _repeated(g: Context, x: Operand, times: Mapping[int, int]) -> Operand:
         shape = g.shape(x)
         apart = g.reshape(x, [1, product(shape[:first]), *shape[first:]])
         scale = tuple(times.get(axis, 1) for axis in range(first, rank))
-        made: Operand = g.op("interpolate", apart, scale=scale)
-        return g.reshape(made, [*shape[:first], *g.shape(made)[2:]])
+        result: Operand = g.op("interpolate", apart, scale=scale)
+        return g.reshape(result, [*shape[:first], *g.shape(result)[2:]])
     x = _repeated(g, x, {axis: count for axis, count in times.items() if axis != first})
     shape = g.shape(x)
     apart = g.reshape(x, [product(shape[:first]), shape[first], product(shape[first + 1 :])])
-    made = g.op("interpolate", apart, layout="NWC", scale=times[first])
-    return g.reshape(made, [*shape[:first], g.shape(made)[1], *shape[first + 1 :]])
+    result = g.op("interpolate", apart, layout="NWC", scale=times[first])
+    return g.reshape(result, [*shape[:first], g.shape(result)[1], *shape[first + 1 :]])
 
 
 def _by_matrix(g: Context, call: Call, x: Operand, axis: int, matrix: Array) -> Operand:
@@ -214,15 +214,15 @@ def _by_matrix(g: Context, call: Call, x: Operand, axis: int, matrix: Array) -> 
     weights = Known(matrix.astype(numpy_dtype(dtype)), dtype)
     before, after = shape[:axis], shape[axis + 1 :]
     flat = g.reshape(x, [product(before), whole, product(after)])
-    made: Operand = g.op("matmul", weights, flat)
-    return g.reshape(made, [*before, matrix.shape[0], *after])
+    result: Operand = g.op("matmul", weights, flat)
+    return g.reshape(result, [*before, matrix.shape[0], *after])
 
 
 def _matrix(
     call: Call,
     whole: int,
     scale: float | None,
-    wanted: int | None,
+    extent: int | None,
     crop: tuple[float, float, float] | None = None,
 ) -> Array:
     """What each of `whole` elements adds to each element of the result: (result, whole).
@@ -241,23 +241,23 @@ def _matrix(
     if old:
         options |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     basis = np.eye(whole, dtype=np.float64 if options.get("mode") == "cubic" else np.float32)
-    given: list[tuple[str, Any]] = [("x", basis)]
-    if scale is not None and wanted is None:
-        given.append(("scales", np.array([1.0, scale], np.float32)))
+    inputs: list[tuple[str, Any]] = [("x", basis)]
+    if scale is not None and extent is None:
+        inputs.append(("scales", np.array([1.0, scale], np.float32)))
         names = ["x", "", "scales"]
     else:
-        given.append(("sizes", np.array([whole, wanted], np.int64)))
+        inputs.append(("sizes", np.array([whole, extent], np.int64)))
         names = ["x", "", "", "sizes"]
     if crop is not None:
-        given.append(("roi", np.array([0.0, crop[0], 1.0, crop[1]], np.float32)))
+        inputs.append(("roi", np.array([0.0, crop[0], 1.0, crop[1]], np.float32)))
         names[1], options["extrapolation_value"] = "roi", crop[2]
     node = helper.make_node("Resize", names, ["y"], **options)
     version = 13 if old else call.version
     function = helper.make_function(
-        "", "resized", [name for name, _ in given], ["y"], [node], [helper.make_opsetid("", version)]
+        "", "resized", [name for name, _ in inputs], ["y"], [node], [helper.make_opsetid("", version)]
     )  # fmt: skip
-    found: Array = ReferenceEvaluator(function).run(None, dict(given), attributes={})[0]
-    return found.T
+    result: Array = ReferenceEvaluator(function).run(None, dict(inputs), attributes={})[0]
+    return result.T
 
 
 RESIZING: Mapping[str, Operator] = {"Resize": _resize, "Upsample": _resize}

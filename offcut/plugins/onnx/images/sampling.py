@@ -31,8 +31,8 @@ Points = Sequence[tuple[Operand, Operand | None]]
 def _grid_sample(g: Context, call: Call) -> Results:
     """Return the first number of a place is along the last axis of the image; -1 and 1 are its ends."""
     x, grid = call[0], call[1]
-    given = call.get("mode", "linear")
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(given, given)
+    attribute = call.get("mode", "linear")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(attribute, attribute)
     around, corners = call.get("padding_mode", "zeros"), bool(call.get("align_corners", 0))
     if mode not in POINTS or around not in ("zeros", "border", "reflection"):
         raise Refused(f"mode={mode}, padding_mode={around}", "linear, nearest or cubic")
@@ -73,9 +73,9 @@ def _joined(
     """
     spatial = g.shape(images)[len(first) : -1]
     total: Operand | None = None
-    for chosen in product(*points):
+    for corner in product(*points):
         places, factor = [*first], None
-        for (place, weight), whole in zip(chosen, spatial, strict=True):
+        for (place, weight), whole in zip(corner, spatial, strict=True):
             near = _around(g, place, whole, around, corners)
             inside = is_inside(g, near, whole) if around == "zeros" else None
             for one in (weight, inside):
@@ -122,11 +122,11 @@ def _aligned(g: Context, call: Call) -> Results:
     images = g.transpose(x, [0, 2, 3, 1])
     first = g.reshape(g.cast(batch, "int64"), [count, 1, 1])
     join = "add" if mode == "avg" else "maximum"
-    found = _joined(g, images, [first], points, "border", True, join)
+    samples = _joined(g, images, [first], points, "border", True, join)
     channels = g.shape(x)[1]
-    apart = g.reshape(found, [count, sizes[0], ratio, sizes[1], ratio, channels])
-    made = g.op("mean" if mode == "avg" else "max", apart, axis=(2, 4))
-    return g.transpose(made, [0, 3, 1, 2])
+    apart = g.reshape(samples, [count, sizes[0], ratio, sizes[1], ratio, channels])
+    pooled = g.op("mean" if mode == "avg" else "max", apart, axis=(2, 4))
+    return g.transpose(pooled, [0, 3, 1, 2])
 
 
 def _within_one(g: Context, at: Operand, whole: Element) -> Points:
@@ -135,9 +135,9 @@ def _within_one(g: Context, at: Operand, whole: Element) -> Points:
     inside = g.binary(
         "logical_and", scalar(g, "greater_equal", at, -1.0), g.binary("less_equal", at, size)
     )
-    held = g.cast(inside, g.dtype(at))
+    factor = g.cast(inside, g.dtype(at))
     return [
-        (place, held if weight is None else g.binary("multiply", weight, held))
+        (place, factor if weight is None else g.binary("multiply", weight, factor))
         for place, weight in linear_points(g, clip_places(g, at, whole))
     ]
 
@@ -166,8 +166,8 @@ def _deformed(g: Context, call: Call) -> Results:
             g, "multiply", g.cast(g.op("iota", places[n], "int64"), dtype), float(strides[n])
         )
         start = g.reshape(start, [1, 1, 1, *(places[n] if n == k else 1 for k in range(2))])
-        moved = g.reshape(g.slice(moves, 3, n, n + 1), [batch, apart, taps, *places])
-        points.append(linear_points(g, g.binary("add", moved, g.binary("add", start, tap))))
+        shift = g.reshape(g.slice(moves, 3, n, n + 1), [batch, apart, taps, *places])
+        points.append(linear_points(g, g.binary("add", shift, g.binary("add", start, tap))))
     images = g.transpose(g.reshape(x, [batch, apart, inner, *g.shape(x)[2:]]), [0, 1, 3, 4, 2])
     first = [
         g.reshape(g.op("iota", count, "int64"), [-1 if n == k else 1 for k in range(5)])
@@ -183,9 +183,9 @@ def _deformed(g: Context, call: Call) -> Results:
     filters = g.whole(g.shape(w)[0], "the filters")
     weights = g.reshape(w, [1, groups, filters // groups, channels // groups * taps])
     weights = g.broadcast(weights, [batch, *g.shape(weights)[1:]])
-    made = g.reshape(g.op("matmul", weights, columns), [batch, filters, *places])
+    result = g.reshape(g.op("matmul", weights, columns), [batch, filters, *places])
     bias = call.input(3)
-    return made if bias is None else g.binary("add", made, g.reshape(bias, [filters, 1, 1]))
+    return result if bias is None else g.binary("add", result, g.reshape(bias, [filters, 1, 1]))
 
 
 def _placed(g: Context, place: Operand, whole: Element, corners: bool) -> Operand:
@@ -245,7 +245,7 @@ def cubic_points(g: Context, at: Operand, a: float = CUBIC) -> Sequence[tuple[Op
     """Return the four places around each, and what they weigh, by the kernel of Keys with the constant `a`."""
     first: Operand = g.op("floor", at)
     part = g.binary("subtract", at, first)
-    found = list[tuple[Operand, Operand]]()
+    points = list[tuple[Operand, Operand]]()
     for step in (-1.0, 0.0, 1.0, 2.0):
         away = g.op("absolute", scalar(g, "add", g.op("negative", part), step))
         near, far = (a + 2, -(a + 3), 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
@@ -253,8 +253,8 @@ def cubic_points(g: Context, at: Operand, a: float = CUBIC) -> Sequence[tuple[Op
         weight: Operand = scalar(g, "add", scalar(g, "multiply", away, rates[0]), rates[1])
         for rate in rates[2:]:
             weight = scalar(g, "add", g.binary("multiply", weight, away), rate)
-        found.append((scalar(g, "add", first, step), weight))
-    return found
+        points.append((scalar(g, "add", first, step), weight))
+    return points
 
 
 POINTS: Mapping[str, Callable[[Context, Operand], Points]] = {

@@ -78,24 +78,24 @@ def window_sizes(g: Context, w: Operand) -> list[int]:
 
 
 def convolved(
-    g: Context, x: Operand, w: Operand, bias: Operand | None, placed: Windows, groups: int
+    g: Context, x: Operand, w: Operand, bias: Operand | None, windows: Windows, groups: int
 ) -> Operand:
     """Return a convolution over one to three spatial axes."""
-    axes = len(placed.sizes)
+    axes = len(windows.sizes)
     if axes not in (1, 2, 3):
         raise Refused(f"a convolution over {axes} spatial axes", "1 to 3")
     options: dict[str, Any] = {} if bias is None else {"bias": bias}
-    made: Operand = g.op(
-        f"conv{axes}d", x, w, stride=placed.strides, padding=placed.padding,
-        dilation=placed.dilations, groups=groups, **options,
+    result: Operand = g.op(
+        f"conv{axes}d", x, w, stride=windows.strides, padding=windows.padding,
+        dilation=windows.dilations, groups=groups, **options,
     )  # fmt: skip
-    return made
+    return result
 
 
 def _conv(g: Context, call: Call) -> Results:
     x, w = call[0], call[1]
-    placed = windows_of(g, call, x, window_sizes(g, w))
-    return convolved(g, x, w, call.input(2), placed, call.get("group", 1))
+    windows = windows_of(g, call, x, window_sizes(g, w))
+    return convolved(g, x, w, call.input(2), windows, call.get("group", 1))
 
 
 def _conv_transposed(g: Context, call: Call) -> Results:
@@ -114,13 +114,13 @@ def _conv_transposed(g: Context, call: Call) -> Results:
         0 <= one < step for one, step in zip(extra, strides, strict=True)
     )
     none = (0,) * len(extra)
-    made: Operand = transposed_convolution(
+    result: Operand = transposed_convolution(
         g, x, w, stride=strides,
         padding=tuple(before) if even else none, dilation=dilations,
         output_padding=tuple(extra) if even else none,
         groups=call.get("group", 1), **options,
     )  # fmt: skip
-    return made if even else _cropped(g, made, before, after, extra, call.input(2))
+    return result if even else _cropped(g, result, before, after, extra, call.input(2))
 
 
 def _transposed_pads(
@@ -131,17 +131,17 @@ def _transposed_pads(
     strides = call.get("strides") or [1] * axes
     dilations = call.get("dilations") or [1] * axes
     pads = list(call.get("pads") or [0] * (2 * axes))
-    auto, wanted = call.get("auto_pad", "NOTSET"), call.get("output_shape")
-    if wanted is None and not auto.startswith("SAME"):
+    auto, extents = call.get("auto_pad", "NOTSET"), call.get("output_shape")
+    if extents is None and not auto.startswith("SAME"):
         return pads[:axes], pads[axes:]
     before, after = [0] * axes, [0] * axes
     for n, whole in enumerate(g.shape(x)[2:]):
         reach = (sizes[n] - 1) * dilations[n] + 1
-        if wanted is None:
+        if extents is None:
             total = max(reach - strides[n], 0) + extra[n]
         else:
             full = strides[n] * (g.whole(whole, "a spatial extent") - 1) + extra[n] + reach
-            total = full - wanted[-axes:][n]
+            total = full - extents[-axes:][n]
         if total < 0:
             before[n], extra[n] = 0, extra[n] - total
             continue
@@ -174,17 +174,17 @@ def _cropped(
 
 def _pool(g: Context, call: Call, x: Operand) -> tuple[Windows, list[Element | None]]:
     """Return the windows of pooling, and how many of them are kept along each axis, None: all. What `ceil_mode` adds is padding after."""
-    placed = windows_of(g, call, x, call.get("kernel_shape"))
+    windows = windows_of(g, call, x, call.get("kernel_shape"))
     if not call.get("ceil_mode", 0):
-        return placed, [None] * len(placed.sizes)
+        return windows, [None] * len(windows.sizes)
     after: list[int] = []
-    kept: list[Element | None] = []
+    counts: list[Element | None] = []
     for n, whole in enumerate(g.shape(x)[2:]):
-        ends = placed.before[n], placed.after[n]
-        amount, count = _ceiled(whole, placed.reach[n], placed.strides[n], *ends)
+        ends = windows.before[n], windows.after[n]
+        amount, count = _ceiled(whole, windows.reach[n], windows.strides[n], *ends)
         after.append(amount)
-        kept.append(count)
-    return replace(placed, after=tuple(after)), kept
+        counts.append(count)
+    return replace(windows, after=tuple(after)), counts
 
 
 def _ceiled(
@@ -201,7 +201,7 @@ def _ceiled(
 
 
 def pooled(
-    g: Context, x: Operand, placed: Windows, name: str, **options: Any
+    g: Context, x: Operand, windows: Windows, name: str, **options: Any
 ) -> tuple[Operand, ...]:
     """Return the results of pooling over one to three spatial axes.
 
@@ -209,22 +209,22 @@ def pooled(
 
     Raises Refused for more axes.
     """
-    if len(placed.sizes) not in (1, 2, 3):
-        raise Refused(f"pooling over {len(placed.sizes)} spatial axes", "1 to 3")
-    results: tuple[Operand, ...] = pool(g, x, placed, name, **options)
+    if len(windows.sizes) not in (1, 2, 3):
+        raise Refused(f"pooling over {len(windows.sizes)} spatial axes", "1 to 3")
+    results: tuple[Operand, ...] = pool(g, x, windows, name, **options)
     return results
 
 
 def _max_pool(g: Context, call: Call) -> Results:
     x, columns = call[0], bool(call.get("storage_order", 0))
-    placed, kept = _pool(g, call, x)
+    windows, counts = _pool(g, call, x)
     if call.outputs == 1:
-        (values,) = pooled(g, x, placed, "max_pool2d")
-        return g.of_some(crop_windows(g, values, kept), g.shape(x)[2:])
-    if len(placed.sizes) > 2:
+        (values,) = pooled(g, x, windows, "max_pool2d")
+        return g.of_some(crop_windows(g, values, counts), g.shape(x)[2:])
+    if len(windows.sizes) > 2:
         raise Refused("the places of what is greatest over three axes", "one output")
-    found = pooled(g, x, placed, "max_pool2d_with_places")
-    values, places = (crop_windows(g, one, kept) for one in found)
+    results = pooled(g, x, windows, "max_pool2d_with_places")
+    values, places = (crop_windows(g, one, counts) for one in results)
     return g.of_some(values, g.shape(x)[2:]), _in_the_whole(g, x, places, columns)
 
 
@@ -243,7 +243,7 @@ def _in_the_whole(g: Context, x: Operand, places: Operand, columns: bool) -> Ope
 
 def _unpooled(g: Context, call: Call) -> Results:
     """Elements at their places among zeros; more rows and columns follow where a shape asks for them."""
-    x, places, wanted = call[0], call[1], call.input(2)
+    x, places, extents = call[0], call[1], call.input(2)
     sizes = call.get("kernel_shape")
     axes = len(sizes)
     strides, pads = call.get("strides") or [1] * axes, call.get("pads") or [0] * (2 * axes)
@@ -253,59 +253,59 @@ def _unpooled(g: Context, call: Call) -> Results:
         for n, one in enumerate(spatial)
     ]
     flat = (product(g.shape(x)),)
-    if wanted is not None:
-        check_count(g.elements(wanted, "output_shape"), axes + 2, "extents of the result")
-        larger = g.elements(wanted, "output_shape")[2:]
+    if extents is not None:
+        check_count(g.elements(extents, "output_shape"), axes + 2, "extents of the result")
+        larger = g.elements(extents, "output_shape")[2:]
         places, image = _in_larger(g, places, image, larger), larger
     zeros = g.full((product([*rows, *image]),), 0, g.dtype(x))
     flat_places, updates = g.reshape(places, flat), g.reshape(x, flat)
-    made: Operand = g.op(
+    result: Operand = g.op(
         "scatter_elements", zeros, flat_places, updates, 0, from_end=False, drop=False
     )
-    return g.reshape(made, (*rows, *image))
+    return g.reshape(result, (*rows, *image))
 
 
 def _in_larger(
     g: Context, places: Operand, image: Sequence[Element], larger: Sequence[Element]
 ) -> Operand:
     """Places in images as those of the same elements in images of more rows and columns."""
-    moved: Operand = known(0)
+    place: Operand = known(0)
     factor: Operand = known(1)
     for own, wide in zip(reversed(image), reversed(larger), strict=True):
         whole = g.cast(known(own), "int64")
         digit = g.binary("multiply", g.binary("remainder", places, whole), factor)
-        moved = g.binary("add", moved, digit)
+        place = g.binary("add", place, digit)
         places = g.binary("floor_divide", places, whole)
         factor = g.binary("multiply", factor, g.cast(known(wide), "int64"))
-    return g.binary("add", moved, g.binary("multiply", places, factor))
+    return g.binary("add", place, g.binary("multiply", places, factor))
 
 
 def _averages(g: Context, call: Call) -> Operand:
     x = call[0]
-    placed, kept = _pool(g, call, x)
+    windows, counts_of_axes = _pool(g, call, x)
     inside = bool(call.get("count_include_pad", 0))
-    plain = all(one == 1 for one in placed.dilations)
+    plain = all(one == 1 for one in windows.dilations)
     if plain and not (call.get("ceil_mode", 0) and inside):
-        (mean,) = pooled(g, x, placed, "avg_pool2d", count_include_pad=inside)
-        averages: Operand = crop_windows(g, mean, kept)
+        (mean,) = pooled(g, x, windows, "avg_pool2d", count_include_pad=inside)
+        averages: Operand = crop_windows(g, mean, counts_of_axes)
         return averages
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
-    sums = summed(g, x, placed)
-    counts = _counts(g, x, placed, counted)
+    sums = summed(g, x, windows)
+    counts = _counts(g, x, windows, counted)
     return g.binary("divide", sums, Known(counts.astype(numpy_dtype(g.dtype(x))), g.dtype(x)))
 
 
-def summed(g: Context, x: Operand, placed: Windows) -> Operand:
+def summed(g: Context, x: Operand, windows: Windows) -> Operand:
     """Return the sums of windows: a convolution of each channel with ones."""
     shape = g.shape(x)
     dtype = g.dtype(x)
-    ones = np.ones((1, 1, *placed.sizes), numpy_dtype(dtype))
+    ones = np.ones((1, 1, *windows.sizes), numpy_dtype(dtype))
     flat = g.reshape(x, (product(shape[:2]), 1, *shape[2:]))
-    made = convolved(g, flat, Known(ones, dtype), None, placed, 1)
-    return g.reshape(made, (*shape[:2], *g.shape(made)[2:]))
+    result = convolved(g, flat, Known(ones, dtype), None, windows, 1)
+    return g.reshape(result, (*shape[:2], *g.shape(result)[2:]))
 
 
-def _counts(g: Context, x: Operand, placed: Windows, counted: Windows | None) -> Any:
+def _counts(g: Context, x: Operand, windows: Windows, counted: Windows | None) -> Any:
     """Return how many elements of each window count.
 
     counted  the windows without what `ceil_mode` adds, where padding counts
@@ -313,13 +313,13 @@ def _counts(g: Context, x: Operand, placed: Windows, counted: Windows | None) ->
     total: Any = np.ones(())
     for n, whole in enumerate(g.shape(x)[2:]):
         before, after = (0, 0) if counted is None else (counted.before[n], counted.after[n])
-        if (before, after) == (placed.before[n], placed.after[n]):  # all of each window
-            total = total[..., None] * np.array([placed.sizes[n]])
+        if (before, after) == (windows.before[n], windows.after[n]):  # all of each window
+            total = total[..., None] * np.array([windows.sizes[n]])
             continue
         size = g.whole(whole, "a spatial extent, where windows are averaged so,")
-        span = size + placed.before[n] + placed.after[n]
-        starts = np.arange(0, span - placed.reach[n] + 1, placed.strides[n]) - placed.before[n]
-        places = starts[:, None] + np.arange(placed.sizes[n]) * placed.dilations[n]
+        span = size + windows.before[n] + windows.after[n]
+        starts = np.arange(0, span - windows.reach[n] + 1, windows.strides[n]) - windows.before[n]
+        places = starts[:, None] + np.arange(windows.sizes[n]) * windows.dilations[n]
         here = ((places >= -before) & (places < size + after)).sum(axis=1)
         total = total[..., None] * here
     return total
@@ -328,9 +328,9 @@ def _counts(g: Context, x: Operand, placed: Windows, counted: Windows | None) ->
 def _power_pool(g: Context, call: Call) -> Results:
     """``(sum of |x|**p) ** (1/p)`` of windows."""
     x, p = call[0], call.get("p", 2)
-    placed, kept = _pool(g, call, x)
-    found = crop_windows(g, _rooted(g, summed(g, _raised(g, x, p), placed), p), kept)
-    return g.of_some(found, g.shape(x)[2:])
+    windows, counts = _pool(g, call, x)
+    result = crop_windows(g, _rooted(g, summed(g, _raised(g, x, p), windows), p), counts)
+    return g.of_some(result, g.shape(x)[2:])
 
 
 def _raised(g: Context, x: Operand, p: int) -> Operand:
@@ -389,8 +389,8 @@ def _laid_over(g: Context, call: Call) -> Results:
         check_count(values, axes, what)
     check_count(pads, 2 * axes, "pads")
     each = window, strides, dilations, pads[:axes], pads[axes:]
-    made: Operand = fold(g, x, image, Windows(*map(tuple, each)))
-    return made
+    result: Operand = fold(g, x, image, Windows(*map(tuple, each)))
+    return result
 
 
 WINDOWS: Mapping[str, Operator] = {

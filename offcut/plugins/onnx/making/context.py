@@ -93,8 +93,8 @@ class Context:
         if id(operand) not in self.held:
             if operand.dtype not in DTYPES:
                 raise not_ours(operand.dtype)
-            made = self._of_sizes(operand) if operand.symbolic else self._constant(operand)
-            self.held[id(operand)] = operand, made
+            value = self._of_sizes(operand) if operand.symbolic else self._constant(operand)
+            self.held[id(operand)] = operand, value
         return self.held[id(operand)][1]
 
     def _constant(self, operand: Known) -> Ref:
@@ -108,8 +108,8 @@ class Context:
                 parts.append(self.reshape(self._of_size(one, operand.dtype), [1]))
             else:
                 parts.append(self.ref(Known(np.array([one], operand.dtype), operand.dtype)))
-        joined = parts[0] if len(parts) == 1 else self.op("concat", tuple(parts))
-        return self.ref(self.reshape(joined, operand.array.shape))
+        vector = parts[0] if len(parts) == 1 else self.op("concat", tuple(parts))
+        return self.ref(self.reshape(vector, operand.array.shape))
 
     def _of_size(self, size: Expr, dtype: str) -> Ref:
         return of_size(self.op, extents.normal(size), dtype, tuple(self.builder.sizes.values()))
@@ -132,15 +132,15 @@ class Context:
 
     def numbers(self, operand: Operand | None, what: str) -> list[Any]:
         """Return the same where all are numbers."""
-        found = self.elements(operand, what)
-        if any(isinstance(one, Expr) for one in found):
-            raise Refused(f"its {what} depends on a size: {said(*found)}")
-        return found
+        elements = self.elements(operand, what)
+        if any(isinstance(one, Expr) for one in elements):
+            raise Refused(f"its {what} depends on a size: {said(*elements)}")
+        return elements
 
     def number(self, operand: Operand | None, what: str, default: Any = None) -> Any:
         """Return the one element; `default` where it is left out."""
-        found = self.numbers(operand, what)
-        return found[0] if found else default
+        numbers = self.numbers(operand, what)
+        return numbers[0] if numbers else default
 
     def whole(self, value: Element, what: str) -> int:
         """Return an extent that is a number.
@@ -165,11 +165,11 @@ class Context:
         if not isinstance(value, Expr):
             return int(value), int(value)
         sizes = self.builder.sizes
-        changed = {
+        reduced_sizes = {
             name: replace(sizes[name], min=low, max=high)
             for name, (low, high) in (within or {}).items()
         }
-        return extents.span(extents.normal(value), tuple({**sizes, **changed}.values()))
+        return extents.span(extents.normal(value), tuple({**sizes, **reduced_sizes}.values()))
 
     def require_at_least(self, value: Element, least: int) -> None:
         """See to it that an extent is `least` or more, by a size that is large enough, where one that nobody bounded does.
@@ -191,8 +191,8 @@ class Context:
         """
         unequal = [pair for pair in equations if not self.same(*pair)]
         if unequal:
-            shown = ", ".join(f"{said(one)} and {said(other)}" for one, other in unequal)
-            raise Refused(f"{because}: {shown}", equations=unequal)
+            pairs = ", ".join(f"{said(one)} and {said(other)}" for one, other in unequal)
+            raise Refused(f"{because}: {pairs}", equations=unequal)
 
     def is_zero(self, operand: Operand) -> bool:
         """Return whether it is known to be nothing but zeros."""
@@ -207,22 +207,22 @@ class Context:
 
         Raises Refused where there is none of that name, or it does not take them.
         """
-        (found,) = self.several(name, *arguments, **options)
-        return found
+        (result,) = self.several(name, *arguments, **options)
+        return result
 
     def several(self, name: str, *arguments: Any, **options: Any) -> tuple[Ref, ...]:
         """Return the same of an operator of any number of results."""
         if name not in ops.__all__ and name not in VIEWS:
             raise Refused(f"offcut.ops has no {name}")
-        given = [self._argument(one) for one in arguments]
-        named = {key: self._argument(one) for key, one in options.items()}
+        refs = [self._argument(one) for one in arguments]
+        named_refs = {key: self._argument(one) for key, one in options.items()}
         try:
-            made = self.builder.node(name, *given, **named)
+            result = self.builder.node(name, *refs, **named_refs)
         except OffcutError as refused:
             equations = refused.equal if isinstance(refused, DescribeError) else ()
             because = f"{refused.refused}: {refused.because}"
             raise Refused(because, equations=equations) from None
-        results: tuple[Ref, ...] = made if isinstance(made, tuple) else (made,)
+        results: tuple[Ref, ...] = result if isinstance(result, tuple) else (result,)
         operands = [Ref(operand) for operand in self.builder.nodes[-1].operands]
         own = {value for operand in operands for value in self.shape(operand)}
         for value in (value for one in results for value in self.shape(one) if value not in own):
@@ -254,14 +254,14 @@ class Context:
         rank = max(self.rank(a), self.rank(b))
         left, right = single_number(a, self.rank(b)), single_number(b, self.rank(a))
         if right is not None:
-            made = self.op(name, a, right)
+            result = self.op(name, a, right)
         elif left is not None:
-            made = self.op(name, left, b)
+            result = self.op(name, left, b)
         else:
-            made = self.op(name, a, b)
-        if self.rank(made) != rank:
-            raise Refused(f"{name} gives {self.rank(made)} axes")
-        return made
+            result = self.op(name, a, b)
+        if self.rank(result) != rank:
+            raise Refused(f"{name} gives {self.rank(result)} axes")
+        return result
 
     def required(self, operand: Operand, condition: Operand) -> Operand:
         """It, where a condition holds of each element: a call in which it does not is refused."""
@@ -312,13 +312,13 @@ class Context:
         if not factors:
             self._whole_rows(own, shape)
             return
-        made: dict[str, Expr] = {
+        multiples: dict[str, Expr] = {
             name: Binary("*", Const(factor, "index"), Var(name)) for name, factor in factors.items()
         }
-        total = extents.at(extents.product(map(extents.normal, own)), made)
-        wanted = extents.product(extents.normal(one) for one in shape if one != -1)
-        left = extents.quotient(total, extents.at(wanted, made))
-        if left is not None and (-1 in shape or left == Const(1, "index")):
+        total = extents.at(extents.product(map(extents.normal, own)), multiples)
+        part = extents.product(extents.normal(one) for one in shape if one != -1)
+        rest = extents.quotient(total, extents.at(part, multiples))
+        if rest is not None and (-1 in shape or rest == Const(1, "index")):
             raise Wanted(factors=factors)
 
     def _whole_rows(self, own: Sequence[Element], shape: Sequence[Element]) -> None:

@@ -46,10 +46,10 @@ def refuse_negative(g: Context, value: Element, what: str = "it gives") -> None:
     """
     if not isinstance(value, Expr) or g.bounds(value)[0] >= 0:
         return
-    found = witness(g, value, lambda one: one < 0)
-    if found is None:
+    sizes = witness(g, value, lambda one: one < 0)
+    if sizes is None:
         return
-    at, help = sizes_said(g, found), larger(g, value)
+    at, help = sizes_said(g, sizes), larger(g, value)
     raise Refused(f"{what} the extent {in_file(g, value)}, below 0 at {at}", help)
 
 
@@ -59,9 +59,9 @@ def in_file(g: Context, value: Expr) -> str:
     return said(extents.at(value, own))
 
 
-def sizes_said(g: Context, found: Mapping[str, int]) -> str:
+def sizes_said(g: Context, sizes: Mapping[str, int]) -> str:
     """Sizes of the graph as those of the file."""
-    own = ((*g.origins[name], one) for name, one in found.items())
+    own = ((*g.origins[name], one) for name, one in sizes.items())
     return ", ".join(f"{text} = {factor * one}" for text, factor, one in own)
 
 
@@ -97,29 +97,29 @@ def witness(g: Context, value: Expr, breaks: Callable[[int], bool]) -> dict[str,
         return None
     sizes = [g.builder.sizes[name] for name in names]
     for ends in sorted(product(*((size.min, size.max) for size in sizes)), key=sum):
-        found = dict(zip(names, ends, strict=True))
-        if not breaks(value_at(value, found)):
+        values = dict(zip(names, ends, strict=True))
+        if not breaks(value_at(value, values)):
             continue
         for size in sizes:
-            found[size.name] = _smallest(value, found, size, breaks)
-        return found
+            values[size.name] = _smallest(value, values, size, breaks)
+        return values
     return None
 
 
 def _smallest(
-    value: Expr, found: Mapping[str, int], size: Size, breaks: Callable[[int], bool]
+    value: Expr, values: Mapping[str, int], size: Size, breaks: Callable[[int], bool]
 ) -> int:
     """The least value of a size at which an extent is still what it may not be, the others as they are found."""
     return first(
-        size.min, found[size.name], lambda one: breaks(value_at(value, {**found, size.name: one}))
+        size.min, values[size.name], lambda one: breaks(value_at(value, {**values, size.name: one}))
     )
 
 
 def value_at(value: Expr, sizes: Mapping[str, int]) -> int:
     """An extent at sizes."""
-    found = extents.at(value, {name: Const(one, "index") for name, one in sizes.items()})
-    assert isinstance(found, Const)
-    return int(found.value)
+    number = extents.at(value, {name: Const(one, "index") for name, one in sizes.items()})
+    assert isinstance(number, Const)
+    return int(number.value)
 
 
 def first(low: int, high: int, holds: Callable[[int], bool]) -> int:

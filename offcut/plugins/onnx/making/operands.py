@@ -36,8 +36,8 @@ class Known:
     @property
     def elements(self) -> list[Any]:
         """All elements, flat: Python's numbers or index expressions."""
-        found: list[Any] = self.array.ravel().tolist()
-        return found
+        result: list[Any] = self.array.ravel().tolist()
+        return result
 
 
 class Several(Known):
@@ -113,10 +113,10 @@ class Call:
 
         Raises Refused where it is left out.
         """
-        found = self.input(place)
-        if found is None:
+        operand = self.input(place)
+        if operand is None:
             raise Refused(f"its input {place} is left out")
-        return found
+        return operand
 
 
 def said(*values: Any) -> str:

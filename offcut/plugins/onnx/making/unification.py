@@ -34,7 +34,7 @@ from offcut.plugins.onnx.making.ones import range_where
 from offcut.plugins.onnx.making.operands import Equation
 
 MAX_FACTOR = 4096
-"""Of how many numbers a size may be made a multiple: an image is halved some five times, and each is seen twice."""
+"""Maximum product of the divisors in an equation whose divisors are tried as factors of a size: an image is halved some five times, each seen twice."""
 
 ZERO = Const(0, "index")
 
@@ -184,10 +184,10 @@ def sizes_help(g: Context, equations: Iterable[Equation]) -> str:
         names = sorted(variables(left) | variables(right), key=list(g.builder.sizes).index)
         sizes = dict.fromkeys(g.origins[name][0] for name in names)
         if sizes:
-            listed = ", ".join(f'"{size}": …' for size in sizes)
+            assignments = ", ".join(f'"{size}": …' for size in sizes)
             where = ", ".join(f"{size} is {g.axes[size]}" for size in sizes)
             equal = f"{in_file(g, left)} is {in_file(g, right)}"
-            return f"from_onnx(…, sizes={{{listed}}}) at which {equal}: {where}"
+            return f"from_onnx(…, sizes={{{assignments}}}) at which {equal}: {where}"
     return ""
 
 

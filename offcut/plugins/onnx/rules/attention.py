@@ -47,8 +47,8 @@ def _attention(g: Context, call: Call) -> Results:
         if not g.same(g.shape(mask)[-1], g.shape(k)[2]):
             raise Refused("a mask of other keys than there are")
         options["mask"] = mask if not g.is_float(mask) else g.cast(mask, g.dtype(q))
-    made: Operand = g.op("attention", q, k, v, **options)
-    return (_join_heads(g, made) if flat else made, k, v)[: max(call.outputs, 1)]
+    result: Operand = g.op("attention", q, k, v, **options)
+    return (_join_heads(g, result) if flat else result, k, v)[: max(call.outputs, 1)]
 
 
 def grouped_attention(g: Context, call: Call) -> Results:

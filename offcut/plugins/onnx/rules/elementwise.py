@@ -51,9 +51,9 @@ def _attributed(name: str, **options: tuple[str, float]) -> Operator:
     """An operator whose options are attributes: by ours, that of ONNX and its default."""
 
     def rule(g: Context, call: Call) -> Results:
-        given = {own: call.get(theirs, value) for own, (theirs, value) in options.items()}
-        made: Operand = g.op(name, call[0], **given)
-        return made
+        parameters = {own: call.get(theirs, value) for own, (theirs, value) in options.items()}
+        result: Operand = g.op(name, call[0], **parameters)
+        return result
 
     return rule
 
@@ -67,8 +67,8 @@ def divide(g: Context, call: Call) -> Results:
 def _quotient(g: Context, a: Operand, b: Operand) -> Operand:
     """Of integers, towards 0."""
     known_number = single_number(b, g.rank(a))
-    found: Operand = truncated_quotient(g, a, b if known_number is None else known_number)
-    return found
+    quotient: Operand = truncated_quotient(g, a, b if known_number is None else known_number)
+    return quotient
 
 
 def _divisor(g: Context, b: Operand) -> Operand:
@@ -160,8 +160,8 @@ def _dropout(g: Context, call: Call) -> Results:
         raise Refused("it draws at random in training mode", "training_mode=0")
     if call.outputs == 1:
         return call[0]
-    kept = "bool" if call.version >= 10 else g.dtype(call[0])
-    return call[0], g.full(g.shape(call[0]), 1, kept)
+    dtype = "bool" if call.version >= 10 else g.dtype(call[0])
+    return call[0], g.full(g.shape(call[0]), 1, dtype)
 
 
 def _leaky(g: Context, call: Call) -> Results:
@@ -197,15 +197,15 @@ def _swish(g: Context, call: Call) -> Results:
 
 
 def _is_infinite(g: Context, call: Call) -> Results:
-    wanted = [
+    infinities = [
         value
         for name, value in (("detect_positive", math.inf), ("detect_negative", -math.inf))
         if call.get(name, 1)
     ]
-    found = [scalar(g, "equal", call[0], value) for value in wanted]
-    if not found:
+    comparisons = [scalar(g, "equal", call[0], value) for value in infinities]
+    if not comparisons:
         return g.full(g.shape(call[0]), False, "bool")
-    return reduce(lambda a, b: g.binary("logical_or", a, b), found)
+    return reduce(lambda a, b: g.binary("logical_or", a, b), comparisons)
 
 
 def _shrink(g: Context, call: Call) -> Results:

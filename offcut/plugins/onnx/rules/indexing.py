@@ -42,9 +42,9 @@ def _one(g: Context, x: Operand, place: Element, axis: int) -> Operand:
     whole = g.shape(x)[axis]
     start = _counted_place(g, place, whole)
     raise_sizes(g, extent(whole, -1))
-    found = g.slice(x, axis, start, extent(start, 1))
-    shape = g.shape(found)
-    return g.reshape(found, (*shape[:axis], *shape[axis + 1 :]))
+    element = g.slice(x, axis, start, extent(start, 1))
+    shape = g.shape(element)
+    return g.reshape(element, (*shape[:axis], *shape[axis + 1 :]))
 
 
 def _counted_place(g: Context, place: Element, whole: Element) -> Element:
@@ -92,10 +92,10 @@ def _gather_nd(g: Context, call: Call) -> Results:
 def _scatter_elements(g: Context, call: Call) -> Results:
     """Of as many updates as indices: an extent of theirs that is calculated is checked in a call, as of torch's ``source[:len(index)]``."""
     x, axis, updates = call[0], g.axis(call[0], call.get("axis", 0)), call[2]
-    own, wanted = g.shape(updates), g.shape(call[1])
+    own, extents = g.shape(updates), g.shape(call[1])
     calculated = [isinstance(one, Expr) and not isinstance(one, Var) for one in own]
-    if len(own) == len(wanted) and any(calculated):
-        pairs = zip(own, wanted, calculated, strict=True)
+    if len(own) == len(extents) and any(calculated):
+        pairs = zip(own, extents, calculated, strict=True)
         shape = [other if is_calculated else one for one, other, is_calculated in pairs]
         updates = restated(g.op, updates, own, shape)
     return g.op("scatter_elements", x, call[1], updates, axis, drop=False, **_reduction(call))
@@ -116,10 +116,10 @@ def _scatter_nd(g: Context, call: Call) -> Results:
 
 def _reduction(call: Call) -> dict[str, str]:
     """What becomes of several updates of one place."""
-    found = call.get("reduction", "none")
-    if found not in ("none", "add", "mul", "max", "min"):
-        raise Refused(f"reduction={found}", "reduction=none, add, mul, max or min")
-    return {} if found == "none" else {"reduction": found}
+    reduction = call.get("reduction", "none")
+    if reduction not in ("none", "add", "mul", "max", "min"):
+        raise Refused(f"reduction={reduction}", "reduction=none, add, mul, max or min")
+    return {} if reduction == "none" else {"reduction": reduction}
 
 
 def _scattered_rows(g: Context, call: Call) -> Results:
@@ -148,8 +148,8 @@ def _scattered_rows(g: Context, call: Call) -> Results:
         places = g.binary("remainder", places, known(whole))
     inside = g.binary("logical_and", g.binary("greater_equal", places, number(g, places, 0)), g.binary("less", places, known(count)))  # fmt: skip
     last = g.binary("minimum", places, known(extent(count, -1)))
-    chosen = g.binary("maximum", last, number(g, last, 0))
-    rows = g.op("take_along_axis", update, g.broadcast(chosen, shape), axis)
+    rows_before = g.binary("maximum", last, number(g, last, 0))
+    rows = g.op("take_along_axis", update, g.broadcast(rows_before, shape), axis)
     return g.op("where", inside, rows, cache)
 
 
@@ -187,8 +187,8 @@ def _reversed(g: Context, call: Call) -> Results:
     last = g.binary("subtract", count, number(g, count, 1))
     back = g.binary("subtract", last, places)
     inside = g.binary("less", places, count)
-    chosen: Operand = g.op("where", inside, back, places)
-    return g.op("take_along_axis", x, g.broadcast(chosen, g.shape(x)), time)
+    sources: Operand = g.op("where", inside, back, places)
+    return g.op("take_along_axis", x, g.broadcast(sources, g.shape(x)), time)
 
 
 INDEXING: Mapping[str, Operator] = {

@@ -35,13 +35,13 @@ def _layer(g: Context, call: Call, *, name: str) -> Results:
     x = call[0]
     whole = g.shape(x)[g.axis(x, call.get("axis", -1)) :]
     labels = ("gain", "bias") if name == "layernorm" else ("gain",)
-    given = {label: call.input(place) for place, label in enumerate(labels, 1)}
-    for label, one in given.items():
+    parameters = {label: call.input(place) for place, label in enumerate(labels, 1)}
+    for label, one in parameters.items():
         if one is not None and g.shape(one) != whole:
             raise Refused(f"a {label} of another shape than what is normalized")
     epsilon = call.get("epsilon", 1e-5)
-    made: Operand = norm_of_last_axes(g, name, x, len(whole), given, epsilon)
-    return made
+    result: Operand = norm_of_last_axes(g, name, x, len(whole), parameters, epsilon)
+    return result
 
 
 def _instance(g: Context, call: Call) -> Results:

@@ -25,16 +25,16 @@ def multiplied(g: Context, a: Operand, b: Operand) -> Operand:
     left = unsqueezed(g, a, [0]) if row else a
     right = unsqueezed(g, b, [1]) if column else b
     if g.rank(right) == 2 and g.rank(left) > 2:
-        made: Operand = g.op("dense", left, right)
+        result: Operand = g.op("dense", left, right)
     else:
-        made = g.op("matmul", left, right)
-    made = g.cast(made, dtype)
-    shape = list(g.shape(made))
+        result = g.op("matmul", left, right)
+    result = g.cast(result, dtype)
+    shape = list(g.shape(result))
     if row:
         del shape[-1 if column else -2]
     if column:
         del shape[-1]
-    return g.reshape(made, shape)
+    return g.reshape(result, shape)
 
 
 def _gemm(g: Context, call: Call) -> Results:
@@ -46,46 +46,46 @@ def _gemm(g: Context, call: Call) -> Results:
     right = bool(call.get("transB", 0))
     columns = g.shape(b)[0 if right else 1]
     bias = c is not None and g.shape(c) == (columns,) and alpha == beta == 1
-    made: Operand = g.op("dense", a, b, **({"bias": c} if bias else {}), transpose_w=right)
+    result: Operand = g.op("dense", a, b, **({"bias": c} if bias else {}), transpose_w=right)
     if alpha != 1:
-        made = scalar(g, "multiply", made, alpha)
+        result = scalar(g, "multiply", result, alpha)
     if c is None or bias or beta == 0:
-        return made
-    return g.binary("add", made, c if beta == 1 else scalar(g, "multiply", c, beta))
+        return result
+    return g.binary("add", result, c if beta == 1 else scalar(g, "multiply", c, beta))
 
 
 def _einsum(g: Context, call: Call) -> Results:
     """Two operands at a time: letters that only these have are summed."""
     text = call.get("equation").replace(" ", "")
-    left, arrow, wanted = text.partition("->")
-    terms = left.split(",")
+    inputs, arrow, output = text.partition("->")
+    terms = inputs.split(",")
     if not arrow:
-        letters = left.replace("...", "").replace(",", "")
+        letters = inputs.replace("...", "").replace(",", "")
         once = (one for one in set(letters) if letters.count(one) == 1)
-        wanted = ("..." if "." in left else "") + "".join(sorted(once))
-    terms, wanted = _spelled(terms, wanted, [g.rank(one) for one in call.present])
+        output = ("..." if "." in inputs else "") + "".join(sorted(once))
+    terms, output = _spelled(terms, output, [g.rank(one) for one in call.present])
     parts = [_diagonals(g, term, one) for term, one in zip(terms, call.present, strict=True)]
     while len(parts) > 1:
         (one, x), (other, y), *parts = parts
-        later = set(wanted).union(*(term for term, _ in parts))
+        later = set(output).union(*(term for term, _ in parts))
         parts.insert(0, _pair(g, (one, x), (other, y), later))
     term, x = parts[0]
-    gone = [place for place, letter in enumerate(term) if letter not in wanted]
+    gone = [place for place, letter in enumerate(term) if letter not in output]
     x = reduced(g, "sum", x, gone, False)
-    term = "".join(letter for letter in term if letter in wanted)
-    return g.transpose(x, [term.index(letter) for letter in wanted])
+    term = "".join(letter for letter in term if letter in output)
+    return g.transpose(x, [term.index(letter) for letter in output])
 
 
-def _spelled(terms: list[str], wanted: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+def _spelled(terms: list[str], output: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     """Terms with a letter for each axis: an ellipsis stands for what the others leave of the rank, from the last on."""
-    free = [one for one in ascii_letters if one not in "".join([*terms, wanted])]
+    free = [one for one in ascii_letters if one not in "".join([*terms, output])]
     covered = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)]
 
     def spelled(term: str, count: int) -> str:
         return term.replace("...", "".join(reversed(free[:count])))
 
     every = [spelled(term, count) for term, count in zip(terms, covered, strict=True)]
-    return every, spelled(wanted, max(covered))
+    return every, spelled(output, max(covered))
 
 
 def _diagonals(g: Context, term: str, x: Operand) -> tuple[str, Operand]:
@@ -96,8 +96,8 @@ def _diagonals(g: Context, term: str, x: Operand) -> tuple[str, Operand]:
             second = term.index(letter, first + 1)
             rest = [place for place in range(len(term)) if place not in (first, second)]
             places = g.op("iota", g.shape(x)[first], "int64")
-            moved = g.transpose(x, [*rest, first, second])
-            line = g.op("take", moved, (places, places), axis=len(rest))
+            transposed = g.transpose(x, [*rest, first, second])
+            line = g.op("take", transposed, (places, places), axis=len(rest))
             return _diagonals(g, "".join(term[place] for place in rest) + letter, line)
     return term, x
 
@@ -123,16 +123,16 @@ def _pair(
     m, k, n = (product(extents(letters)) for letters in (rows, inner, columns))
     x = g.reshape(x, [*extents(both), m, k])
     y = g.reshape(y, [*extents(both), k, n])
-    made = multiplied(g, x, y)
+    result = multiplied(g, x, y)
     letters = [*both, *rows, *columns]
-    return "".join(letters), g.reshape(made, extents(letters))
+    return "".join(letters), g.reshape(result, extents(letters))
 
 
-def _alone(g: Context, x: Operand, term: str, kept: set[str]) -> tuple[Operand, str]:
+def _alone(g: Context, x: Operand, term: str, letters: set[str]) -> tuple[Operand, str]:
     """Return a term without the letters that nothing else has."""
-    gone = [place for place, letter in enumerate(term) if letter not in kept]
-    found = reduced(g, "sum", x, gone, False)
-    return found, "".join(letter for letter in term if letter in kept)
+    gone = [place for place, letter in enumerate(term) if letter not in letters]
+    total = reduced(g, "sum", x, gone, False)
+    return total, "".join(letter for letter in term if letter in letters)
 
 
 def without_zero(g: Context, x: Operand, zero: Operand | None, axis: int = -1) -> Operand:
@@ -158,10 +158,10 @@ def integer_matmul(
 
 def _determinant(g: Context, call: Call) -> Results:
     order = g.whole(g.shape(call[0])[-1], "the rows of a matrix")
-    found: Operand | None = determinants(g, call[0])
-    if found is None:
+    result: Operand | None = determinants(g, call[0])
+    if result is None:
         raise Refused(f"the determinant of {order} rows", f"1 to {MAX_DETERMINANT_ROWS}")
-    return found
+    return result
 
 
 PRODUCTS: Mapping[str, Operator] = {

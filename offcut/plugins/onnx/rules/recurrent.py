@@ -46,7 +46,7 @@ def layer(
             raise Refused("input_forget=1", "input_forget=0")
         if call.get("activation_alpha") or call.get("activation_beta"):
             raise Refused("activations with parameters", "Sigmoid, Tanh or Relu")
-        turned = bool(call.get("layout", 0))
+        is_batch_first = bool(call.get("layout", 0))
         kinds = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         directions = kinds[call.get("direction", "forward")]
         names = call.get("activations") or list(functions) * len(directions)
@@ -79,14 +79,14 @@ def layer(
                     w,
                     r,
                     None if both is None else (both[0], both[1]),
-                    turned,
+                    is_batch_first,
                     clip=call.get("clip"),
                     lengths=lengths,
                     reverse=back or None,
                     **options,
                 )
             )
-        return _results(g, runs, turned)
+        return _results(g, runs, is_batch_first)
 
     return rule
 
@@ -105,24 +105,24 @@ def row(g: Context, x: Operand, place: int) -> Operand:
 
 def _start(g: Context, call: Call, n: int, place: int) -> Operand | None:
     """The state before the first step; None where it is zeros."""
-    given = call.input(place)
-    if given is None or g.is_zero(given):
+    state = call.input(place)
+    if state is None or g.is_zero(state):
         return None
     if call.get("layout", 0):
-        given = g.transpose(given, [1, 0, 2])
-    return row(g, given, n)
+        state = g.transpose(state, [1, 0, 2])
+    return row(g, state, n)
 
 
-def _results(g: Context, runs: Sequence[tuple[Operand, ...]], turned: bool) -> Results:
-    """(steps, directions, batch, hidden), and (directions, batch, hidden) of each state; `turned`: batches first."""
+def _results(g: Context, runs: Sequence[tuple[Operand, ...]], is_batch_first: bool) -> Results:
+    """(steps, directions, batch, hidden), and (directions, batch, hidden) of each state; `is_batch_first`: batches first."""
 
-    def joined(parts: Sequence[Operand], axis: int) -> Operand:
+    def join(parts: Sequence[Operand], axis: int) -> Operand:
         apart = tuple(unsqueezed(g, one, [axis]) for one in parts)
         return g.op("concat", apart, axis=axis) if len(apart) > 1 else apart[0]
 
     every, *states = zip(*runs, strict=True)
-    sequence, last = joined(every, 1), [joined(one, 0) for one in states]
-    if not turned:
+    sequence, last = join(every, 1), [join(one, 0) for one in states]
+    if not is_batch_first:
         return (sequence, *last)
     return (g.transpose(sequence, [2, 0, 1, 3]), *(g.transpose(one, [1, 0, 2]) for one in last))
 

@@ -41,13 +41,13 @@ def _reduction(
         inner = x if before is None else before(g, x)
         if axes is not None:
             inner = reduced(g, name, inner, axes, bool(call.get("keepdims", 1)))
-        made = inner if after is None else after(g, inner)
-        return g.cast(made, dtype)
+        result = inner if after is None else after(g, inner)
+        return g.cast(result, dtype)
 
     return rule
 
 
-def reduced(g: Context, name: str, x: Operand, axes: Sequence[int], kept: bool) -> Operand:
+def reduced(g: Context, name: str, x: Operand, axes: Sequence[int], keepdims: bool) -> Operand:
     """Return a reduction over axes; over none, the operand."""
     if not axes:
         return x
@@ -56,8 +56,8 @@ def reduced(g: Context, name: str, x: Operand, axes: Sequence[int], kept: bool) 
         x = g.cast(x, "uint8")
     if name == "mean" and not g.is_float(x):
         raise Refused(f"the mean of {dtype} is not of this type", "a Cast to float32 before it")
-    made: Operand = g.op(name, x, axis=tuple(axes), keepdims=kept)
-    return g.cast(made, dtype)
+    result: Operand = g.op(name, x, axis=tuple(axes), keepdims=keepdims)
+    return g.cast(result, dtype)
 
 
 def _log_sum_exp(g: Context, call: Call) -> Results:
@@ -67,8 +67,8 @@ def _log_sum_exp(g: Context, call: Call) -> Results:
         return x
     if not g.is_float(x):
         raise Refused(f"exp of {g.dtype(x)}", "floats")
-    made: Operand = log_sum_exp(g, x, axes, bool(call.get("keepdims", 1)))
-    return made
+    result: Operand = log_sum_exp(g, x, axes, bool(call.get("keepdims", 1)))
+    return result
 
 
 def _product(g: Context, call: Call) -> Results:
@@ -96,11 +96,11 @@ def _place(g: Context, call: Call, *, name: str) -> Results:
     """Where the greatest or the least is."""
     x = call[0]
     axis = g.axis(x, call.get("axis", 0))
-    kept, whole = bool(call.get("keepdims", 1)), g.shape(x)[axis]
+    keepdims, whole = bool(call.get("keepdims", 1)), g.shape(x)[axis]
     if not call.get("select_last_index", 0):
-        return g.of_some(g.op(name, x, axis=axis, keepdims=kept), [whole])
-    found = g.of_some(g.op(name, g.op("flip", x, (axis,)), axis=axis, keepdims=kept), [whole])
-    return g.binary("subtract", known(extent(whole, -1)), found)
+        return g.of_some(g.op(name, x, axis=axis, keepdims=keepdims), [whole])
+    place = g.of_some(g.op(name, g.op("flip", x, (axis,)), axis=axis, keepdims=keepdims), [whole])
+    return g.binary("subtract", known(extent(whole, -1)), place)
 
 
 def _softmax(g: Context, call: Call, *, name: str) -> Results:
@@ -133,13 +133,13 @@ def _running(g: Context, call: Call, *, reduction: str, nothing: int) -> Results
     axis = g.axis(x, int(g.number(call[1], "axis")))
     back = call.get("reverse", 0)
     x = g.op("flip", x, (axis,)) if back else x
-    found: Operand = accumulate(g, x, axis, reduction)
+    result: Operand = accumulate(g, x, axis, reduction)
     if call.get("exclusive", 0):
         shape = g.shape(x)
         ends = [1 if n == axis else one for n, one in enumerate(shape)]
-        first = g.full(ends, nothing, g.dtype(found))
-        found = g.slice(g.op("concat", (first, found), axis=axis), axis, 0, shape[axis])
-    return g.op("flip", found, (axis,)) if back else found
+        first = g.full(ends, nothing, g.dtype(result))
+        result = g.slice(g.op("concat", (first, result), axis=axis), axis, 0, shape[axis])
+    return g.op("flip", result, (axis,)) if back else result
 
 
 def _top(g: Context, call: Call) -> Results:

@@ -25,27 +25,27 @@ def _empty(g: Context, call: Call) -> Results:
 
 
 def _at(g: Context, call: Call) -> Results:
-    held = _held(call, 0)
-    return held[_place(g, call, 1, len(held) - 1)]
+    sequence = _held(call, 0)
+    return sequence[_place(g, call, 1, len(sequence) - 1)]
 
 
 def _inserted(g: Context, call: Call) -> Results:
-    held = _held(call, 0)
-    place = len(held) if call.input(2) is None else _place(g, call, 2, len(held))
-    return Several((*held[:place], call[1], *held[place:]))
+    sequence = _held(call, 0)
+    place = len(sequence) if call.input(2) is None else _place(g, call, 2, len(sequence))
+    return Several((*sequence[:place], call[1], *sequence[place:]))
 
 
 def _erased(g: Context, call: Call) -> Results:
-    held = _held(call, 0)
-    place = len(held) - 1 if call.input(1) is None else _place(g, call, 1, len(held) - 1)
-    return Several((*held[:place], *held[place + 1 :]))
+    sequence = _held(call, 0)
+    place = len(sequence) - 1 if call.input(1) is None else _place(g, call, 1, len(sequence) - 1)
+    return Several((*sequence[:place], *sequence[place + 1 :]))
 
 
 def _split(g: Context, call: Call) -> Results:
     """Parts of an axis: all of one extent, the last of what is left, or each of its own."""
     x, sizes = call[0], call.input(1)
     axis = g.axis(x, call.get("axis", 0))
-    whole, kept = g.shape(x)[axis], bool(call.get("keepdims", 1)) or sizes is not None
+    whole, keepdims = g.shape(x)[axis], bool(call.get("keepdims", 1)) or sizes is not None
     if isinstance(sizes, Known) and sizes.array.ndim:
         extents = g.elements(sizes, "split")
     else:
@@ -58,21 +58,21 @@ def _split(g: Context, call: Call) -> Results:
         stop = arithmetic("+", start, one)
         parts.append(g.slice(x, axis, start, stop))
         start = stop
-    if kept:
+    if keepdims:
         return Several(tuple(parts))
     shape = [one for n, one in enumerate(g.shape(x)) if n != axis]
     return Several(tuple(g.reshape(part, shape) for part in parts))
 
 
 def _joined(g: Context, call: Call) -> Results:
-    held, axis = _held(call, 0), call.get("axis", 0)
-    if not held:
+    sequence, axis = _held(call, 0), call.get("axis", 0)
+    if not sequence:
         raise Refused("nothing is joined: its sequence is empty")
     if call.get("new_axis", 0):
-        held = tuple(unsqueezed(g, one, [axis]) for one in held)
-    if len(held) == 1:
-        return held[0]
-    return g.op("concat", held, axis=g.axis(held[0], axis))
+        sequence = tuple(unsqueezed(g, one, [axis]) for one in sequence)
+    if len(sequence) == 1:
+        return sequence[0]
+    return g.op("concat", sequence, axis=g.axis(sequence[0], axis))
 
 
 def _optional(g: Context, call: Call) -> Results:
@@ -84,18 +84,18 @@ def _optional(g: Context, call: Call) -> Results:
 
 def _held(call: Call, place: int) -> tuple[Operand, ...]:
     """What a sequence holds."""
-    found = call[place]
-    if not isinstance(found, Several):
+    sequence = call[place]
+    if not isinstance(sequence, Several):
         raise Refused("it is not known at import what its sequence holds")
-    return found.values
+    return sequence.values
 
 
 def _place(g: Context, call: Call, place: int, last: int) -> int:
     """Return a place in a sequence, counted from the first."""
-    found = int(g.number(call[place], "position"))
-    counted = found + last + 1 if found < 0 else found
+    position = int(g.number(call[place], "position"))
+    counted = position + last + 1 if position < 0 else position
     if not 0 <= counted <= last:
-        raise Refused(f"there is no place {found} in its sequence")
+        raise Refused(f"there is no place {position} in its sequence")
     return counted
 
 

@@ -33,8 +33,8 @@ from offcut.plugins.operators.padding import pad, tile, wrap
 def given(g: Context, call: Call, place: int, name: str) -> list[int] | None:
     """Numbers that are an attribute in older operator sets and an input in newer; None where they are left out."""
     if name in call.attributes:
-        found = call.get(name)
-        return [int(one) for one in found] if isinstance(found, list) else [int(found)]
+        values = call.get(name)
+        return [int(one) for one in values] if isinstance(values, list) else [int(values)]
     operand = call.input(place)
     return None if operand is None else [int(one) for one in g.numbers(operand, name)]
 
@@ -53,13 +53,13 @@ def _shape(g: Context, call: Call) -> Results:
 def _reshape(g: Context, call: Call) -> Results:
     x = call[0]
     own = g.shape(x)
-    wanted = call.get("shape") if call.version < 5 else g.elements(call[1], "shape")
-    kept = not call.get("allowzero", 0)
-    if kept and any(one == 0 and n >= len(own) for n, one in enumerate(wanted)):
+    extents = call.get("shape") if call.version < 5 else g.elements(call[1], "shape")
+    keeps_zeros = not call.get("allowzero", 0)
+    if keeps_zeros and any(one == 0 and n >= len(own) for n, one in enumerate(extents)):
         raise Refused(f"it keeps an extent of {len(own)} axes that is not there")
     shape = [
-        own[n] if kept and isinstance(one, int) and one == 0 else one
-        for n, one in enumerate(wanted)
+        own[n] if keeps_zeros and isinstance(one, int) and one == 0 else one
+        for n, one in enumerate(extents)
     ]
     return g.reshape(x, _filled(g, own, [plain(one) for one in shape]))
 
@@ -69,14 +69,14 @@ def _filled(g: Context, own: Sequence[Element], shape: list[Element]) -> list[El
     missing = [n for n, one in enumerate(shape) if isinstance(one, int) and one == -1]
     if len(missing) == 1 and not any(isinstance(one, Expr) for one in (*own, *shape)):
         (place,) = missing
-        left = math.prod(one for n, one in enumerate(shape) if n != place)  # type: ignore[misc]
-        if left:
+        rows = math.prod(one for n, one in enumerate(shape) if n != place)  # type: ignore[misc]
+        if rows:
             count = math.prod(own)  # type: ignore[arg-type]
-            if count % left:
+            if count % rows:
                 raise Refused(
-                    f"it has {count} elements, and [{said(*shape)}] is of a multiple of {left}"
+                    f"it has {count} elements, and [{said(*shape)}] is of a multiple of {rows}"
                 )
-            shape[place] = count // left
+            shape[place] = count // rows
     return shape
 
 
@@ -202,11 +202,11 @@ def _clipped(g: Context, value: Element, end: Element, op: str) -> Element:
 
 
 def _expand(g: Context, call: Call) -> Results:
-    x, wanted = call[0], g.elements(call[1], "shape")
-    own = [1] * (len(wanted) - g.rank(x)) + list(g.shape(x))
-    wanted = [1] * (len(own) - len(wanted)) + list(wanted)
+    x, extents = call[0], g.elements(call[1], "shape")
+    own = [1] * (len(extents) - g.rank(x)) + list(g.shape(x))
+    extents = [1] * (len(own) - len(extents)) + list(extents)
     shape = []
-    for mine, other in zip(own, wanted, strict=True):
+    for mine, other in zip(own, extents, strict=True):
         if other != 1 and mine != 1 and not g.same(mine, other):
             raise Refused(
                 f"extents {said(mine)} and {said(other)} are neither 1 nor seen to be equal",
@@ -321,8 +321,8 @@ def _trilu(g: Context, call: Call) -> Results:
     k = call.input(1)
     offset = g.elements(k, "k")[0] if k is not None else 0
     rows, columns = g.shape(x)[-2:]
-    kept = "greater_equal" if call.get("upper", 1) else "less_equal"
-    return g.op("where", _diagonal(g, rows, columns, offset, kept), x, number(g, x, 0))
+    comparison = "greater_equal" if call.get("upper", 1) else "less_equal"
+    return g.op("where", _diagonal(g, rows, columns, offset, comparison), x, number(g, x, 0))
 
 
 def _blocks(g: Context, call: Call) -> Results:
@@ -334,8 +334,8 @@ def _blocks(g: Context, call: Call) -> Results:
         apart, order = (n, b, b, depth, h, w), (0, 3, 4, 1, 5, 2)
     else:
         apart, order = (n, depth, b, b, h, w), (0, 1, 4, 2, 5, 3)
-    moved = g.transpose(g.reshape(x, apart), order)
-    return g.reshape(moved, (n, depth, arithmetic("*", h, b), arithmetic("*", w, b)))
+    transposed = g.transpose(g.reshape(x, apart), order)
+    return g.reshape(transposed, (n, depth, arithmetic("*", h, b), arithmetic("*", w, b)))
 
 
 def _pixels(g: Context, call: Call) -> Results:
@@ -343,8 +343,8 @@ def _pixels(g: Context, call: Call) -> Results:
     x, b = call[0], call.get("blocksize")
     n, c, h, w = g.shape(x)
     rows, columns = arithmetic("//", h, b), arithmetic("//", w, b)
-    moved = (0, 3, 5, 1, 2, 4) if call.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
-    apart = g.transpose(g.reshape(x, (n, c, rows, b, columns, b)), moved)
+    order = (0, 3, 5, 1, 2, 4) if call.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    apart = g.transpose(g.reshape(x, (n, c, rows, b, columns, b)), order)
     return g.reshape(apart, (n, arithmetic("*", c, b * b), rows, columns))
 
 

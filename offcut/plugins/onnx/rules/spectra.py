@@ -31,14 +31,14 @@ def _matrix(extent: int, parts: int, length: int, inverse: bool, onesided: bool)
     if extent * parts * columns * 2 > LARGEST:
         raise Refused(f"a transform of {extent} elements by a length of {length}", "shorter frames")
     basis = np.eye(extent * parts).reshape(-1, extent, parts)
-    given = basis[..., 0] if parts == 1 else basis[..., 0] + 1j * basis[..., 1]
+    vectors = basis[..., 0] if parts == 1 else basis[..., 0] + 1j * basis[..., 1]
     if inverse and onesided:
-        made = np.fft.irfft(given, length)[..., None]
+        matrix = np.fft.irfft(vectors, length)[..., None]
     else:
-        found = (np.fft.ifft if inverse else np.fft.fft)(given, length)
-        found = found[:, :columns]
-        made = np.stack([found.real, found.imag], -1)
-    return made.reshape(extent, parts, *made.shape[1:])
+        spectrum = (np.fft.ifft if inverse else np.fft.fft)(vectors, length)
+        spectrum = spectrum[:, :columns]
+        matrix = np.stack([spectrum.real, spectrum.imag], -1)
+    return matrix.reshape(extent, parts, *matrix.shape[1:])
 
 
 def _transform(g: Context, call: Call) -> Results:
@@ -59,11 +59,11 @@ def _transform(g: Context, call: Call) -> Results:
         raise Refused(f"a transform of {extent} elements by a length of {length}", "one at least")
     matrix = _matrix(extent, parts, length, inverse, onesided)
     order = [n for n in range(last) if n != axis]
-    moved = g.transpose(x, [*order, axis, last])
+    transposed = g.transpose(x, [*order, axis, last])
     rows = [g.shape(x)[n] for n in order]
-    flat = g.reshape(moved, [product(rows), extent * parts])
-    made: Operand = g.op("dense", flat, _constant(g, x, matrix.reshape(extent * parts, -1)))
-    spread = g.reshape(made, [*rows, *matrix.shape[2:]])
+    flat = g.reshape(transposed, [product(rows), extent * parts])
+    result: Operand = g.op("dense", flat, _constant(g, x, matrix.reshape(extent * parts, -1)))
+    spread = g.reshape(result, [*rows, *matrix.shape[2:]])
     back = [*range(axis), len(order), *range(axis, len(order)), last]
     return g.transpose(spread, back)
 
@@ -72,20 +72,22 @@ def _frames(g: Context, call: Call) -> Results:
     """Return the transforms of frames, each times the window: a convolution with the matrix as its weights."""
     signal, window = call[0], call.input(2)
     step = int(g.number(call[1], "frame_step"))
-    given = None if window is None else g.whole(g.shape(window)[0], "the extent of a window")
-    length = int(g.number(call.input(3), "frame_length", given))
+    window_length = (
+        None if window is None else g.whole(g.shape(window)[0], "the extent of a window")
+    )
+    length = int(g.number(call.input(3), "frame_length", window_length))
     parts = g.whole(g.shape(signal)[2], "the count of real and imaginary parts")
-    if given not in (None, length):
-        raise Refused(f"a window of {given} elements for frames of {length}", "as many")
+    if window_length not in (None, length):
+        raise Refused(f"a window of {window_length} elements for frames of {length}", "as many")
     matrix = _matrix(length, parts, length, False, bool(call.get("onesided", 1)))
     weights: Operand = _constant(g, signal, np.moveaxis(matrix.reshape(length, parts, -1), -1, 0))
     weights = g.transpose(weights, [0, 2, 1])
     if window is not None:
         weights = g.binary("multiply", weights, g.cast(window, g.dtype(signal)))
     channels = g.transpose(signal, [0, 2, 1])
-    made = g.op("conv1d", channels, weights, stride=step)
-    batch, _, count = g.shape(made)
-    return g.reshape(g.transpose(made, [0, 2, 1]), [batch, count, *matrix.shape[2:]])
+    result = g.op("conv1d", channels, weights, stride=step)
+    batch, _, count = g.shape(result)
+    return g.reshape(g.transpose(result, [0, 2, 1]), [batch, count, *matrix.shape[2:]])
 
 
 def _constant(g: Context, like: Operand, values: Array) -> Known:

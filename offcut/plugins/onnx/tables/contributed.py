@@ -50,9 +50,9 @@ def _between(inner: Operator, count: int = 1, plain: int = 0) -> Operator:
         operands = [call[place] for place in range(plain)]
         operands += [_real(g, call, place) for place in range(plain, last, 3)]
         version = call.attributes.get("opset", call.version)
-        made = inner(g, replace(call, inputs=tuple(operands), version=version))
-        assert not isinstance(made, tuple)
-        return quantized(g, made, call[last], call.input(last + 1), g.dtype(call[plain]), 0)
+        result = inner(g, replace(call, inputs=tuple(operands), version=version))
+        assert not isinstance(result, tuple)
+        return quantized(g, result, call[last], call.input(last + 1), g.dtype(call[plain]), 0)
 
     return rule
 
@@ -61,15 +61,15 @@ def _concat(g: Context, call: Call) -> Results:
     """Any number of operands, after scale and zero point of the result."""
     every = range(2, len(call.inputs), 3)
     parts = tuple(_real(g, call, place) for place in every)
-    made = SHAPES["Concat"](g, replace(call, inputs=parts))
-    assert not isinstance(made, tuple)
-    return quantized(g, made, call[0], call.input(1), g.dtype(call[1]), 0)
+    result = SHAPES["Concat"](g, replace(call, inputs=parts))
+    assert not isinstance(result, tuple)
+    return quantized(g, result, call[0], call.input(1), g.dtype(call[1]), 0)
 
 
-def _turned(g: Context, x: Operand, turned: Any) -> Operand:
+def _turned(g: Context, x: Operand, is_transposed: Any) -> Operand:
     """Its last two axes the other way round."""
     rank = g.rank(x)
-    return g.transpose(x, [*range(rank - 2), rank - 1, rank - 2]) if turned else x
+    return g.transpose(x, [*range(rank - 2), rank - 1, rank - 2]) if is_transposed else x
 
 
 def _gemm(g: Context, call: Call) -> Results:
@@ -107,8 +107,8 @@ def _to_float(g: Context, call: Call) -> Results:
 def _dynamic_matmul(g: Context, call: Call) -> Results:
     """The same, of floats that are quantized before."""
     a, scale, zero = quantize_dynamically(g, call[0])
-    given = (a, call[1], scale, call[2], zero, call.input(3), call.input(4))
-    return _to_float(g, replace(call, inputs=given, read=set()))
+    inputs = (a, call[1], scale, call[2], zero, call.input(3), call.input(4))
+    return _to_float(g, replace(call, inputs=inputs, read=set()))
 
 
 def _matmul(g: Context, call: Call) -> Results:
@@ -116,9 +116,9 @@ def _matmul(g: Context, call: Call) -> Results:
     if call.get("transBatchA", 0) or call.get("transBatchB", 0):
         raise Refused("batches that are transposed", "transBatchA=0, transBatchB=0")
     a = _turned(g, call[0], call.get("transA", 0))
-    made = multiplied(g, a, _turned(g, call[1], call.get("transB", 0)))
+    result = multiplied(g, a, _turned(g, call[1], call.get("transB", 0)))
     alpha = call.get("alpha", 1.0)
-    return made if alpha == 1 else scalar(g, "multiply", made, alpha)
+    return result if alpha == 1 else scalar(g, "multiply", result, alpha)
 
 
 def _of_bits(g: Context, call: Call) -> Results:
@@ -162,12 +162,12 @@ def _of_bits(g: Context, call: Call) -> Results:
         rows = g.op("pad", rows, (0, 0), (0, blocks * block - inner))
     scale = np.ascontiguousarray(scale, np.float32)
     terms = Known(signed.array.reshape(-1, columns), "int8")
-    made: Operand = g.op("dense_blockwise", rows, terms, Known(scale, "float32"))
+    result: Operand = g.op("dense_blockwise", rows, terms, Known(scale, "float32"))
     if np.any(start != middle):
         apart = Known((middle - start).astype(np.float32) * scale, "float32")
         totals = reduced(g, "sum", g.reshape(rows, (product(lead), blocks, block)), [2], False)
-        made = g.binary("add", made, g.op("dense", totals, apart))
-    return _added(g, g.reshape(made, (*lead, columns)), call.input(5))
+        result = g.binary("add", result, g.op("dense", totals, apart))
+    return _added(g, g.reshape(result, (*lead, columns)), call.input(5))
 
 
 def _unpacked(array: Any, bits: int) -> Any:

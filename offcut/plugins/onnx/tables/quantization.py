@@ -90,11 +90,11 @@ def quantized(
     if parameters is not None and not (isinstance(parameters[0], float) and parameters[0] <= 0):
         return g.op("quantize", x, *parameters[:2], dtype=dtype, **parameters[2])
     scale = g.cast(_along(g, scale, x, axis), g.dtype(x))
-    made: Operand = g.op("round", g.binary("divide", x, scale))
+    result: Operand = g.op("round", g.binary("divide", x, scale))
     if zero is not None and not (isinstance(zero, Known) and not zero.array.any()):
-        made = g.binary("add", made, g.cast(_along(g, zero, x, axis), g.dtype(x)))
+        result = g.binary("add", result, g.cast(_along(g, zero, x, axis), g.dtype(x)))
     low, high = RANGES[dtype]
-    return g.cast(g.op("clip", made, low=float(low), high=float(high)), dtype)
+    return g.cast(g.op("clip", result, low=float(low), high=float(high)), dtype)
 
 
 def _quantize(g: Context, call: Call) -> Results:
@@ -118,9 +118,9 @@ def dequantized(g: Context, x: Operand, scale: Operand, zero: Operand | None, ax
 
 def _dequantize(g: Context, call: Call) -> Results:
     scale, zero = _parameters(g, call)
-    made = dequantized(g, call[0], scale, zero, call.get("axis", 1))
+    result = dequantized(g, call[0], scale, zero, call.get("axis", 1))
     code = call.get("output_dtype", 0)
-    return g.cast(made, dtype_of(code)) if code else made
+    return g.cast(result, dtype_of(code)) if code else result
 
 
 def quantize_dynamically(g: Context, x: Operand) -> tuple[Operand, Operand, Operand]:
@@ -145,8 +145,8 @@ def _matmul(g: Context, call: Call) -> Results:
 
 def _conv_integer(g: Context, call: Call) -> Results:
     x, w = without_zero(g, call[0], call.input(2)), without_zero(g, call[1], call.input(3), 0)
-    placed = windows_of(g, call, x, window_sizes(g, w))
-    return convolved(g, x, w, None, placed, call.get("group", 1))
+    windows = windows_of(g, call, x, window_sizes(g, w))
+    return convolved(g, x, w, None, windows, call.get("group", 1))
 
 
 def _conv(g: Context, call: Call) -> Results:
@@ -155,8 +155,8 @@ def _conv(g: Context, call: Call) -> Results:
     if bias is not None:
         bias = dequantized(g, bias, scale_of_sums(g, x_scale, w_scale), None, 0)
     x, w = dequantized(g, x, x_scale, x_zero, 1), dequantized(g, w, w_scale, w_zero, 0)
-    placed = windows_of(g, call, x, window_sizes(g, w))
-    real = convolved(g, x, w, bias, placed, call.get("group", 1))
+    windows = windows_of(g, call, x, window_sizes(g, w))
+    real = convolved(g, x, w, bias, windows, call.get("group", 1))
     return quantized(g, real, y_scale, y_zero, g.dtype(y_zero), 1)
 
 

@@ -50,20 +50,20 @@ def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
     """
     if call.op in SEQUENCES:
         return None
-    given = [one for one in call.inputs if one is not None]
-    inputs = [one for one in given if isinstance(one, Known)]
-    if len(inputs) < len(given) or call.op in DRAWN or not (inputs or call.op == "Constant"):
+    operands = [one for one in call.inputs if one is not None]
+    inputs = [one for one in operands if isinstance(one, Known)]
+    if len(inputs) < len(operands) or call.op in DRAWN or not (inputs or call.op == "Constant"):
         return None
     if call.op == "Constant" and isinstance(array := call.get("value"), np.ndarray):
         return (Known(array, str(array.dtype)),)
     if not any(one.symbolic for one in inputs):
-        made = _by_reference(call)
-        if made is not None:
-            return made
-    found = _moved(call) if call.op in STRUCTURAL else _by_rule(context, call)
-    if found is None:
+        results_of_reference = _by_reference(call)
+        if results_of_reference is not None:
+            return results_of_reference
+    results = _moved(call) if call.op in STRUCTURAL else _by_rule(context, call)
+    if results is None:
         call.read.clear()
-    return found
+    return results
 
 
 def _by_rule(context: Context, call: Call) -> tuple[Known, ...] | None:
@@ -75,16 +75,16 @@ def _by_rule(context: Context, call: Call) -> tuple[Known, ...] | None:
     if rule is None:
         return None
     try:
-        found = rule(context, call)
+        results = rule(context, call)
     except (
         ArithmeticError,
         IndexError,
         ValueError,
     ) as error:  # numpy's, of axes and shapes that do not fit
         raise Refused(f"its inputs are known, and numpy says: {error}") from None
-    if found is None or call.overlooked:
+    if results is None or call.overlooked:
         return None
-    return found if isinstance(found, tuple) else (found,)
+    return results if isinstance(results, tuple) else (results,)
 
 
 def _by_reference(call: Call) -> tuple[Known, ...] | None:
@@ -95,7 +95,7 @@ def _by_reference(call: Call) -> tuple[Known, ...] | None:
     from onnx.reference import ReferenceEvaluator  # loads all operators that there are
 
     operands = [one for one in call.inputs if isinstance(one, Known)]
-    given = [
+    input_names = [
         name for name, one in zip(call.proto.input, call.inputs, strict=True) if one is not None
     ]
     arrays = [
@@ -104,8 +104,8 @@ def _by_reference(call: Call) -> tuple[Known, ...] | None:
         else one.array
         for place, one in enumerate(operands)
     ]
-    feeds = dict(zip(given, arrays, strict=True))
-    names = list(dict.fromkeys(given))
+    feeds = dict(zip(input_names, arrays, strict=True))
+    names = list(dict.fromkeys(input_names))
     node = type(call.proto)()
     node.CopyFrom(call.proto)
     function = helper.make_function(
@@ -117,12 +117,12 @@ def _by_reference(call: Call) -> tuple[Known, ...] | None:
     except (RuntimeError, ValueError):
         return None
     try:
-        made = evaluator.run(None, feeds, attributes={})
+        outputs = evaluator.run(None, feeds, attributes={})
     except Exception as error:  # it raises what numpy raises
         raise Refused(f"its inputs are known, and the reference evaluator says: {error}") from None
-    if not all(isinstance(one, np.ndarray | np.generic) for one in made):
+    if not all(isinstance(one, np.ndarray | np.generic) for one in outputs):
         raise Refused("it gives a sequence, a map or an optional", "tensors are taken")
-    results = iter(map(np.asarray, made))
+    results = iter(map(np.asarray, outputs))
     return tuple(
         Known(array, str(array.dtype))
         for array in (next(results) if name else np.zeros(0) for name in node.output)
@@ -163,28 +163,28 @@ def _moved(call: Call) -> tuple[Known, ...] | None:
     Raises Refused where it does not take the shapes.
     """
     count = len(call.inputs) if call.op == "Concat" else 1
-    moved = [one for one in call.inputs[:count] if isinstance(one, Known)]
+    operands = [one for one in call.inputs[:count] if isinstance(one, Known)]
     if any(isinstance(one, Known) and one.symbolic for one in call.inputs[count:]):
         return None
-    ends = np.cumsum([0, *(one.array.size for one in moved)])
+    ends = np.cumsum([0, *(one.array.size for one in operands)])
     numbers = (
         Known(np.arange(start, start + one.array.size).reshape(one.array.shape), "int64")
-        for start, one in zip(ends, moved, strict=False)
+        for start, one in zip(ends, operands, strict=False)
     )
-    made = _by_reference(replace(call, inputs=(*numbers, *call.inputs[count:])))
-    elements = np.array([element for one in moved for element in one.elements], dtype=object)
-    if made is None:
+    places = _by_reference(replace(call, inputs=(*numbers, *call.inputs[count:])))
+    elements = np.array([element for one in operands for element in one.elements], dtype=object)
+    if places is None:
         return None
-    return tuple(known(elements[one.array], moved[0].dtype) for one in made)
+    return tuple(known(elements[one.array], operands[0].dtype) for one in places)
 
 
 def _integers(call: Call, place: int, name: str) -> list[int] | None:
     """Axes and the like, an input or an attribute."""
-    found = call.input(place)
-    if isinstance(found, Known):
-        return [int(one) for one in found.elements]
-    given: list[int] | None = call.get(name)
-    return given
+    operand = call.input(place)
+    if isinstance(operand, Known):
+        return [int(one) for one in operand.elements]
+    attribute: list[int] | None = call.get(name)
+    return attribute
 
 
 def _cast(context: Context, call: Call) -> Known | None:
@@ -210,11 +210,11 @@ def _element_wise(
         if any(not isinstance(one, Known) or "int" not in one.dtype for one in parts):
             return None
         one = np.frompyfunc(lambda a, b: apply(context, a, b), 2, 1)
-        found = np.asarray(reduce(one, map(_objects, parts)), dtype=object)
-        if any(element is None for element in found.ravel()):
+        elements = np.asarray(reduce(one, map(_objects, parts)), dtype=object)
+        if any(element is None for element in elements.ravel()):
             return None
-        decided = all(isinstance(element, bool) for element in found.ravel())
-        return known(found, "bool") if decided else _same_dtype(call, found)
+        are_bools = all(isinstance(element, bool) for element in elements.ravel())
+        return known(elements, "bool") if are_bools else _same_dtype(call, elements)
 
     return rule
 
@@ -294,9 +294,9 @@ def _where(context: Context, call: Call) -> Known | None:
     if not isinstance(condition, Known) or condition.symbolic:
         return None
     parts = np.broadcast_arrays(condition.array, _objects(call[1]), _objects(call[2]))
-    chosen = [y if x else z for x, y, z in zip(*(one.ravel() for one in parts), strict=True)]
-    array = np.empty(len(chosen), dtype=object)
-    array[:] = chosen
+    elements = [y if x else z for x, y, z in zip(*(one.ravel() for one in parts), strict=True)]
+    array = np.empty(len(elements), dtype=object)
+    array[:] = elements
     first = call[1]
     assert isinstance(first, Known)
     return known(array.reshape(parts[0].shape), first.dtype)
@@ -316,9 +316,9 @@ def _reduced(
             return first
         for axis in axes or []:
             context.axis(first, axis)
-        kept = bool(call.get("keepdims", 1)) and first.array.ndim
-        found = apply(first.elements)
-        return known([found] if kept else found, first.dtype)
+        keepdims = bool(call.get("keepdims", 1)) and first.array.ndim
+        result = apply(first.elements)
+        return known([result] if keepdims else result, first.dtype)
 
     return rule
 

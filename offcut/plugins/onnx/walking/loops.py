@@ -44,19 +44,19 @@ def scanned(g: Context, call: Call, walk: Body) -> Results:
     stacks: list[list[Operand]] = [[] for _ in range(outputs)]
     for step in range(length):
         parts = [
-            _part(g, x, axis, length - 1 - step if turned else step)
-            for x, axis, turned in zip(sequences, axes, back, strict=True)
+            _part(g, x, axis, length - 1 - step if is_reversed else step)
+            for x, axis, is_reversed in zip(sequences, axes, back, strict=True)
         ]
         names = [one.name for one in body.input]
-        made = _present(walk(body, dict(zip(names, (*states, *parts), strict=True))))
-        states = made[: len(states)]
-        for stack, one in zip(stacks, made[len(states) :], strict=True):
+        results = _present(walk(body, dict(zip(names, (*states, *parts), strict=True))))
+        states = results[: len(states)]
+        for stack, one in zip(stacks, results[len(states) :], strict=True):
             stack.append(one)
-    turned = call.get("scan_output_directions") or [0] * outputs
+    is_reversed = call.get("scan_output_directions") or [0] * outputs
     places = call.get("scan_output_axes") or [0] * outputs
     stacked = [
         _stacked(g, stack[::-1] if flipped else stack, axis)
-        for stack, flipped, axis in zip(stacks, turned, places, strict=True)
+        for stack, flipped, axis in zip(stacks, is_reversed, places, strict=True)
     ]
     return (*states, *stacked)
 
@@ -68,21 +68,21 @@ def looped(g: Context, call: Call, walk: Body) -> Results:
     states = call.present[sum(one is not None for one in (limit, going)) :]
     outputs = len(body.output) - 1 - len(states)
     stacks: list[list[Operand]] = [[] for _ in range(outputs)]
-    taken = True if going is None else bool(g.number(going, "condition"))
+    is_running = True if going is None else bool(g.number(going, "condition"))
     for step in steps:
-        if not taken:
+        if not is_running:
             break
         _check(step)
-        given: list[Operand] = [known(step), known(True, "bool"), *states]
+        arguments: list[Operand] = [known(step), known(True, "bool"), *states]
         names = [one.name for one in body.input]
-        condition, *made = _present(walk(body, dict(zip(names, given, strict=True))))
+        condition, *results = _present(walk(body, dict(zip(names, arguments, strict=True))))
         if not isinstance(condition, Known):
             raise Refused(
                 "how often it runs depends on its values", "a condition that is known at import"
             )
-        taken = bool(condition.array.item())
-        states = made[: len(states)]
-        for stack, one in zip(stacks, made[len(states) :], strict=True):
+        is_running = bool(condition.array.item())
+        states = results[: len(states)]
+        for stack, one in zip(stacks, results[len(states) :], strict=True):
             stack.append(one)
     return (*states, *(_stacked(g, stack, 0) for stack in stacks))
 
@@ -96,16 +96,16 @@ def mapped(g: Context, call: Call, walk: Body) -> Results:
     (length,) = lengths
     _check(length)
     names = [one.name for one in body.input]
-    made = []
+    results = []
     for step in range(length):
-        given = [one.values[step] if isinstance(one, Several) else one for one in every]
-        made.append(_present(walk(body, dict(zip(names, given, strict=True)))))
-    return tuple(Several(tuple(one[place] for one in made)) for place in range(len(body.output)))
+        arguments = [one.values[step] if isinstance(one, Several) else one for one in every]
+        results.append(_present(walk(body, dict(zip(names, arguments, strict=True)))))
+    return tuple(Several(tuple(one[place] for one in results)) for place in range(len(body.output)))
 
 
 def _trips(g: Context, limit: Operand) -> int:
-    (found,) = g.elements(limit, "trip count")
-    return g.whole(found, "the trip count")
+    (count,) = g.elements(limit, "trip count")
+    return g.whole(count, "the trip count")
 
 
 def _check(steps: int) -> None:
@@ -113,11 +113,11 @@ def _check(steps: int) -> None:
         raise Refused(f"{steps} steps, each of them nodes", f"{LONGEST} at most")
 
 
-def _present(made: Sequence[Operand | None]) -> list[Operand]:
-    found = [one for one in made if one is not None]
-    if len(found) < len(made):
+def _present(operands: Sequence[Operand | None]) -> list[Operand]:
+    present = [one for one in operands if one is not None]
+    if len(present) < len(operands):
         raise Refused("a node of its body is not supported")
-    return found
+    return present
 
 
 def _part(g: Context, x: Operand, axis: int, place: int) -> Operand:

@@ -76,22 +76,24 @@ class Walk:
     def nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
         """Take nodes in order; results of those that are refused are None."""
         for node in nodes:
-            given = [scope.values.get(name) if name else None for name in node.input]
-            lost = any(name and one is None for name, one in zip(node.input, given, strict=True))
-            made: Sequence[Operand | None] = [None] * len(node.output)
-            if not lost:
+            inputs = [scope.values.get(name) if name else None for name in node.input]
+            is_incomplete = any(
+                name and one is None for name, one in zip(node.input, inputs, strict=True)
+            )
+            outputs: Sequence[Operand | None] = [None] * len(node.output)
+            if not is_incomplete:
                 try:
-                    made = self.node(node, given, scope)
+                    outputs = self.node(node, inputs, scope)
                 except Refused as refused:
                     solve(self.context, refused.equations)
                     help = refused.help or sizes_help(self.context, refused.equations)
                     place = f"{scope.within}{node.name or node.output[0]}"
                     self.complaints.append(Complaint(place, node.op_type, refused.because, help))
-            for name, one in zip(node.output, (*made, *[None] * len(node.output)), strict=False):
+            for name, one in zip(node.output, (*outputs, *[None] * len(node.output)), strict=False):
                 if name:
                     scope.values[name] = one
 
-    def node(self, node: Any, given: Sequence[Operand | None], scope: Scope) -> Sequence[Any]:
+    def node(self, node: Any, inputs: Sequence[Operand | None], scope: Scope) -> Sequence[Any]:
         """What a node gives.
 
         Raises Refused.
@@ -103,9 +105,9 @@ class Walk:
         attributes = {one.name: attribute(one) for one in bound.attribute}
         own = self.functions.get((node.domain, node.op_type))
         if own is not None:
-            return self.function(own, bound, given, scope)
+            return self.function(own, bound, inputs, scope)
         version = scope.versions.get("", 1)
-        call = Call(node.op_type, tuple(given), attributes, len(node.output), version, bound)
+        call = Call(node.op_type, tuple(inputs), attributes, len(node.output), version, bound)
         if node.domain == RUNTIME and node.op_type in CONTRIBUTED:
             return self.ruled(CONTRIBUTED[node.op_type], call)
         if node.domain not in STANDARD:
@@ -115,13 +117,13 @@ class Walk:
                 )
             raise Refused(f"operators of {node.domain} are not ours", "a model-local function")
         if node.op_type == "If":
-            return self.branch(attributes, given, scope)
+            return self.branch(attributes, inputs, scope)
         if node.op_type in LOOPS:
             return self.loop(call, scope)
         mark = self.mark()
-        found = evaluated(self.context, call)
-        if found is not None:
-            return found
+        results_at_import = evaluated(self.context, call)
+        if results_at_import is not None:
+            return results_at_import
         rule = TABLE.get(node.op_type)
         refused = Refused("the operator is not supported")
         if rule is not None:
@@ -135,7 +137,7 @@ class Walk:
         if body is None:
             raise refused
         before = len(self.complaints)
-        results = self.function(body, _with_defaults(bound, call), given, scope)
+        results = self.function(body, _with_defaults(bound, call), inputs, scope)
         if (
             any(one is None and name for one, name in zip(results, node.output, strict=False))
             or len(self.complaints) > before
@@ -154,10 +156,10 @@ class Walk:
 
         Raises Refused where it overlooks what is given.
         """
-        made = rule(self.context, call)
+        results = rule(self.context, call)
         if call.overlooked:
             raise Refused(f"{call.overlooked} of it is not supported")
-        return made if isinstance(made, tuple) else (made,)
+        return results if isinstance(results, tuple) else (results,)
 
     def mark(self) -> tuple[int, frozenset[str]]:
         """How far the graph is."""
@@ -172,33 +174,33 @@ class Walk:
             del builder.values[name]
             builder.constants.pop(name, None)
             builder.arrays.pop(name, None)
-        held = self.context.held
-        for key in [key for key, (_, ref) in held.items() if ref.name not in names]:
-            del held[key]
+        refs = self.context.held
+        for key in [key for key, (_, ref) in refs.items() if ref.name not in names]:
+            del refs[key]
 
     def function(
-        self, body: Any, node: Any, given: Sequence[Operand | None], scope: Scope
+        self, body: Any, node: Any, inputs: Sequence[Operand | None], scope: Scope
     ) -> Sequence[Operand | None]:
         """The results of a function: its body is walked.
 
         Raises Refused where it has fewer inputs or outputs, and where none of its nodes gives one of its outputs that is asked for.
         """
-        for what, there, asked in (
-            ("inputs", body.input, given),
+        for what, there, names in (
+            ("inputs", body.input, inputs),
             ("outputs", body.output, node.output),
         ):
-            if len(asked) > len(there):
-                raise Refused(f"{what} of the function {body.name}: {len(there)}, not {len(asked)}")
+            if len(names) > len(there):
+                raise Refused(f"{what} of the function {body.name}: {len(there)}, not {len(names)}")
         defaults = {one.name: one for one in body.attribute_proto}
         attributes = {**defaults, **{one.name: one for one in node.attribute}}
-        values: dict[str, Operand | None] = dict(zip(body.input, given, strict=False))
+        values: dict[str, Operand | None] = dict(zip(body.input, inputs, strict=False))
         values |= {name: None for name in body.input if name not in values}
         versions = {one.domain: one.version for one in body.opset_import} or scope.versions
         label = f"{scope.within}{node.name or node.op_type}/"
         inner = Scope(values, versions, attributes, label)
         self.nodes(_with_present(body.node, values), inner)
-        for name, asked in zip(body.output, node.output, strict=False):
-            if asked and name not in values:
+        for name, names in zip(body.output, node.output, strict=False):
+            if names and name not in values:
                 raise Refused(f"no node of the function {body.name} gives {name}")
         return [values.get(name) for name in body.output]
 
@@ -229,24 +231,24 @@ class Walk:
         return helper.make_tensor_type_proto(code_of(dtype), shape)
 
     def branch(
-        self, attributes: Mapping[str, Any], given: Sequence[Operand | None], scope: Scope
+        self, attributes: Mapping[str, Any], inputs: Sequence[Operand | None], scope: Scope
     ) -> Sequence[Operand | None]:
         """The results of If: of the branch that is taken, or both chosen from where only a call tells."""
-        (condition,) = given
+        (condition,) = inputs
         assert condition is not None
         if isinstance(condition, Known) and condition.array.size != 1:
             raise Refused(f"its condition has {condition.array.size} elements", "one")
         if isinstance(condition, Known) and not condition.symbolic:
-            taken = attributes["then_branch" if condition.array.item() else "else_branch"]
-            return self.inner(taken, scope)
+            body = attributes["then_branch" if condition.array.item() else "else_branch"]
+            return self.inner(body, scope)
         both = [
             self.side(attributes[name], scope, condition) for name in ("then_branch", "else_branch")
         ]
         requests = [one for one in both if isinstance(one, Wanted)]
         if len(requests) == 2 and requests[0].facts != requests[1].facts:
-            wanted = " and ".join(facts_said(self.context, one.facts) for one in requests)
+            facts = " and ".join(facts_said(self.context, one.facts) for one in requests)
             raise Refused(
-                f"its branches want {wanted}, and its condition is not known at import",
+                f"its branches want {facts}, and its condition is not known at import",
                 self.known_by(condition),
             )
         if requests:
@@ -270,8 +272,8 @@ class Walk:
         before, mark = len(self.complaints), self.mark()
         try:
             results = self.inner(graph, scope)
-        except Wanted as wanted:
-            return wanted
+        except Wanted as request:
+            return request
         complaints = self.complaints[before:]
         if not complaints:
             return tuple(results)
@@ -318,11 +320,11 @@ class Walk:
         """
         before, mark = len(self.complaints), self.mark()
 
-        def walk(graph: Any, given: Mapping[str, Operand | None]) -> Sequence[Operand | None]:
-            return self.inner(graph, scope, given)
+        def walk(graph: Any, inputs: Mapping[str, Operand | None]) -> Sequence[Operand | None]:
+            return self.inner(graph, scope, inputs)
 
         try:
-            made = LOOPS[call.op](self.context, call, walk)
+            results = LOOPS[call.op](self.context, call, walk)
         except Refused as refused:
             inner = self.complaints[before:]
             del self.complaints[before:]
@@ -332,13 +334,13 @@ class Walk:
                 text = f"its body needs {first.op}: {first.because}"
                 raise Refused(text, first.help) from None
             raise refused from None
-        return made if isinstance(made, tuple) else (made,)
+        return results if isinstance(results, tuple) else (results,)
 
     def inner(
-        self, graph: Any, scope: Scope, given: Mapping[str, Operand | None] | None = None
+        self, graph: Any, scope: Scope, inputs: Mapping[str, Operand | None] | None = None
     ) -> Sequence[Operand | None]:
         """The outputs of a graph inside a node, which sees the values around it."""
-        values = {**scope.values, **(given or {})}
+        values = {**scope.values, **(inputs or {})}
         for tensor in graph.initializer:
             values[tensor.name] = of_tensor(tensor)
         inner = Scope(values, scope.versions, scope.attributes, scope.within)
@@ -353,18 +355,18 @@ def _body_version(versions: Sequence[int], version: int) -> int | None:
 
 def _function(text: bytes) -> Any:
     """A function; None where ONNX writes none for these types."""
-    made = onnx.FunctionProto.FromString(text)
-    return made if made.node else None
+    function = onnx.FunctionProto.FromString(text)
+    return function if function.node else None
 
 
 def _with_defaults(node: Any, call: Call) -> Any:
     """A node with the attributes that it leaves at their defaults."""
-    made = type(node)()
-    made.CopyFrom(node)
+    copy = type(node)()
+    copy.CopyFrom(node)
     for name, one in onnx.defs.get_schema(call.op, call.version).attributes.items():
         if name not in call.attributes and one.default_value.name:
-            made.attribute.append(one.default_value)
-    return made
+            copy.attribute.append(one.default_value)
+    return copy
 
 
 def _with_present(nodes: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:
@@ -372,31 +374,31 @@ def _with_present(nodes: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:
     absent = {name for name, one in values.items() if one is None}
     if not absent:
         return list(nodes)
-    found = []
+    copies = []
     for node in nodes:
-        made = type(node)()
-        made.CopyFrom(node)
-        for place, name in enumerate(made.input):
+        copy = type(node)()
+        copy.CopyFrom(node)
+        for place, name in enumerate(copy.input):
             if name in absent:
-                made.input[place] = ""
-        found.append(made)
-    return found
+                copy.input[place] = ""
+        copies.append(copy)
+    return copies
 
 
 def _bound(node: Any, attributes: Mapping[str, Any]) -> Any:
     """A node whose attributes are its own, none a reference to those of a function."""
     if not any(one.ref_attr_name for one in node.attribute):
         return node
-    made = type(node)()
-    made.CopyFrom(node)
-    del made.attribute[:]
+    copy = type(node)()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
     for one in node.attribute:
-        found = attributes.get(one.ref_attr_name) if one.ref_attr_name else one
-        if found is not None:
-            own = made.attribute.add()
-            own.CopyFrom(found)
+        value = attributes.get(one.ref_attr_name) if one.ref_attr_name else one
+        if value is not None:
+            own = copy.attribute.add()
+            own.CopyFrom(value)
             own.name = one.name
-    return made
+    return copy
 
 
 def attribute(proto: Any) -> Any:

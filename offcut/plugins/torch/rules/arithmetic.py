@@ -118,12 +118,12 @@ def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | Non
         return _truncated_quotient(t, x, y)
     if "float" not in t.result:
         raise Left(f"it rounds a quotient of {t.result} towards 0")
-    found = binary(t, "divide", x, y)
-    found = (
-        t.as_held(found) if isinstance(y, Ref) else found
+    quotient = binary(t, "divide", x, y)
+    quotient = (
+        t.as_held(quotient) if isinstance(y, Ref) else quotient
     )  # torch rounds it first, but by numbers
-    up, down = t.node("ceil", found), t.node("floor", found)
-    return t.node("where", t.node("less", found, 0.0), up, down)
+    up, down = t.node("ceil", quotient), t.node("floor", quotient)
+    return t.node("where", t.node("less", quotient, 0.0), up, down)
 
 
 def _truncated_quotient(t: Translation, x: Operand, y: Operand) -> Any:
@@ -136,8 +136,8 @@ def _truncated_quotient(t: Translation, x: Operand, y: Operand) -> Any:
 def _is_other_signed(t: Translation, rest: Ref, x: Ref) -> Ref:
     """Whether a remainder is neither 0 nor of the sign of another number."""
     unlike = t.node("not_equal", t.node("less", rest, 0), t.node("less", x, 0))
-    found: Ref = t.node("logical_and", t.node("not_equal", rest, 0), unlike)
-    return found
+    result: Ref = t.node("logical_and", t.node("not_equal", rest, 0), unlike)
+    return result
 
 
 def _as_refs(t: Translation, *operands: Operand) -> tuple[Ref, ...]:
@@ -176,13 +176,13 @@ def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
         raise Left(f"it rounds a quotient of {t.result}")
     x, y = _as_refs(t, x, y)
     rest, quotient = fmod(t, x, y), t.node("divide", x, y)
-    found = t.node("divide", t.node("subtract", x, rest), y)
-    found = t.node("where", _is_other_signed(t, rest, y), t.node("subtract", found, 1.0), found)
-    floored = t.node("floor", found)
-    more = t.node("greater", t.node("subtract", found, floored), 0.5)
+    ratio = t.node("divide", t.node("subtract", x, rest), y)
+    ratio = t.node("where", _is_other_signed(t, rest, y), t.node("subtract", ratio, 1.0), ratio)
+    floored = t.node("floor", ratio)
+    more = t.node("greater", t.node("subtract", ratio, floored), 0.5)
     floored = t.node("where", more, t.node("add", floored, 1.0), floored)
-    small = t.node("equal", found, 0.0)
-    floored = t.node("where", small, copysign(t, t.node("multiply", found, 0.0), quotient), floored)
+    small = t.node("equal", ratio, 0.0)
+    floored = t.node("where", small, copysign(t, t.node("multiply", ratio, 0.0), quotient), floored)
     return t.node("where", t.node("equal", y, 0.0), quotient, floored)
 
 
@@ -252,8 +252,8 @@ def where(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
 def logical(t: Translation, x: Operand, y: Operand, *, word: str) -> Any:
     if t.result != "bool":
         return binary(t, f"bitwise_{word}", x, y)
-    held = (truth(t, one if isinstance(one, Ref) else t.scalar(one, "bool")) for one in (x, y))
-    return t.node(f"logical_{word}", *held)
+    truths = (truth(t, one if isinstance(one, Ref) else t.scalar(one, "bool")) for one in (x, y))
+    return t.node(f"logical_{word}", *truths)
 
 
 for _word in ("and", "or", "xor"):

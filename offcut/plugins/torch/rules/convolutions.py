@@ -75,16 +75,16 @@ def _left_over(t: Translation, x: Ref, w: Ref, *each: Any) -> None:
 
     each  stride, padding, dilation and output padding
     """
-    given = zip(*(spread(one, t.rank(w) - 2) for one in each), strict=True)
-    for whole, taps, one in zip(t.shape(x)[2:], t.shape(w)[2:], given, strict=True):
+    by_axis = zip(*(spread(one, t.rank(w) - 2) for one in each), strict=True)
+    for whole, taps, one in zip(t.shape(x)[2:], t.shape(w)[2:], by_axis, strict=True):
         window, (stride, padding, dilation, more) = ix.literal_value(taps), one
         if window is not None and all(isinstance(number, int) for number in one):
             t.require_at_least(whole, 1 - ((window - 1) * dilation + more - 2 * padding) // stride)
 
 
-def without_batch(t: Translation, found: Ref) -> Ref:
+def without_batch(t: Translation, x: Ref) -> Ref:
     """The one result of a batch of one."""
-    return t.reshape(found, t.shape(found)[1:])
+    return t.reshape(x, t.shape(x)[1:])
 
 
 @takes("max_pool2d", op="max_pool2d", axes=2)
@@ -102,13 +102,13 @@ def max_pool(
     op: str,
     axes: int,
 ) -> Any:
-    found = _pooled(t, op, x, axes, (window, stride, padding, dilation), ceil)
-    return found if len(found) > 1 else found[0]
+    results = _pooled(t, op, x, axes, (window, stride, padding, dilation), ceil)
+    return results if len(results) > 1 else results[0]
 
 
 @takes("max_pool3d_with_indices")
-def max_pool_of_volumes(t: Translation, *given: Any) -> Any:
-    return max_pool(t, *given, op="max_pool2d", axes=3), None
+def max_pool_of_volumes(t: Translation, *arguments: Any) -> Any:
+    return max_pool(t, *arguments, op="max_pool2d", axes=3), None
 
 
 @takes("avg_pool2d", axes=2)
@@ -134,8 +134,8 @@ def average_pool(
         raise Left("windows beyond the padding count less")
     inside = count_include_pad and not ceil
     windows = window, stride, padding, 1
-    (found,) = _pooled(t, "avg_pool2d", x, axes, windows, ceil, count_include_pad=inside)
-    return found
+    (result,) = _pooled(t, "avg_pool2d", x, axes, windows, ceil, count_include_pad=inside)
+    return result
 
 
 def _pooled(
@@ -143,7 +143,7 @@ def _pooled(
     op: str,
     x: Ref,
     axes: int,
-    given: tuple[Any, Any, Any, Any],
+    windows_by_axis: tuple[Any, Any, Any, Any],
     ceil: bool,
     **options: Any,
 ) -> tuple[Ref, ...]:
@@ -152,11 +152,11 @@ def _pooled(
     A window that would begin behind the image is none; where a stride and the padding are more than a window such ones occur at some
     sizes, and what ``torch.export`` says of extents is of its example's alone: these stay with torch.
 
-    axes     spatial ones
-    given    extents of the window, strides, padding and dilations, as torch gives them
-    options  further ones of the operator
+    axes             spatial ones
+    windows_by_axis  extents of the window, strides, padding and dilations, as torch gives them
+    options          further ones of the operator
     """
-    sizes, stride, pads, holes = (spread(one, axes) for one in given)
+    sizes, stride, pads, holes = (spread(one, axes) for one in windows_by_axis)
     windows = Windows(sizes, stride or sizes, holes, pads, pads)
     if ceil:
         after = (pad + by - 1 for pad, by in zip(pads, windows.strides, strict=True))
@@ -167,10 +167,10 @@ def _pooled(
     batch = x if t.rank(x) == axes + 2 else t.reshape(x, (1, *t.shape(x)))
     for n, whole in enumerate(t.shape(batch)[2:]):  # torch refuses images of no window
         t.require_at_least(whole, windows.reach[n] - windows.before[n] - windows.after[n])
-    found = pool(t, batch, windows, op, **options)
+    results = pool(t, batch, windows, op, **options)
     if ceil:
-        found = tuple(crop_windows(t, one, [*map(plain, t.extents[-axes:])]) for one in found)
-    return found if batch is x else tuple(without_batch(t, one) for one in found)
+        results = tuple(crop_windows(t, one, [*map(plain, t.extents[-axes:])]) for one in results)
+    return results if batch is x else tuple(without_batch(t, one) for one in results)
 
 
 @takes(
@@ -184,8 +184,8 @@ def adaptive_pool(t: Translation, x: Ref, size: Sequence[Any], *, op: str, reduc
         return t.node(reduction, x, axis=tuple(range(-len(size), 0)), keepdims=True)
     if t.rank(x) == len(size) + 1:
         batch = t.reshape(x, (1, *t.shape(x)))
-        found = adaptive_pool(t, batch, size, op=op, reduction=reduction)
-        return without_batch(t, found)
+        result = adaptive_pool(t, batch, size, op=op, reduction=reduction)
+        return without_batch(t, result)
     if len(size) == 2:
         return t.node(op, x, tuple(size))
     n, c, depth, *image = t.shape(x)
@@ -243,24 +243,24 @@ def resize_antialiased(
         raise Left("it is smoothed, and an extent is not known")
     dtype, rows = t.dtype(x), t.shape(x)[:-2]
     factors = scales or (None, None)
-    made = []
-    for whole, wanted, factor in zip(wholes, size, factors, strict=True):
+    matrices = []
+    for whole, count, factor in zip(wholes, size, factors, strict=True):
         basis = torch.eye(whole, dtype=torch.float64)[None, None]
-        columns = getattr(torch.ops.aten, name)(basis, (wanted, whole), align, factor, None)
+        columns = getattr(torch.ops.aten, name)(basis, (count, whole), align, factor, None)
         matrix = columns[0, 0].numpy().astype(numpy_dtype(dtype))
-        made.append(t.builder.constant(t.builder.fresh("matrix"), matrix))
+        matrices.append(t.builder.constant(t.builder.fresh("matrix"), matrix))
     images = t.reshape(x, (product(rows), *wholes))
-    found = t.node("matmul", t.node("matmul", made[0], images), made[1], transpose_b=True)
-    return t.reshape(found, (*rows, *size))
+    result = t.node("matmul", t.node("matmul", matrices[0], images), matrices[1], transpose_b=True)
+    return t.reshape(result, (*rows, *size))
 
 
 def _interpolated(t: Translation, x: Ref, mode: str, align: bool, size: Any, scales: Any) -> Any:
-    given = {"mode": mode, "align_corners": align or None}
+    options = {"mode": mode, "align_corners": align or None}
     if scales is None:
-        return t.node("interpolate", x, size=tuple(size), **given)
+        return t.node("interpolate", x, size=tuple(size), **options)
     if not all(_as_torch_places(scale, mode) for scale in scales):
         raise Left(f"it is scaled by {list(scales)}")
-    return t.node("interpolate", x, scale=tuple(scales), **given)
+    return t.node("interpolate", x, scale=tuple(scales), **options)
 
 
 def _as_torch_places(scale: float, mode: str) -> bool:
@@ -273,7 +273,7 @@ def _as_torch_places(scale: float, mode: str) -> bool:
     return exact.denominator <= MOST_PARTS and (mode != "nearest" or step >= 1 / exact)
 
 
-def spread(given: Any, axes: int) -> tuple[int, ...]:
+def spread(value: Any, axes: int) -> tuple[int, ...]:
     """One int for each axis."""
-    each = tuple(given) if isinstance(given, tuple | list) else (given,)
+    each = tuple(value) if isinstance(value, tuple | list) else (value,)
     return each * axes if len(each) == 1 else each

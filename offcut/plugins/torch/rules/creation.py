@@ -18,8 +18,8 @@ from offcut.plugins.torch.translation import Translation
 
 
 @takes("full", "full_like", "new_full", "scalar_tensor")
-def full(t: Translation, *given: Any, **_: Any) -> Any:
-    return filled(t, given[-1])
+def full(t: Translation, *arguments: Any, **_: Any) -> Any:
+    return filled(t, arguments[-1])
 
 
 @takes("ones", "ones_like", "new_ones", value=1)
@@ -31,15 +31,15 @@ def constant_array(t: Translation, *_: Any, value: int, **__: Any) -> Any:
 
 
 @takes("arange", "arange.start", "arange.start_step")
-def arange(t: Translation, *given: Any, **_: Any) -> Any:
-    start = _counted(t, given[0]) if len(given) > 1 else 0
-    step = _counted(t, given[2]) if len(given) > 2 else 1
-    found = t.node("iota", plain(t.extents[0]), t.result)
+def arange(t: Translation, *bounds: Any, **_: Any) -> Any:
+    start = _counted(t, bounds[0]) if len(bounds) > 1 else 0
+    step = _counted(t, bounds[2]) if len(bounds) > 2 else 1
+    result = t.node("iota", plain(t.extents[0]), t.result)
     if step != 1:
-        found = t.node("multiply", found, operand(t, step, t.result))
+        result = t.node("multiply", result, operand(t, step, t.result))
     if start == 0 and not isinstance(step, float):
-        t.steps[found.name] = normal(ix.index(step))
-    return found if start == 0 else t.node("add", found, operand(t, start, t.result))
+        t.steps[result.name] = normal(ix.index(step))
+    return result if start == 0 else t.node("add", result, operand(t, start, t.result))
 
 
 def _counted(t: Translation, value: Any) -> Any:
@@ -65,8 +65,8 @@ def triangle_places(
     """The rows and the columns of the elements of a triangle."""
     if not (isinstance(rows, int) and isinstance(columns, int)):
         raise Left("how many places it has is not an expression in sizes")
-    found = np.stack(places(rows, offset, columns)).astype(t.result)
-    return t.builder.constant(t.builder.fresh("places"), found)
+    array = np.stack(places(rows, offset, columns)).astype(t.result)
+    return t.builder.constant(t.builder.fresh("places"), array)
 
 
 def filled(t: Translation, value: Any) -> Any:

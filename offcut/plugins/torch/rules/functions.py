@@ -42,26 +42,26 @@ def elu(
 ) -> Any:
     if input_scale != 1:
         below = t.node("multiply", expm1(t, t.node("multiply", x, input_scale)), alpha)
-        found = t.node("where", t.node("greater", x, 0.0), x, below)
+        result = t.node("where", t.node("greater", x, 0.0), x, below)
     else:
-        found = t.node("elu", x, alpha=float(alpha))
-    return found if scale == 1 else t.node("multiply", found, scale)
+        result = t.node("elu", x, alpha=float(alpha))
+    return result if scale == 1 else t.node("multiply", result, scale)
 
 
 @takes("expm1")
 def expm1(t: Translation, x: Ref) -> Any:
     """``2 * tanh(x/2) / (1 - tanh(x/2))`` where x is small, for which ``exp(x) - 1`` loses its digits."""
-    given = t.as_result(x)
-    half = t.node("tanh", t.node("multiply", given, 0.5))
+    value = t.as_result(x)
+    half = t.node("tanh", t.node("multiply", value, 0.5))
     small = t.node("divide", t.node("multiply", half, 2.0), t.node("subtract", 1.0, half))
-    large = t.node("subtract", t.node("exp", given), 1.0)
-    return t.node("where", t.node("less", t.node("absolute", given), 1.0), small, large)
+    large = t.node("subtract", t.node("exp", value), 1.0)
+    return t.node("where", t.node("less", t.node("absolute", value), 1.0), small, large)
 
 
 @takes("cosh")
 def cosh(t: Translation, x: Ref) -> Any:
-    given = t.as_result(x)
-    ends = t.node("exp", given), t.node("exp", t.node("negative", given))
+    value = t.as_result(x)
+    ends = t.node("exp", value), t.node("exp", t.node("negative", value))
     return t.node("multiply", t.node("add", *ends), 0.5)
 
 
@@ -72,23 +72,23 @@ def sinh(t: Translation, x: Ref) -> Any:
     power = expm1(t, size)
     rest = t.node("divide", power, t.node("add", power, 1.0))
     # beyond what exp(x) holds, all of it is there
-    found = t.node(
+    small = t.node(
         "multiply", t.node("add", power, t.node("where", infinite(t, power), 1.0, rest)), 0.5
     )
-    return special.odd(t.node, t.as_result(x), found)
+    return special.odd(t.node, t.as_result(x), small)
 
 
 @takes("tan")
 def tan(t: Translation, x: Ref) -> Any:
-    given = t.as_result(x)
-    return t.node("divide", t.node("sin", given), t.node("cos", given))
+    value = t.as_result(x)
+    return t.node("divide", t.node("sin", value), t.node("cos", value))
 
 
-def in_double(t: Translation, *given: Any, formula: Callable[..., Ref]) -> Any:
+def in_double(t: Translation, *operands: Any, formula: Callable[..., Ref]) -> Any:
     """Translate a function that cancels near 0, calculated in float64 for narrower floats."""
     if t.result == "float64":
         raise Left("it is not exact in float64")
-    return t.as_result(formula(t.node, *(t.cast(one, "float64") for one in given)))
+    return t.as_result(formula(t.node, *(t.cast(one, "float64") for one in operands)))
 
 
 for _theirs, _formula in (
@@ -141,10 +141,10 @@ def sign(t: Translation, x: Ref) -> Any:
     """That of NaN is 0, and so is that of -0.0."""
     if t.result == "bool":
         return x
-    found = t.node("sign", t.as_result(x))
+    result = t.node("sign", t.as_result(x))
     if "float" not in t.result:
-        return found
-    return t.node("where", t.node("greater", t.node("absolute", found), 0.0), found, 0.0)
+        return result
+    return t.node("where", t.node("greater", t.node("absolute", result), 0.0), result, 0.0)
 
 
 @takes("leaky_relu")
@@ -156,11 +156,11 @@ def leaky_relu(t: Translation, x: Ref, slope: float = 0.01) -> Any:
 def softplus(t: Translation, x: Ref, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """``log(1 + exp(beta * x)) / beta``, and x where ``beta * x`` is above the threshold."""
     scaled = x if beta == 1 else t.node("multiply", x, float(beta))
-    found = t.node("softplus", scaled)
-    found = found if beta == 1 else t.node("divide", found, float(beta))
+    result = t.node("softplus", scaled)
+    result = result if beta == 1 else t.node("divide", result, float(beta))
     if threshold >= (40 if t.result == "float64" else 20):  # beyond which they are equal
-        return found
-    return t.node("where", t.node("greater", scaled, float(threshold)), x, found)
+        return result
+    return t.node("where", t.node("greater", scaled, float(threshold)), x, result)
 
 
 @takes("hypot")
@@ -169,17 +169,17 @@ def hypot(t: Translation, x: Ref, y: Ref) -> Any:
     sizes = [t.node("absolute", t.as_result(one)) for one in (x, y)]
     less, more = (t.node(op, *sizes) for op in ("minimum", "maximum"))
     share = t.node("where", t.node("equal", more, 0.0), 0.0, t.node("divide", less, more))
-    found = t.node("multiply", more, t.node("sqrt", t.node("add", t.node("square", share), 1.0)))
+    result = t.node("multiply", more, t.node("sqrt", t.node("add", t.node("square", share), 1.0)))
     far = t.node("logical_or", *(t.node("equal", one, math.inf) for one in sizes))
-    return t.node("where", far, math.inf, found)
+    return t.node("where", far, math.inf, result)
 
 
 @takes("angle")
 def angle(t: Translation, x: Ref) -> Any:
     """Of real numbers: pi below 0."""
-    given = t.as_result(x)
-    found = t.node("where", t.node("less", given, 0.0), math.pi, 0.0, dtype=t.result)
-    return t.node("where", isnan(t, given), given, found)
+    value = t.as_result(x)
+    result = t.node("where", t.node("less", value, 0.0), math.pi, 0.0, dtype=t.result)
+    return t.node("where", isnan(t, value), value, result)
 
 
 @takes("ldexp.Tensor", rounds_each=True)
@@ -200,13 +200,13 @@ def hardtanh(t: Translation, x: Ref, low: float = -1.0, high: float = 1.0) -> An
 
 @takes("clamp", "clamp.Tensor", "clip", "clip.Tensor")
 def clamp(t: Translation, x: Ref, low: Any = None, high: Any = None) -> Any:
-    found = t.as_result(x)
+    result = t.as_result(x)
     if not any(isinstance(one, Ref | Expr) for one in (low, high)):
-        return t.node("clip", found, low=low, high=high)
+        return t.node("clip", result, low=low, high=high)
     for op, end in (("maximum", low), ("minimum", high)):
         if end is not None:
-            found = t.node(op, found, operand(t, end, t.result))
-    return found
+            result = t.node(op, result, operand(t, end, t.result))
+    return result
 
 
 @takes("log2", base=2)
@@ -280,8 +280,8 @@ def dropout(t: Translation, x: Ref, rate: float, train: bool | None) -> Any:
 @takes("isinf")
 def infinite(t: Translation, x: Ref) -> Ref:
     """Return whether each element is infinite."""
-    found: Ref = t.node("equal", t.node("absolute", x), math.inf)
-    return found
+    result: Ref = t.node("equal", t.node("absolute", x), math.inf)
+    return result
 
 
 def operand(t: Translation, x: Any, dtype: str) -> Any:
@@ -293,8 +293,8 @@ def operand(t: Translation, x: Any, dtype: str) -> Any:
 
 def truth(t: Translation, x: Ref) -> Ref:
     """Return whether each element is not 0."""
-    found: Ref = x if t.dtype(x) == "bool" else t.node("not_equal", x, 0)
-    return found
+    result: Ref = x if t.dtype(x) == "bool" else t.node("not_equal", x, 0)
+    return result
 
 
 def elementwise_function(t: Translation, *operands: Any, row: Function) -> Any:

@@ -29,14 +29,16 @@ def index_select(t: Translation, x: Ref, axis: int, ids: Ref) -> Any:
 @takes("index.Tensor", "_unsafe_index.Tensor")
 def index(t: Translation, x: Ref, places: Sequence[Any]) -> Any:
     """Of several axes: one element for each place of the indices together; between others, they are the first axes of the result."""
-    given = {axis: one for axis, one in enumerate(places) if one is not None}
-    if any(t.dtype(one) not in ("int32", "int64") for one in given.values()):
+    index_by_axis = {axis: one for axis, one in enumerate(places) if one is not None}
+    if any(t.dtype(one) not in ("int32", "int64") for one in index_by_axis.values()):
         raise Left("its shape depends on data")
-    first, last = min(given), max(given)
-    if last - first >= len(given):
-        x = t.transpose(x, [*given, *(axis for axis in range(t.rank(x)) if axis not in given)])
+    first, last = min(index_by_axis), max(index_by_axis)
+    if last - first >= len(index_by_axis):
+        x = t.transpose(
+            x, [*index_by_axis, *(axis for axis in range(t.rank(x)) if axis not in index_by_axis)]
+        )
         first = 0
-    each = tuple(given.values())
+    each = tuple(index_by_axis.values())
     return t.node("take", x, each[0] if len(each) == 1 else each, axis=first)
 
 

@@ -27,9 +27,9 @@ def sort(
     if not t.rank(x):
         raise Left("it is of a number")
     dtype = t.dtype(x)
-    given = t.cast(x, "uint8") if dtype == "bool" else x
+    keys = t.cast(x, "uint8") if dtype == "bool" else x
     axis = t.axis(x, dim)
-    values, places = sorting.sort(t, given, axis, descending)
+    values, places = sorting.sort(t, keys, axis, descending)
     return t.cast(values, dtype), places
 
 
@@ -81,8 +81,8 @@ def mode(t: Translation, x: Ref, axis: int = -1, keepdims: bool = False) -> Any:
     number = t.node("broadcast_to", t.reshape(own, along), shape)
     begin = sorting.accumulate(t, t.node("where", begins, number, 0), place, "max")
     at = t.node("argmax", t.node("subtract", number, begin), axis=place, keepdims=True)
-    found = [t.node("take_along_axis", one, at, axis=place, from_end=False) for one in every]
-    return tuple(one if keepdims else t.reshape(one, t.extents) for one in found)
+    results = [t.node("take_along_axis", one, at, axis=place, from_end=False) for one in every]
+    return tuple(one if keepdims else t.reshape(one, t.extents) for one in results)
 
 
 def _line(t: Translation, x: Ref, axis: int) -> Ref:
@@ -94,8 +94,8 @@ def _chosen(t: Translation, x: Ref, k: Any, axis: int, keepdims: bool) -> tuple[
     """The k-th element along an axis and its place, as `offcut.ops.kth` says it."""
     if not t.rank(x):
         raise Left("it is of a number")
-    found = t.node("kth", x, k, axis=t.axis(x, axis))
-    return tuple(one if keepdims else t.reshape(one, t.extents) for one in found)
+    results = t.node("kth", x, k, axis=t.axis(x, axis))
+    return tuple(one if keepdims else t.reshape(one, t.extents) for one in results)
 
 
 def _ascending(t: Translation, x: Ref, axis: int) -> tuple[int, tuple[Ref, Ref]]:

@@ -56,8 +56,8 @@ def matmul(t: Translation, x: Ref, y: Ref) -> Any:
 @takes("mv")
 def matrix_vector_product(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     row = t.reshape(y, (1, *t.shape(y)))
-    found = t.node("dense", x, row, transpose_w=True, dtype=dtype)
-    return t.reshape(found, t.shape(x)[:-1])
+    result = t.node("dense", x, row, transpose_w=True, dtype=dtype)
+    return t.reshape(result, t.shape(x)[:-1])
 
 
 @takes("addmv")
@@ -111,8 +111,8 @@ def trilinear(
         own = iter(t.shape(one))
         rank = t.rank(one) + len(new)
         wide.append(t.reshape(one, [1 if n in new else next(own) for n in range(rank)]))
-    found = t.node("multiply", t.node("multiply", wide[0], wide[2]), wide[1])
-    return t.node("sum", found, axis=tuple(axes))
+    product = t.node("multiply", t.node("multiply", wide[0], wide[2]), wide[1])
+    return t.node("sum", product, axis=tuple(axes))
 
 
 @takes("dot")
@@ -164,9 +164,9 @@ def attention(
 @takes("mm", "_int_mm")
 def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None = None, dtype: str | None = None) -> Any:
     """``x @ w + bias`` of a matrix; one that is transposed is read as it lies."""
-    turned = t.turned(w)
-    if turned is not None:
-        return t.node("dense", x, turned, bias=bias, transpose_w=True, dtype=dtype)
+    transposed = t.turned(w)
+    if transposed is not None:
+        return t.node("dense", x, transposed, bias=bias, transpose_w=True, dtype=dtype)
     return t.node("dense", x, w, bias=bias, dtype=dtype)
 
 
@@ -186,7 +186,7 @@ def multiplied(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
 
 @takes("_linalg_det")
 def determinant_of(t: Translation, x: Ref) -> Any:
-    found = determinants(t, x)
-    if found is None:
+    result = determinants(t, x)
+    if result is None:
         raise Left(f"its matrices have any number of rows, or more than {MAX_DETERMINANT_ROWS}")
-    return found, None, None
+    return result, None, None

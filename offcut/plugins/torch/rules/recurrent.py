@@ -38,7 +38,7 @@ def recurrent_stack(
     per = len(params) // (num_layers * directions)
     last: list[list[Ref]] = [[] for _ in hx]
     for layer in range(num_layers):
-        found = []
+        outputs = []
         for back in range(directions):
             number = layer * directions + back
             w, r, *rest = params[number * per : (number + 1) * per]
@@ -56,11 +56,13 @@ def recurrent_stack(
                 **{name: state_of(t, one, number) for name, one in zip("hc", hx, strict=False)},
                 **options,
             )
-            found.append(every)
-            for kept, end in zip(last, ends, strict=True):
-                kept.append(t.reshape(end, (1, *t.shape(end))))
-        x = t.node("concat", tuple(found), axis=2) if bidirectional else found[0]
-    ends = [t.node("concat", tuple(kept), axis=0) if len(kept) > 1 else kept[0] for kept in last]
+            outputs.append(every)
+            for parts, end in zip(last, ends, strict=True):
+                parts.append(t.reshape(end, (1, *t.shape(end))))
+        x = t.node("concat", tuple(outputs), axis=2) if bidirectional else outputs[0]
+    ends = [
+        t.node("concat", tuple(parts), axis=0) if len(parts) > 1 else parts[0] for parts in last
+    ]
     return (t.transpose(x, (1, 0, 2)) if batch_first else x, *ends)
 
 

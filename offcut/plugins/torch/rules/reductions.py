@@ -47,8 +47,8 @@ def extreme_and_place(
     t: Translation, x: Ref, axis: int, keepdims: bool = False, *, op: str
 ) -> tuple[Any, Any]:
     x = _of_something(t, x, axis)
-    found = _over(t, op, x, axis, keepdims)
-    return found, t.node(f"arg{op}", x, axis=t.axis(x, axis), keepdims=keepdims)
+    extreme = _over(t, op, x, axis, keepdims)
+    return extreme, t.node(f"arg{op}", x, axis=t.axis(x, axis), keepdims=keepdims)
 
 
 @takes("argmax", op="argmax")
@@ -64,8 +64,8 @@ def extreme_place(
 
 @takes("any", "any.dim", "any.dims")
 def any_of(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) -> Any:
-    found = _over(t, "max", t.cast(truth(t, x), "int32"), axes, keepdims)
-    return t.node("greater", found, 0)
+    greatest = _over(t, "max", t.cast(truth(t, x), "int32"), axes, keepdims)
+    return t.node("greater", greatest, 0)
 
 
 @takes("var.correction", "var.dim")
@@ -78,16 +78,16 @@ def variance(
     correction: Any = None,
     keepdim: bool = False,
 ) -> Any:
-    wanted = (1 if unbiased else 0) if correction is None else correction
-    return spread(t, x, axes, wanted, keepdim)[0]
+    less = (1 if unbiased else 0) if correction is None else correction
+    return spread(t, x, axes, less, keepdim)[0]
 
 
 @takes("std.correction")
 def deviation(
     t: Translation, x: Ref, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
-    wanted = 1 if correction is None else correction
-    return t.node("sqrt", spread(t, x, axes, wanted, keepdim)[0])
+    less = 1 if correction is None else correction
+    return t.node("sqrt", spread(t, x, axes, less, keepdim)[0])
 
 
 @takes("var_mean.correction")
@@ -141,15 +141,15 @@ def total_product(
     t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, dtype: Any = None
 ) -> Any:
     """The last of the running products, before the first of which is 1."""
-    given = t.as_result(x)
-    if not t.rank(given):
-        return given
-    given = t.reshape(given, (-1,)) if axis is None else given
-    place = t.axis(given, 0 if axis is None else axis)
-    own = t.shape(given)
+    value = t.as_result(x)
+    if not t.rank(value):
+        return value
+    value = t.reshape(value, (-1,)) if axis is None else value
+    place = t.axis(value, 0 if axis is None else axis)
+    own = t.shape(value)
     first = (*own[:place], ix.const(1), *own[place + 1 :])
     one = t.node("broadcast_to", t.scalar(1, t.result), first)
-    running = _accumulated(t, t.node("concat", [one, given], axis=place), place, "mul")
+    running = _accumulated(t, t.node("concat", [one, value], axis=place), place, "mul")
     count = plain(own[place])
     end = plain(normal(Binary("+", own[place], ix.const(1))))
     return t.reshape(t.slice(running, place, count, end), t.extents)
@@ -188,8 +188,8 @@ def histogram(t: Translation, x: Ref, bins: int = 100, least: Any = 0, most: Any
     places = t.node("minimum", t.node("floor", scaled), float(bins - 1))
     inside = t.node("where", t.node("logical_and", *ends), places, -1.0)
     each = t.node("iota", bins, t.dtype(x))
-    found = t.node("equal", t.reshape(inside, (*t.shape(flat), 1)), each)
-    return t.node("sum", t.cast(found, t.result), axis=0)
+    matches = t.node("equal", t.reshape(inside, (*t.shape(flat), 1)), each)
+    return t.node("sum", t.cast(matches, t.result), axis=0)
 
 
 def spread(t: Translation, x: Ref, axes: Axes, correction: Any, keepdims: bool) -> tuple[Any, Any]:
@@ -198,21 +198,21 @@ def spread(t: Translation, x: Ref, axes: Axes, correction: Any, keepdims: bool) 
     middle = t.node("mean", x, axis=over, keepdims=True)
     squares = t.node("square", t.node("subtract", x, middle))
     if correction == 0:
-        found = t.node("mean", squares, axis=over, keepdims=keepdims)
+        result = t.node("mean", squares, axis=over, keepdims=keepdims)
     else:
         count = plain(product(t.shape(x)[axis] for axis in over))
-        found = t.node("sum", squares, axis=over, keepdims=keepdims)
+        result = t.node("sum", squares, axis=over, keepdims=keepdims)
         if isinstance(count, int):
             if count <= correction:
                 raise Left("it divides by nothing")
-            found = t.node("multiply", found, 1.0 / (count - correction))
+            result = t.node("multiply", result, 1.0 / (count - correction))
         else:
             less = t.node("subtract", t.scalar(count, t.result), float(correction))
-            found = t.node("divide", found, t.node("maximum", less, 0.0))
+            result = t.node("divide", result, t.node("maximum", less, 0.0))
     if not keepdims:
-        kept = [extent for axis, extent in enumerate(t.shape(x)) if axis not in over]
-        middle = t.reshape(middle, kept)
-    return found, middle
+        shape = [extent for axis, extent in enumerate(t.shape(x)) if axis not in over]
+        middle = t.reshape(middle, shape)
+    return result, middle
 
 
 def _axes(t: Translation, x: Ref, axes: Axes) -> tuple[int, ...]:

@@ -82,8 +82,8 @@ def batch_norm_inference(
     _: float,
     epsilon: float,
 ) -> Any:
-    given = {"gain": gain, "bias": bias, "epsilon": epsilon}
-    return t.node("batchnorm", x, mean, variance, **given), None, None
+    parameters = {"gain": gain, "bias": bias, "epsilon": epsilon}
+    return t.node("batchnorm", x, mean, variance, **parameters), None, None
 
 
 @takes("_native_batch_norm_legit_functional")

@@ -27,21 +27,21 @@ from offcut.plugins.torch.translation import Translation
 )
 def reshape(t: Translation, x: Ref, *_: Any) -> Any:
     """To the shape that torch says; one extent that is symbolic and no size is what is left."""
-    wanted = [plain(extent) for extent in t.extents]
+    shape = [plain(extent) for extent in t.extents]
     own = [plain(extent) for extent in t.shape(x)]
-    if 0 in own or 0 in wanted:
-        return t.reshape(x, wanted)
-    hard = [n for n, extent in enumerate(wanted) if not isinstance(extent, int)]
+    if 0 in own or 0 in shape:
+        return t.reshape(x, shape)
+    hard = [n for n, extent in enumerate(shape) if not isinstance(extent, int)]
     if len(hard) == 1:
         with suppress(DescribeError):
-            return t.reshape(x, [-1 if n in hard else extent for n, extent in enumerate(wanted)])
+            return t.reshape(x, [-1 if n in hard else extent for n, extent in enumerate(shape)])
     return t.viewed(x)
 
 
 @takes("squeeze", "squeeze.dim", "squeeze.dims")
-def squeeze(t: Translation, x: Ref, named: int | Sequence[int] | None = None) -> Any:
+def squeeze(t: Translation, x: Ref, dim: int | Sequence[int] | None = None) -> Any:
     """Without the axes that are 1 in the traced call: a call in which another is 1 is torch's."""
-    axes = [named] if isinstance(named, int) else range(t.rank(x)) if named is None else named
+    axes = [dim] if isinstance(dim, int) else range(t.rank(x)) if dim is None else dim
     for axis in axes:
         if t.rank(x) and plain(t.shape(x)[axis]) != 1:
             t.require_at_least(t.shape(x)[axis], 2)
@@ -50,8 +50,8 @@ def squeeze(t: Translation, x: Ref, named: int | Sequence[int] | None = None) ->
 
 @takes("expand", "expand_as", "broadcast_to", "expand_copy")
 def expand(t: Translation, x: Ref, *_: Any, implicit: bool = False) -> Any:
-    wanted = t.extents
-    return x if wanted == t.shape(x) else t.node("broadcast_to", x, wanted)
+    shape = t.extents
+    return x if shape == t.shape(x) else t.node("broadcast_to", x, shape)
 
 
 takes("permute", "permute_copy")(Translation.transpose)
@@ -108,8 +108,8 @@ def concat(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
     own = [t.shape(one) for one in each]
     beside = [n for n in range(t.rank(each[0])) if n != place]
     if any(shape[n] != own[0][n] for shape in own for n in beside):  # equal, as torch says
-        said = t.extents
-        shapes = [(*said[:place], shape[place], *said[place + 1 :]) for shape in own]
+        extents = t.extents
+        shapes = [(*extents[:place], shape[place], *extents[place + 1 :]) for shape in own]
         each = [t.restated(one, shape) for one, shape in zip(each, shapes, strict=True)]
     return t.node("concat", each, axis=place)
 
@@ -122,8 +122,8 @@ def diagonal(t: Translation, x: Ref, offset: int = 0, one: int = 0, other: int =
     count = plain(t.extents[-1])
     places = [t.node("iota", count, "int64") for _ in ends]
     if offset:
-        moved = 1 if offset > 0 else 0
-        places[moved] = t.node("add", places[moved], abs(offset))
+        side = 1 if offset > 0 else 0
+        places[side] = t.node("add", places[side], abs(offset))
     return t.node("take", t.transpose(x, [*rest, *ends]), tuple(places), axis=len(rest))
 
 
@@ -142,7 +142,7 @@ def flip(t: Translation, x: Ref, axes: Sequence[int]) -> Any:
 def roll(t: Translation, x: Ref, shifts: Any, axes: Any = ()) -> Any:
     if not axes:
         raise Left("it rolls all axes as one")
-    found = x
+    result = x
     for shift, axis in zip(shifts, axes, strict=True):
         place = t.axis(x, axis)
         extent = plain(t.shape(x)[place])
@@ -154,9 +154,9 @@ def roll(t: Translation, x: Ref, shifts: Any, axes: Any = ()) -> Any:
         ):  # a call where it is more than there are is refused
             at = plain(normal(Binary("+", extent, ix.const(-shift))))
         if at != 0:
-            ends = [t.slice(found, place, at, extent), t.slice(found, place, 0, at)]
-            found = t.node("concat", ends, axis=place)
-    return found
+            ends = [t.slice(result, place, at, extent), t.slice(result, place, 0, at)]
+            result = t.node("concat", ends, axis=place)
+    return result
 
 
 @takes("repeat")
@@ -171,8 +171,8 @@ def repeat(t: Translation, x: Ref, counts: Sequence[Any]) -> Any:
 
 @takes("copy")
 def copy(t: Translation, x: Ref, source: Ref, *_: Any) -> Any:
-    found, wanted = t.as_result(source), t.extents
-    return found if wanted == t.shape(found) else t.node("broadcast_to", found, wanted)
+    result, shape = t.as_result(source), t.extents
+    return result if shape == t.shape(result) else t.node("broadcast_to", result, shape)
 
 
 @takes("slice_scatter")
@@ -202,8 +202,8 @@ def _replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any
         operands.insert(0, t.slice(x, axis, 0, start))
     if stop != plain(extent):
         operands.append(t.slice(x, axis, stop, plain(extent)))
-    found = operands[0] if len(operands) == 1 else t.node("concat", operands, axis=axis)
-    return t.restated(found, shape)
+    result = operands[0] if len(operands) == 1 else t.node("concat", operands, axis=axis)
+    return t.restated(result, shape)
 
 
 def _interleaved(t: Translation, x: Ref, source: Ref, axis: int, start: Any, step: int) -> Any:
@@ -220,9 +220,9 @@ def _interleaved(t: Translation, x: Ref, source: Ref, axis: int, start: Any, ste
     )
     there = t.node("logical_and", there, t.node("equal", t.node("remainder", ahead, step), 0))
     within = t.node("maximum", t.node("minimum", number, last), 0)
-    moved = t.node("take", source, within, axis=axis, from_end=False)
+    elements = t.node("take", source, within, axis=axis, from_end=False)
     along = [-1 if n == axis else 1 for n in range(t.rank(x))]
-    return t.node("where", t.reshape(there, along), moved, x)
+    return t.node("where", t.reshape(there, along), elements, x)
 
 
 _MODES = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}

@@ -75,11 +75,11 @@ def scatter_reduce(
         neutral_of = reduction_start(op, dtype) if nothing is None else nothing
         number = float(neutral_of) if "float" in dtype else int(neutral_of)
         start = t.node("broadcast_to", t.scalar(number, dtype), t.shape(x))
-    found = _scattered(t, start, axis, ids, source, op)
+    result = _scattered(t, start, axis, ids, source, op)
     if mean:
         many = t.node("add", count, 1) if include_self else t.node("maximum", count, 1)
-        found = t.node("divide", found, t.cast(many, dtype))
-    return found if include_self else t.node("where", t.node("greater", count, 0), found, x)
+        result = t.node("divide", result, t.cast(many, dtype))
+    return result if include_self else t.node("where", t.node("greater", count, 0), result, x)
 
 
 @takes("index_put", "_unsafe_index_put")
@@ -87,10 +87,10 @@ def index_put(
     t: Translation, x: Ref, places: Sequence[Any], source: Ref, accumulate: bool = False
 ) -> Any:
     """By a mask of the first axes, with elements that do not depend on how many it names; or by numbers along axes."""
-    given = [(axis, one) for axis, one in enumerate(places) if one is not None]
-    axes, ids = [axis for axis, _ in given], [one for _, one in given]
+    index_by_axis = [(axis, one) for axis, one in enumerate(places) if one is not None]
+    axes, ids = [axis for axis, _ in index_by_axis], [one for _, one in index_by_axis]
     if any(t.dtype(one) in ("bool", "uint8") for one in ids):
-        if len(given) > 1:
+        if len(index_by_axis) > 1:
             raise Left("it writes by a mask and more")
         return _put_by_mask(t, x, axes[0], ids[0], source, accumulate)
     return _put(t, x, axes, ids, source, accumulate=accumulate, from_end=True)
@@ -118,11 +118,15 @@ def _put(
     first = axes[0] if beside else 0  # where torch puts the axes of the indices
     own = t.shape(each[0])
     shape = (*rest[:first], *own, *rest[first:])
-    moved = [*range(first, first + len(own)), *range(first), *range(first + len(own), len(shape))]
-    rows = t.transpose(_broadcast(t, t.as_result(source), shape), moved)
+    order_of_source = [
+        *range(first, first + len(own)),
+        *range(first),
+        *range(first + len(own), len(shape)),
+    ]
+    rows = t.transpose(_broadcast(t, t.as_result(source), shape), order_of_source)
     number = product(own)
     columns = [t.reshape(one, (number, 1)) for one in each]
-    found = t.node(
+    result = t.node(
         "scatter_nd",
         t.transpose(x, order),
         t.node("concat", columns, axis=1) if len(columns) > 1 else columns[0],
@@ -131,7 +135,7 @@ def _put(
         from_end=from_end,
         drop=False,
     )
-    return t.transpose(found, [order.index(n) for n in range(len(order))])
+    return t.transpose(result, [order.index(n) for n in range(len(order))])
 
 
 @takes("index_add")
@@ -194,8 +198,8 @@ def _put_by_mask(
     if accumulate:
         values = t.node("add", x, values)
     wide = t.reshape(mask, (*t.shape(mask), *(1 for _ in range(after))))
-    found = t.node("where", wide, values, x)
-    return found if t.shape(found) == t.shape(x) else t.node("broadcast_to", found, t.shape(x))
+    result = t.node("where", wide, values, x)
+    return result if t.shape(result) == t.shape(x) else t.node("broadcast_to", result, t.shape(x))
 
 
 @takes("masked_scatter")
@@ -205,9 +209,9 @@ def masked_scatter(t: Translation, x: Ref, mask: Ref, source: Ref) -> Any:
     every = t.reshape(_broadcast(t, mask, shape), (-1,))
     counted = accumulate(t, t.cast(every, "int32"), 0, "add")
     places = t.node("subtract", counted, 1)
-    named = t.node("where", every, places, 0)
-    taken = t.node("take", t.reshape(source, (-1,)), named, axis=0)
-    return t.node("where", mask, t.reshape(taken, shape), _broadcast(t, x, shape))
+    sources = t.node("where", every, places, 0)
+    elements = t.node("take", t.reshape(source, (-1,)), sources, axis=0)
+    return t.node("where", mask, t.reshape(elements, shape), _broadcast(t, x, shape))
 
 
 def _broadcast(t: Translation, x: Ref, shape: Sequence[Expr]) -> Ref:
@@ -215,8 +219,8 @@ def _broadcast(t: Translation, x: Ref, shape: Sequence[Expr]) -> Ref:
     x = t.restated(x, _either(own, shape[len(shape) - len(own) :]))
     if t.shape(x) == tuple(shape):
         return x
-    found: Ref = t.node("broadcast_to", x, tuple(shape))
-    return found
+    result: Ref = t.node("broadcast_to", x, tuple(shape))
+    return result
 
 
 def _either(own: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:

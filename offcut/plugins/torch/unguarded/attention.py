@@ -37,16 +37,16 @@ def attention(
         or mask is None
         or not (paired and _fits(q, k, v, mask))
     ):
-        wanted = (q, k, v, attn_mask, dropout_p, is_causal)
+        arguments = (q, k, v, attn_mask, dropout_p, is_causal)
         return aten.scaled_dot_product_attention.default._op_dk(
-            DispatchKey.CompositeImplicitAutograd, *wanted, scale=scale, enable_gqa=enable_gqa
+            DispatchKey.CompositeImplicitAutograd, *arguments, scale=scale, enable_gqa=enable_gqa
         )
     if mask.dtype is torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -math.inf)
-    found, _ = aten._scaled_dot_product_flash_attention_for_cpu(
+    result, _ = aten._scaled_dot_product_flash_attention_for_cpu(
         q, k, v, attn_mask=mask, scale=scale
     )
-    return found
+    return result
 
 
 def _fits(q: Any, k: Any, v: Any, mask: Any) -> bool:

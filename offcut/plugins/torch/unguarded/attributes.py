@@ -21,13 +21,13 @@ def wrap_symfloat(builder: Any, value: float) -> Any:
     source = builder.source
     if not source.guard_source.is_unspecialized_nn_module():
         return _wrapped(builder, value)
-    seen = process_automatic_dynamic(
+    entry = process_automatic_dynamic(
         builder.tx,
         source.name,
         FrameStateSizeEntry.make_scalar(value),
         is_unspecialized_nn_module=True,
     )
-    if seen.scalar is auto_dynamic:
+    if entry.scalar is auto_dynamic:
         return _wrapped(builder, value)
     builder.install_guards(GuardBuilder.CONSTANT_MATCH)
     return ConstantVariable.create(value=value, source=source)

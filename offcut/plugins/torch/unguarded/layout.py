@@ -62,12 +62,12 @@ def _led(x: Any, shape: Sequence[Any]) -> None:
 
     ``keys.view(batch, -1, heads, width)``, where keys have a batch of their own.
     """
-    for own, said in zip(x.shape, shape, strict=False):
-        if own is said or (isinstance(own, int) and isinstance(said, int) and own == said):
+    for own, extent in zip(x.shape, shape, strict=False):
+        if own is extent or (isinstance(own, int) and isinstance(extent, int) and own == extent):
             continue
-        if not (_is_symbol(own) and _is_symbol(said) and own.node.hint == said.node.hint):
+        if not (_is_symbol(own) and _is_symbol(extent) and own.node.hint == extent.node.hint):
             return
-        torch._check(own == said)
+        torch._check(own == extent)
 
 
 def _parted(x: Any, shape: Sequence[Any]) -> list[Any] | None:
@@ -110,8 +110,8 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
         return torch.ops.aten.flatten.using_ints._op_dk(
             torch._C.DispatchKey.CompositeImplicitAutograd, x, start_dim, end_dim
         )
-    joined = math.prod(x.shape[first : last + 1])
-    return reshape(x, (*x.shape[:first], joined, *x.shape[last + 1 :]))
+    extent = math.prod(x.shape[first : last + 1])
+    return reshape(x, (*x.shape[:first], extent, *x.shape[last + 1 :]))
 
 
 def _viewed(x: Any, shape: Sequence[Any]) -> bool:

@@ -48,8 +48,8 @@ def group_norm(
 
 def squeeze(x: Any, dim: int | Sequence[int] | None = None) -> Any:
     """Return the elements without the axes that are 1, among those that are named."""
-    named = range(x.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
-    gone = {axis % x.dim() for axis in named if x.dim()}
+    dims = range(x.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    gone = {axis % x.dim() for axis in dims if x.dim()}
     axes = [axis for axis in range(x.dim()) if axis not in gone or not bool(x.shape[axis] == 1)]
     shape, strides = ([of[axis] for axis in axes] for of in (x.shape, x.stride()))
     return x.as_strided(shape, strides, x.storage_offset())

@@ -19,14 +19,16 @@ def linspace(
     variable: TorchInGraphFunctionVariable, tx: Any, *args: VariableTracker, **kwargs: Any
 ) -> VariableTracker | None:
     """What stands for a call of `torch.linspace` in a trace; None where it is traced as torch does."""
-    given = {**_named(args), **kwargs}
-    dtype = given.get("dtype")
+    arguments = {**_named(args), **kwargs}
+    dtype = arguments.get("dtype")
     plain = dtype is None or dtype.as_python_constant() in _FLOATS
-    if not (isinstance(given.get("steps"), SymNodeVariable) and plain and given.keys() <= _TAKEN):
+    if not (
+        isinstance(arguments.get("steps"), SymNodeVariable) and plain and arguments.keys() <= _TAKEN
+    ):
         return None
     function = VariableTracker.build(tx, _counted)
-    found: VariableTracker = tx.inline_user_function_return(function, [], given)
-    return found
+    result: VariableTracker = tx.inline_user_function_return(function, [], arguments)
+    return result
 
 
 class Counting(TorchFunctionMode):  # type: ignore[misc]
@@ -38,10 +40,10 @@ class Counting(TorchFunctionMode):  # type: ignore[misc]
         """What a call gives."""
         more = kwargs or {}
         if function is torch.linspace:
-            given = {**_named(args), **more}
-            plain = given.get("dtype") in _FLOATS and given.keys() <= _TAKEN
-            if isinstance(given.get("steps"), torch.SymInt) and plain:
-                return _counted(**given)
+            arguments = {**_named(args), **more}
+            plain = arguments.get("dtype") in _FLOATS and arguments.keys() <= _TAKEN
+            if isinstance(arguments.get("steps"), torch.SymInt) and plain:
+                return _counted(**arguments)
         return function(*args, **more)
 
 
