@@ -164,9 +164,9 @@ def _cover_line(stage: str, microkernel: str) -> str:
     return f"cover {stage} at … {microkernel}"
 
 
-def _steps_of(schedule: Schedule, option: str) -> list[Step]:
+def _steps_of(schedule: Schedule, option: str) -> list[Primitive]:
     """Return the decisions of a schedule, of its choices those of the options called `option` alone, if there are any."""
-    steps = list[Step]()
+    steps = list[Primitive]()
     for step in schedule.steps:
         same = [o for o in step.options if o.label == option] if isinstance(step, Choose) else []
         steps += each_decision([s for o in same for s in o.steps] if same else [step])
@@ -174,7 +174,7 @@ def _steps_of(schedule: Schedule, option: str) -> list[Step]:
 
 
 def _decision_of(
-    schedule: Schedule, steps: Sequence[Step], refused: TargetError | PartitionError
+    schedule: Schedule, steps: Sequence[Primitive], refused: TargetError | PartitionError
 ) -> Step | None:
     """Return the last one of some decisions of a schedule about what is refused: its tiles, its memory, or what runs it."""
     if refused.op == "prove":  # of all decisions about a stage together
