@@ -27,15 +27,15 @@ from offcut.graph import (
     Builder,
     Ref,
     Rule,
-    compiled,
+    compile_graph,
     joined_convolutions,
     joined_products,
     parts_of_one,
-    substituted,
+    search_rewrites,
     widened_convolutions,
 )
-from offcut.graph.passes import DEFAULT, improved, merge_products
-from offcut.graph.substitution.matching import applied, matches
+from offcut.graph.passes import DEFAULT, merge_products, run_passes
+from offcut.graph.substitution.matching import apply_rule, matches
 from offcut.graph.substitution.substitute import TIDIED
 from offcut.studies.rows import Row
 from offcut.studies.table import Table, as_rich
@@ -58,25 +58,25 @@ class Block:
     def models(self) -> dict[str, Any]:
         """The compiled graphs."""
         plain = tuple(one for one in DEFAULT if one is not merge_products)
-        written = compiled(self.bound, 1, passes=plain)
-        joined = compiled(everywhere(self.bound, self.rules), 1)
-        return {FOUND: compiled(self.search.bound, 1), WRITTEN: written, JOINED: joined}
+        written = compile_graph(self.bound, 1, passes=plain)
+        joined = compile_graph(everywhere(self.bound, self.rules), 1)
+        return {FOUND: compile_graph(self.search.bound, 1), WRITTEN: written, JOINED: joined}
 
     @cached_property
     def search(self) -> Any:
         """What the search found."""
-        return substituted(self.bound, self.rules, alpha=1.3, sizes={"n": 1})
+        return search_rewrites(self.bound, self.rules, alpha=1.3, sizes={"n": 1})
 
 
 def everywhere(bound: Bound, rules: Sequence[Rule]) -> Bound:
     """The graph after all rules, wherever they fit, whatever they cost."""
-    now = improved(bound, TIDIED)
+    now = run_passes(bound, TIDIED)
     while True:
         places = next(((r, found) for r in rules if (found := matches(r, now.graph))), None)
-        made = None if places is None else applied(now, *places)
+        made = None if places is None else apply_rule(now, *places)
         if made is None:
             return now
-        now = improved(made, TIDIED)
+        now = run_passes(made, TIDIED)
 
 
 class Drawn(Builder):

@@ -36,7 +36,7 @@ from offcut.backends.target import Target
 from offcut.backends.tuned_schedule import RecordsArg
 from offcut.backends.typed_call import Array
 from offcut.core.program import Program
-from offcut.costmodel import Device, load, shipped
+from offcut.costmodel import Device, load, shipped_machines
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor
 from offcut.errors import TargetError, trim_traceback
@@ -238,7 +238,7 @@ def target(
             "target",
             f"cannot plan for machine={machine!r}",
             because="a machine is the name of a description, the path of one, or a Device",
-            help=(", ".join(shipped()),),
+            help=(", ".join(shipped_machines()),),
         )
     return registry.get_target(name, described, "target", device)
 

@@ -24,7 +24,7 @@ from offcut.costmodel import (
     cost,
     formulas,
     processor,
-    sampled,
+    sample_calls,
 )
 from offcut.costmodel.nests import SchedulePrices
 from offcut.costmodel.nests.schedules import choice_errors
@@ -158,6 +158,6 @@ def choice_notes(
     resolving = None if computation is None else target.variant_resolver(computation, options)
     if resolving is None:
         return ()
-    calls = sampled(request.program.sizes, request.program.assumptions)
+    calls = sample_calls(request.program.sizes, request.program.assumptions)
     prices = SchedulePrices(target.hardware(options), calls, resolving)
     return tuple(map(str, choice_errors(planned.schedule, prices)))

@@ -38,10 +38,10 @@ def list_command(records: In = None) -> None:
     from rich.console import Console
 
     from offcut.search import Records
-    from offcut.tuning.overview import listed
+    from offcut.tuning.overview import list_records
 
     with refusals():
-        Console().print(listed(Records(records)))
+        Console().print(list_records(Records(records)))
 
 
 @records_app.command()
@@ -54,10 +54,10 @@ def show(
     from rich.table import Table
 
     from offcut.search import Records
-    from offcut.tuning.overview import shown
+    from offcut.tuning.overview import show_records
 
     with refusals():
-        for part in shown(Records(records), digest):
+        for part in show_records(Records(records), digest):
             if isinstance(part, Table):
                 Console().print(part)
             else:
@@ -74,10 +74,10 @@ def compare(
     from rich.console import Console
 
     from offcut.search import Records
-    from offcut.tuning.overview import compared
+    from offcut.tuning.overview import compare_records
 
     with refusals():
-        for table in compared(Records(records), one, other):
+        for table in compare_records(Records(records), one, other):
             Console().print(table)
 
 

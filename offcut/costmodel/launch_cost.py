@@ -56,7 +56,7 @@ from offcut.costmodel.closed.counting import with_divisor, with_known_ends
 from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.prediction import Predicted, joules
-from offcut.costmodel.closed.summation import NoClosedForm, half_way, summed
+from offcut.costmodel.closed.summation import NoClosedForm, half_way, sum_over
 from offcut.costmodel.device import Accelerator, Grid, Memory
 from offcut.costmodel.launch_blocks import (
     block_iteration,
@@ -111,10 +111,10 @@ class Work:
 
     def mapped(self, change: Callable[[Expr], Expr]) -> Work:
         """Return the work with each amount changed."""
-        return combined([self], lambda amounts: change(amounts[0]))
+        return combine_work([self], lambda amounts: change(amounts[0]))
 
 
-def combined(works: Sequence[Work], change: Callable[[Sequence[Expr]], Expr]) -> Work:
+def combine_work(works: Sequence[Work], change: Callable[[Sequence[Expr]], Expr]) -> Work:
     """Return the work whose amounts are made of those of others; of no work, nothing."""
     total = Work(kernels={name: None for work in works for name in work.kernels})
     for one in fields(Work) if works else ():
@@ -190,7 +190,7 @@ class LaunchCounter:
         values  of bounded values, and of the iterators of blocks around
         """
         works = [self.statement(stmt, values, known) for stmt in body]
-        return combined(works, lambda amounts: ix.add(*amounts, ZERO))
+        return combine_work(works, lambda amounts: ix.add(*amounts, ZERO))
 
     def statement(self, stmt: Stmt, values: Mapping[str, Expr], known: ScanContext) -> Work:
         """Return the work of one run of a statement, over the iterators around."""
@@ -202,7 +202,7 @@ class LaunchCounter:
                     each = self.count(inner, {**values, name: at}, known)
                     works.append(each.mapped(partial(ix.mul, often)))
                 if works:
-                    return combined(works, lambda amounts: ix.add(*amounts))
+                    return combine_work(works, lambda amounts: ix.add(*amounts))
                 work = self.count(inner, values, inside_loop(known, name, lo, hi))
                 return work.mapped(lambda each: _total(name, lo, hi, each, known))
             case If(condition, then, other):
@@ -211,8 +211,8 @@ class LaunchCounter:
                     return self.count(then if holds.value else other, values, known)
                 sides = [self.count(side, values, known) for side in (then, other)]
                 if reads_memory(holds):
-                    return combined(sides, lambda amounts: ix.add(*amounts))
-                return combined(sides, lambda amounts: Select(holds, *amounts))
+                    return combine_work(sides, lambda amounts: ix.add(*amounts))
+                return combine_work(sides, lambda amounts: Select(holds, *amounts))
             case Let(name, _, _, value, inner):
                 inside = {**values, name: rewrite(substitute(value, values), with_divisor)}
                 return self.count(inner, inside, known)
@@ -221,7 +221,7 @@ class LaunchCounter:
             case Choose(options):
                 costs = [substitute(one.cost, values) for one in options]
                 works = [self.count(one.body, values, known) for one in options]
-                return combined(works, lambda amounts: part_of_cheapest(costs, amounts))
+                return combine_work(works, lambda amounts: part_of_cheapest(costs, amounts))
             case Tile() if self.is_product(stmt):
                 return self.product(stmt, values, self.kernels[stmt.microkernel or ""])
             case Tile():
@@ -428,7 +428,7 @@ def _total(name: str, lo: Expr, hi: Expr, each: Expr, known: ScanContext) -> Exp
     middle one of the others say.
     """
     try:
-        return summed(name, lo, hi, each, known)
+        return sum_over(name, lo, hi, each, known)
     except NoClosedForm:
         count = ix.literal_value(ix.sub(hi, lo))
         if count is None or count > MAX_ADDED_ITERATIONS:

@@ -1,7 +1,7 @@
 """Programs of units in order: runs, each of one unit, and loops around them, for many programs of the same loops at once.
 
 Numbers are arrays: one value for each of the programs, or one for all. A loop that holds one loop and nothing else may be one
-with it (`fused`): its runs take the mean of what they took.
+with it (`fuse_loops`): its runs take the mean of what they took.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Loop:
 Node: TypeAlias = Run | Loop
 
 
-def fused(body: Sequence[Node]) -> tuple[Node, ...]:
+def fuse_loops(body: Sequence[Node]) -> tuple[Node, ...]:
     """Return a program in which loops that hold one loop and nothing else are one with it, of as many turns: all of them but
     the last take the mean of what they took.
     """
@@ -98,7 +98,7 @@ def fused(body: Sequence[Node]) -> tuple[Node, ...]:
 
 def _as_one(loops: Sequence[Loop]) -> Loop:
     """Return loops, each around the next one alone, as one loop."""
-    inner = fused(loops[-1].body)
+    inner = fuse_loops(loops[-1].body)
     if len(loops) == 1:
         return replace(loops[0], body=inner)
     name = " ".join(loop.name for loop in loops)

@@ -16,7 +16,7 @@ from offcut.core.program import Program, Size
 from offcut.describe.computation import RESERVED
 from offcut.describe.request import Array, to_constant
 from offcut.errors import DescribeError
-from offcut.graph.describing import inferred
+from offcut.graph.describing import infer_types
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.sizes.extents import normal
 from offcut.graph.views import VIEWS
@@ -136,7 +136,7 @@ class Builder:
             self._check_own(argument, op)
         arguments = tuple(map(plain, arguments))
         sorted_options = tuple(sorted((name, plain(value)) for name, value in options.items()))
-        types = inferred(op, arguments, sorted_options, self.values, tuple(self.sizes.values()))
+        types = infer_types(op, arguments, sorted_options, self.values, tuple(self.sizes.values()))
         wished, values = list(results), list[Value]()
         for place, (dtype, shape) in enumerate(types):
             name = wished[place] if place < len(wished) else op

@@ -19,22 +19,22 @@ def of_size(make: Make, size: Expr, dtype: str, sizes: Sequence[Size]) -> Ref:
     """Return an index expression as an array without axes; what is above 0 less what is below, where bounds of sizes do not tell."""
     low, high = extents.span(size, sizes)
     if low >= 0:
-        return counted(make, size, dtype)
+        return extent_tensor(make, size, dtype)
     below = extents.normal(Binary("-", Const(0, "index"), size))
     if high <= 0:
-        return make("negative", counted(make, below, dtype))
+        return make("negative", extent_tensor(make, below, dtype))
     above, under = (extents.normal(Binary("max", one, Const(0, "index"))) for one in (size, below))
-    return make("subtract", counted(make, above, dtype), counted(make, under, dtype))
+    return make("subtract", extent_tensor(make, above, dtype), extent_tensor(make, under, dtype))
 
 
-def counted(make: Make, extent: Extent, dtype: str) -> Ref:
+def extent_tensor(make: Make, extent: Extent, dtype: str) -> Ref:
     """Return an extent as an array without axes: the last of 0, 1, …, extent."""
     every = make("iota", numbers.extent(extent, 1), dtype)
     last = make("slice", every, 0, numbers.plain(extent), numbers.extent(extent, 1))
     return make("reshape", last, ())
 
 
-def required(make: Make, x: Ref, dtype: str, condition: Ref) -> Ref:
+def assert_condition(make: Make, x: Ref, dtype: str, condition: Ref) -> Ref:
     """Return `x`, where a condition holds of each element: a call in which it does not is refused, as one whose index leaves an array.
 
     dtype  of `x`; numbers
@@ -44,7 +44,7 @@ def required(make: Make, x: Ref, dtype: str, condition: Ref) -> Ref:
     return make("where", condition, x, make("take", alone, beyond, axis=0, from_end=False))
 
 
-def restated(make: Make, x: Any, own: Sequence[Extent], shape: Sequence[Extent]) -> Any:
+def assert_shape(make: Make, x: Any, own: Sequence[Extent], shape: Sequence[Extent]) -> Any:
     """Return `x` with extents that are the same in each call that is taken, though they are not seen to be: a call in which they are not is refused.
 
     ``x[2*(e - w) : 2*e - w]`` is all of e elements where w is e, and else begins before the first or ends after the last.

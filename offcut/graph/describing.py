@@ -20,9 +20,9 @@ from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute, placeholder
 from offcut.describe.value import cast
 from offcut.errors import DescribeError
-from offcut.graph.graph import Argument, Node, Ref, Value, renamed
-from offcut.graph.operators import described
-from offcut.graph.programs import Applied, Call, applied, call_of
+from offcut.graph.graph import Argument, Node, Ref, Value, rename_values
+from offcut.graph.operators import get_operator
+from offcut.graph.programs import Applied, Call, apply_program, call_of
 from offcut.graph.sizes import extents
 from offcut.graph.views import VIEWS, is_seen_within
 from offcut.ops.checks import axis_letters
@@ -133,13 +133,15 @@ class Description:
         if op == "slice" and (result := self._open_slice(node, names[0])) is not None:
             self.tensors[names[0]] = result
             return (result,)
-        description = described(op)(
+        description = get_operator(op)(
             *(self.argument(one) for one in node.arguments),
             **{name: self.argument(one) for name, one in node.options},
             name=names[0],
         )
         if isinstance(description, Program):  # its sizes are called as those of the description
-            own = applied(description, {tensor.name: tensor for tensor in self.tensors.values()})
+            own = apply_program(
+                description, {tensor.name: tensor for tensor in self.tensors.values()}
+            )
             return self.called(self.call(own).with_own_sizes(), names)
         if isinstance(description, Applied):
             return self.called(self.call(description), names)
@@ -219,20 +221,20 @@ class Alike:
     node: Node
     operands: tuple[Value, ...]
     sizes: tuple[Size, ...]
-    typed: str
+    arguments_text: str
 
 
 def alike(node: Node, values: Mapping[str, Value], sizes: tuple[Size, ...]) -> Alike:
     """What a node is but for the names of its operands and results."""
     names = {name: f"x{place}" for place, name in enumerate(node.operands)}
-    arguments = tuple(renamed(one, names) for one in node.arguments)
-    options = tuple((name, renamed(one, names)) for name, one in node.options)
+    arguments = tuple(rename_values(one, names) for one in node.arguments)
+    options = tuple((name, rename_values(one, names)) for name, one in node.options)
     operands = tuple(Value(names[n], values[n].dtype, values[n].shape) for n in node.operands)
     same = Node((), node.op, arguments, options)
-    return Alike(same, operands, sizes, typed(same))
+    return Alike(same, operands, sizes, arguments_text(same))
 
 
-def typed(node: Node) -> str:
+def arguments_text(node: Node) -> str:
     """Arguments and options as text."""
     return repr((node.arguments, node.options))
 
@@ -249,7 +251,7 @@ def description_of(same: Alike) -> tuple[Description, tuple[Tensor, ...]]:
     return description, description.node(same.node.op, same.node, ("y",))
 
 
-def inferred(
+def infer_types(
     op: str,
     arguments: tuple[Argument, ...],
     options: tuple[tuple[str, Argument], ...],
@@ -302,7 +304,7 @@ def _check_arguments(node: Node, values: Mapping[str, Value]) -> None:
                 "graph", f"cannot read the value {name}", because="nothing before gives it"
             )
     view = VIEWS.get(node.op)
-    function = described(node.op) if view is None else view.shape
+    function = get_operator(node.op) if view is None else view.shape
     options = dict(node.options)
     if "name" in options:
         raise DescribeError(

@@ -20,7 +20,7 @@ from offcut.graph.programs import given_to
 from offcut.graph.views import VIEWS
 
 
-def interpreted(bound: Bound, inputs: Mapping[str, Any], **sizes: int) -> dict[str, Array]:
+def interpret_graph(bound: Bound, inputs: Mapping[str, Any], **sizes: int) -> dict[str, Array]:
     """The outputs by name.
 
     inputs  an array for each input

@@ -29,7 +29,7 @@ class Kind(Enum):
     OPAQUE = "opaque"
 
 
-def described(op: str) -> Callable[..., Any]:
+def get_operator(op: str) -> Callable[..., Any]:
     """The function of tensors that an operator is; what it gives are tensors, or a loop program.
 
     Raises DescribeError where there is none of that name, or it is a view that no index says.

@@ -78,7 +78,7 @@ def given_to(program: Program) -> tuple[Buffer, ...]:
     return tuple(buffer for buffer in program.buffers if buffer.kind in _GIVEN)
 
 
-def applied(program: Program, tensors: Mapping[str, Tensor]) -> Applied:
+def apply_program(program: Program, tensors: Mapping[str, Tensor]) -> Applied:
     """Return a program whose inputs are called as the tensors that it was made of."""
     return Applied(program, tuple(tensors[one.name] for one in given_to(program)), {})
 

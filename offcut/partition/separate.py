@@ -66,7 +66,13 @@ from offcut.core.text.printer import format_expr
 from offcut.core.traversal import canonicalize, expressions, substitute_coordinates, used_names
 from offcut.describe.computation import Names
 from offcut.partition.breaks import breaks, is_short
-from offcut.partition.comparisons import Asked, comparisons, decided, facts_inside, is_index
+from offcut.partition.comparisons import (
+    Asked,
+    comparisons,
+    facts_inside,
+    fold_comparisons,
+    is_index,
+)
 from offcut.polyhedral import BudgetExceeded, Facts, Space, pass_budget
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
@@ -162,7 +168,7 @@ class _Separation:
             case For():
                 return self.loop(stmt, at, limit)
             case If(condition, then, other):
-                verdict = decided(condition, at)
+                verdict = fold_comparisons(condition, at)
                 if isinstance(verdict, Const):
                     return self.block(then if verdict.value else other, at, limit)
                 room = limit - _stores(other)
@@ -195,8 +201,8 @@ class _Separation:
                 assert_never(stmt)
 
     def store(self, stmt: Store, at: Facts) -> tuple[Stmt, ...]:
-        index = tuple(decided(part, at) for part in stmt.index)
-        value = decided(stmt.value, at)
+        index = tuple(fold_comparisons(part, at) for part in stmt.index)
+        value = fold_comparisons(stmt.value, at)
         if stmt.reduce is not None and isinstance(value, Const):
             nothing = is_identity(stmt.reduce, value.value, value.dtype)
             from_zero = stmt.reduce == "sum" and self.starts.get(stmt.buffer) == {
@@ -207,7 +213,7 @@ class _Separation:
         return (replace(stmt, index=index, value=value),)
 
     def loop(self, loop: For, at: Facts, limit: int) -> tuple[Stmt, ...]:
-        lo, hi = decided(loop.lo, at), decided(loop.hi, at)
+        lo, hi = fold_comparisons(loop.lo, at), fold_comparisons(loop.hi, at)
         loop = replace(loop, lo=lo, hi=hi)
         inner = at.loop(loop.iter, lo, hi)
         if inner.empty:
@@ -291,7 +297,7 @@ class _Separation:
                 match node:
                     case Binary("%" | "//", dividend, Const(value, _)):
                         divisor = int(value)
-                        known = decided(dividend, facts_inside(one, inner))
+                        known = fold_comparisons(dividend, facts_inside(one, inner))
                         step = dict(ix.to_linear(known).terms).get(Var(loop.iter), 0)
                         short = ix.compare("<", ix.sub(loop.hi, loop.lo), divisor)
                         if step % divisor == 0 or divisor > UNROLLED or inner.holds(short):

@@ -60,16 +60,16 @@ from offcut.schedule.nests import (
 )
 from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_of
-from offcut.schedule.priced import OwnPrice, priced
+from offcut.schedule.priced import OwnPrice, with_user_costs
 from offcut.schedule.refusing import at_decision, at_line, check_once
 from offcut.schedule.restaging import (
     conversion_stagings,
     position_of,
-    restaged,
+    transform_stages,
     value_staging,
     whole_stagings,
 )
-from offcut.schedule.shared_loops import fused, with_shared
+from offcut.schedule.shared_loops import share_loops, with_shared
 
 __all__ = [
     "ANY",
@@ -130,7 +130,6 @@ __all__ = [
     "decisions_of",
     "each_decision",
     "find_intrinsic",
-    "fused",
     "hand_steps",
     "in_loops",
     "is_of_loops",
@@ -145,19 +144,20 @@ __all__ = [
     "pack_of",
     "parts_of",
     "position_of",
-    "priced",
     "replay",
-    "restaged",
     "schedule_of",
+    "share_loops",
     "split_names",
     "split_of",
     "stages_in",
     "stages_of",
+    "transform_stages",
     "unit_splits",
     "value_staging",
     "whole_stagings",
     "with_parts",
     "with_shared",
     "with_strategy_options",
+    "with_user_costs",
     "with_ways",
 ]

@@ -61,7 +61,7 @@ from offcut.schedule.nest_reader import nests_of, parts_of
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way
 from offcut.schedule.packing import packed_stages
 from offcut.schedule.refusing import at_line, not_applied
-from offcut.schedule.restaging import position_of, restaged
+from offcut.schedule.restaging import position_of, transform_stages
 from offcut.schedule.shared_loops import check_shared, with_shared
 
 # Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
@@ -140,7 +140,7 @@ class Applying:
                 cut = cut or isinstance(step, Split | Order | Cover | decisions.Choose)
                 if cut and isinstance(step, Staging) and step.how in ("value", "write"):
                     raise not_applied("cannot change stages that are cut", "nests stand before it")
-                self.given = restaged(self.given, step)
+                self.given = transform_stages(self.given, step)
         for part in self.view.parts:
             self.enter(part, ())
         self.check_complete()

@@ -25,7 +25,7 @@ from offcut.schedule.decisions import Alternative, Choose, Schedule, Step
 OwnPrice: TypeAlias = Callable[[Program], Any] | Callable[[Program, Mapping[str, Any], Any], Any]
 
 
-def priced(
+def with_user_costs(
     schedule: Schedule, loops: Program, price: OwnPrice, users: Mapping[str, str]
 ) -> Schedule:
     """Return `schedule` whose ways that compete cost what `price` says.

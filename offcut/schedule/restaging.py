@@ -38,7 +38,7 @@ from offcut.schedule.refusing import not_applied
 from offcut.schedule.text import format_decision
 
 
-def restaged(computation: Computation, step: Step) -> Computation:
+def transform_stages(computation: Computation, step: Step) -> Computation:
     """Return `computation` after a decision about its stages; itself where `step` is none.
 
     Raises PartitionError where the decision has nothing to work on.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offcut.search.schedule_space import product_space as product_space
     from offcut.search.trials import Trial as Trial
     from offcut.search.trials import by_place as by_place
-    from offcut.search.trials import ranked as ranked
+    from offcut.search.trials import rank_trials as rank_trials
 
 _HOME = {
     "prices": "ExpectedCost TimeLimitReached Price RefittablePrice Times",

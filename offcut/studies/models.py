@@ -179,11 +179,11 @@ class OnnxWorkload:
         reference = exact_results(task.file, task.feed)
         if reference is not None:
             return Exact(reference[0], tolerance, reference[1])
-        from offcut.graph.interpret import interpreted
+        from offcut.graph.interpret import interpret_graph
 
         imported = self.model.imported
         inputs = {imported.inputs[name]: array for name, array in task.feed.items()}
-        results = interpreted(imported.bound, inputs)
+        results = interpret_graph(imported.bound, inputs)
         return Exact(tuple(results.values()), tolerance, "the interpreter")
 
     def _size(self, sizes: Mapping[str, int], name: str) -> int:

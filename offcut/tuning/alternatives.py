@@ -34,7 +34,7 @@ class Composed:
     seconds: float
 
 
-def composed(problem: Problem, measured: Sequence[Measured], most: int) -> Composed | None:
+def compose_variants(problem: Problem, measured: Sequence[Measured], most: int) -> Composed | None:
     """The schedule whose ways cover the distribution best; None where no several ways do better than the best one.
 
     measured   those that are ok

@@ -13,19 +13,19 @@ from rich.table import Table
 from offcut.core.text.tables import quantity
 from offcut.errors import OffcutError
 from offcut.experiment.plots import plot_lines
-from offcut.search import Outcome, Records, Sizes, Trial, by_place, key_of, ranked
+from offcut.search import Outcome, Records, Sizes, Trial, by_place, key_of, rank_trials
 from offcut.search.trials import least_times, slowdown
 
 Place = tuple[str, str, str]
 """Program, machine and version."""
 
 
-def listed(records: Records) -> Table:
+def list_records(records: Records) -> Table:
     """A row for each program, machine and version."""
     names = ("program", "machine", "version", "trials", "ok", "sizes", "times", "best", "last")
     table = _table(f"{records.path}", *names)
     for place, trials in by_place(records).items():
-        best = next(iter(ranked(trials)), None)
+        best = next(iter(rank_trials(trials)), None)
         sizes = {at for trial in trials for at in trial.times}
         last = max(record.created for trial in trials for record in trial.records)
         sound = sum(trial.ok for trial in trials)
@@ -42,7 +42,7 @@ def listed(records: Records) -> Table:
     return table
 
 
-def shown(records: Records, digest: str) -> Iterator[Table | str]:
+def show_records(records: Records, digest: str) -> Iterator[Table | str]:
     """All that is known of a program, a table for each machine and version; or of a schedule, its text first.
 
     The least time of any schedule at a size is bold.
@@ -75,7 +75,7 @@ def shown(records: Records, digest: str) -> Iterator[Table | str]:
         yield table
 
 
-def compared(records: Records, one: str, other: str) -> Iterator[Table]:
+def compare_records(records: Records, one: str, other: str) -> Iterator[Table]:
     """Two schedules beside each other, a table for each program, machine and version that has both.
 
     one, other  their digests, or the first digits

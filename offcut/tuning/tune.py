@@ -29,9 +29,9 @@ from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.tuning.campaign import BATCH, Campaign, Progress
 from offcut.tuning.learning.corrected import has_nests, price_named
 from offcut.tuning.measuring.candidate import measuring
-from offcut.tuning.pooled_bench import ROUND, pooled
+from offcut.tuning.pooled_bench import ROUND, open_pooled_bench
 from offcut.tuning.problem import DEFAULT, Limits, make_problem
-from offcut.tuning.progress import shown
+from offcut.tuning.progress import show_progress
 from offcut.tuning.schedule_prices import UserPriceFunction
 
 TRIALS = 64
@@ -117,7 +117,7 @@ def tune(
     store = records if isinstance(records, Records) else Records(records)
     most = TRIALS if trials is None and seconds is None else trials
     with ExitStack() as stack:
-        tell = stack.enter_context(shown(progress, space.first.name, most))
+        tell = stack.enter_context(show_progress(progress, space.first.name, most))
         campaign = partial(
             Campaign,
             problem,
@@ -133,7 +133,7 @@ def tune(
             here = measuring(problem, limits, stack)
             batch = BATCH if workers is None else ROUND
             return campaign(here.each, most, seconds, tell, last=here.turns, batch=batch).best()
-        devices = stack.enter_context(pooled(problem, limits, workers))
+        devices = stack.enter_context(open_pooled_bench(problem, limits, workers))
         turns = partial(devices.dispatch, whole=True)
         return campaign(devices.dispatch, most, seconds, tell, last=turns, batch=ROUND).best()
 

@@ -152,7 +152,7 @@ def test_a_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert not library.there()
     assert (
-        refusal(lambda: library.loaded("learn"))
+        refusal(lambda: library.load_xgboost("learn"))
         == """\
 learn: cannot use a learned model
   because  xgboost does not load: OSError: libgomp.so.1: cannot open shared object file
@@ -189,7 +189,7 @@ learn: cannot use the model
 def test_without_xgboost_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "is_installed", lambda name: False)
     with pytest.raises(TargetError) as refused:
-        library.loaded("learn")
+        library.load_xgboost("learn")
     assert (
         str(refused.value)
         == """\

@@ -17,7 +17,7 @@ from conftest import slow
 
 from offcut.backends.host import arrays as host
 from offcut.plugins.onnx.importing import Imported
-from tests.facade import DTYPES, Blocks, compiled
+from tests.facade import DTYPES, Blocks, compile_graph
 from tests.guarded import Memory
 from tests.plugins import onnx_nodes
 from tests.plugins.onnx_nodes import FAILED, cases, outcome
@@ -41,7 +41,7 @@ def test_a_node_reads_and_writes_any_layout(
         graph = model.bound.graph
         ranks = {name: len(graph.values[name].shape) for name in graph.outputs}
         orders = {name: tuple(range(rank - 1, -1, -1)) for name, rank in ranks.items()}
-        found = compiled(model.bound, threads=1, orders=orders)(given)
+        found = compile_graph(model.bound, threads=1, orders=orders)(given)
         memory.check()
         memory.walled.clear()
         assert all(found[n].transpose(order).flags.c_contiguous for n, order in orders.items())

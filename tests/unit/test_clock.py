@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from offcut.costmodel import load, shipped
+from offcut.costmodel import load, shipped_machines
 from offcut.costmodel.clock import FIRST_TURNS, busy, cycles
 from offcut.costmodel.event_simulation import walk
 from offcut.costmodel.resources import (
@@ -23,7 +23,7 @@ from offcut.costmodel.resources import (
     MachineResources,
     resources_of,
 )
-from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, Work, fused
+from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, Work, fuse_loops
 from tests.agree import nearly
 
 RESOURCES = resources_of(load("vta"))
@@ -221,7 +221,7 @@ def test_loops_around_one_another_alone_are_as_one() -> None:
         (inner,) = pipeline(draw, [7], [3])
         assert isinstance(inner, Loop)
         body = (Loop("o", np.array([4.0]), (inner,)),)
-        (one,) = fused(body)
+        (one,) = fuse_loops(body)
         assert isinstance(one, Loop)
         assert one.turns == nearly([28.0])
         depths: Mapping[Hashable, int] = dict.fromkeys(("a", "w", "s"), 2)
@@ -239,7 +239,7 @@ def test_resources_are_what_the_description_says() -> None:
     assert [one.name for one in zen4.memories] == ["L1", "L2", "L3", "DRAM"]
     assert zen4[ISSUE].rate == 12.0
     assert zen4[COMPUTE].rate == 1.0
-    for name in shipped():
+    for name in shipped_machines():
         machine = load(name)
         made: MachineResources = resources_of(machine)
         assert made.rate_of("no such type") == 0

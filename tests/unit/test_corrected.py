@@ -35,8 +35,8 @@ from tests.facade import (
     Pair,
     Problem,
     ScheduleSpace,
-    Seen,
     Time,
+    TriedSchedule,
     explorer_named,
 )
 
@@ -243,7 +243,7 @@ def campaign(
 
 
 def cheapest(
-    space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+    space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
 ) -> Sequence[Schedule]:
     """Of a few points at random those that are predicted to be the fastest."""
     known = {one.schedule for one in seen}

@@ -20,8 +20,8 @@ from offcut.errors import DescribeError, PartitionError
 from offcut.search import Sizes, Times
 from offcut.search.explorers import EXPLORERS, Explorer, Judge
 from offcut.search.explorers.gradient import coordinates, gradient, round_to
-from offcut.search.explorers.grain import grain
-from tests.facade import ExpectedCost, ScheduleSpace, Seen, explorer_named
+from offcut.search.explorers.grain import coarse_key
+from tests.facade import ExpectedCost, ScheduleSpace, TriedSchedule, explorer_named
 from tests.spaces import planted, space, with_planted
 
 ROOT = Path(__file__).parents[2]
@@ -30,19 +30,23 @@ GUIDED = ["anneal", "beam", "evolution", "gradient", "tree"]
 
 def explored(
     explorer: Explorer, space: ScheduleSpace, rounds: int, until: Schedule, count: int = 8
-) -> list[Seen]:
+) -> list[TriedSchedule]:
     """What an explorer tries in so many rounds, or until it tries one; each trial as fast as its price says."""
-    seen: list[Seen] = []
+    seen: list[TriedSchedule] = []
     for number in range(rounds):
         found = explorer.propose(space, tuple(seen), Random(f"0:{number}"), count)
         tried = {one.schedule for one in seen}
-        seen += [Seen(one, space.expected(one)) for one in dict.fromkeys(found) if one not in tried]
+        seen += [
+            TriedSchedule(one, space.expected(one))
+            for one in dict.fromkeys(found)
+            if one not in tried
+        ]
         if any(one.schedule == until for one in seen):
             break
     return seen
 
 
-def best_of(seen: Sequence[Seen]) -> Seen:
+def best_of(seen: Sequence[TriedSchedule]) -> TriedSchedule:
     return min(seen, key=lambda one: inf if one.seconds is None else one.seconds)
 
 
@@ -74,7 +78,7 @@ def test_exhaustive_tries_all_points_once() -> None:
 
 def test_an_explorer_ends_where_nothing_is_new() -> None:
     plain = space("elementwise", alternatives=1)
-    seen = [Seen(one, 1.0) for one in plain.enumerate()]
+    seen = [TriedSchedule(one, 1.0) for one in plain.enumerate()]
     for name in EXPLORERS:
         assert not explorer_named(name)[1].propose(plain, seen, Random(0), 4)
 
@@ -83,7 +87,7 @@ def test_an_explorer_ends_where_nothing_is_new() -> None:
 @pytest.mark.parametrize("name", list(EXPLORERS))
 def test_proposals_are_new_and_of_the_space(name: str) -> None:
     made = with_planted(space("mixed"), space("mixed").first)
-    seen = [Seen(made.first, 2.0), Seen(made.neighbours(made.first)[0], None)]
+    seen = [TriedSchedule(made.first, 2.0), TriedSchedule(made.neighbours(made.first)[0], None)]
     found = explorer_named(name)[1].propose(made, seen, Random(4), 6)
     assert len(set(found)) == len(found) <= 6
     assert found
@@ -93,11 +97,11 @@ def test_proposals_are_new_and_of_the_space(name: str) -> None:
 
 SCRIPT = """
 from random import Random
-from offcut.search.explorers import EXPLORERS, Seen, explorer_named
+from offcut.search.explorers import EXPLORERS, TriedSchedule, explorer_named
 from tests.spaces import space, with_planted
 made = with_planted(space("mixed", 2), space("mixed", 2).sample(Random(7)))
 for name in EXPLORERS:
-    seen = [Seen(made.first, 3.0)]
+    seen = [TriedSchedule(made.first, 3.0)]
     for point in explorer_named(name)[1].propose(made, seen, Random("0:1"), 5):
         print(name, point.digest)
 """
@@ -123,7 +127,7 @@ def test_a_seed_gives_the_same_proposals_in_any_process() -> None:
 def test_grains_tell_apart_what_a_pass_decides() -> None:
     made = space("dense", alternatives=1)
     points = [made.sample(Random(seed)) for seed in range(60)]
-    counts = [len({grain(point, level) for point in points}) for level in range(4)]
+    counts = [len({coarse_key(point, level) for point in points}) for level in range(4)]
     assert counts == sorted(counts)
     assert counts[0] < counts[3] == len(set(points))
 
@@ -148,7 +152,7 @@ def test_what_is_measured_comes_before_what_is_predicted() -> None:
     plain = space("elementwise", alternatives=1)
     a, b, c = list(plain.enumerate(3))
     made = replace(plain, expected={a: 1.0, b: 2.0, c: 3.0}.__getitem__)
-    judge = Judge(made, [Seen(a, 50.0), Seen(b, None)])
+    judge = Judge(made, [TriedSchedule(a, 50.0), TriedSchedule(b, None)])
     assert (judge(a), judge(b), judge(c)) == (50.0, inf, 150.0)
     assert judge.best(4) == [a]
     assert judge.to_try([c, b, a, c], 4) == [c]
@@ -194,12 +198,14 @@ def test_after_a_round_the_least_of_what_was_measured_bounds_the_others() -> Non
 
 
 def test_a_function_and_a_class_are_explorers() -> None:
-    def mine(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> list[Schedule]:
+    def mine(
+        space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
+    ) -> list[Schedule]:
         return [space.first]
 
     class Mine:
         def propose(
-            self, space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+            self, space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
         ) -> list[Schedule]:
             return [space.first]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offcut.costmodel.learned import Settings, learned, ordered
+from offcut.costmodel.learned import Settings, learned, pair_accuracy
 from offcut.costmodel.learned.ensemble import Trees, parts
 from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
@@ -93,7 +93,7 @@ def test_the_pair_orders_new_rows_better_than_the_closed_form() -> None:
     found = pair().predict(new.features, new.closed)
 
     assert set(found.because) == {""}
-    assert ordered(new, found.seconds) > 0.9 > 0.8 > ordered(new, new.closed)
+    assert pair_accuracy(new, found.seconds) > 0.9 > 0.8 > pair_accuracy(new, new.closed)
     assert 0.8 < coverage(new.seconds, found.seconds, found.spread) <= 1
     assert np.median(found.spread) < 0.3
     assert abs(np.log(new.seconds / found.seconds).mean()) < 0.1

@@ -23,7 +23,7 @@ from offcut.costmodel.closed.prediction import (
     Predicted,
     Prediction,
     by_stage,
-    predicted,
+    predict,
 )
 from offcut.costmodel.device import Device
 from offcut.costmodel.resources import Hardware
@@ -226,7 +226,7 @@ def formulas(
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
     operations, prediction = (
         count_operations(described, {}, hardware),
-        predicted(program, hardware, {}),
+        predict(program, hardware, {}),
     )
     flop_is = least_exact(prediction.exactness.flop, operations.exactness)
     prediction = replace(prediction, exactness=replace(prediction.exactness, flop=flop_is))

@@ -16,6 +16,6 @@ from offcut.costmodel.learned.pair import Foreseen as Foreseen
 from offcut.costmodel.learned.pair import Pair as Pair
 from offcut.costmodel.learned.pair import columns as columns
 from offcut.costmodel.learned.pair import learned as learned
-from offcut.costmodel.learned.pair import ordered as ordered
+from offcut.costmodel.learned.pair import pair_accuracy as pair_accuracy
 from offcut.costmodel.learned.pair import useless_in as useless_in
 from offcut.costmodel.learned.rows import Rows as Rows

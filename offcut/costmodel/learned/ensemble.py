@@ -87,7 +87,7 @@ class Ensemble:
 
         Raises TargetError where XGBoost is not installed.
         """
-        xgboost = library.loaded("learn")
+        xgboost = library.load_xgboost("learn")
         members = []
         for text in data["members"]:
             member = xgboost.Booster({"nthread": 1})
@@ -109,14 +109,14 @@ class Fitted:
     unseen: Values
 
 
-def fitted(rows: Rows, whole: Values, seed: int, settings: Settings) -> Fitted:
+def fit_ensemble(rows: Rows, whole: Values, seed: int, settings: Settings) -> Fitted:
     """Members that correct `rows.closed`; the same rows and seed give the same, on one thread.
 
     whole  of each row a key: rows of one are left out together
 
     Raises TargetError where XGBoost is not installed.
     """
-    xgboost = library.loaded("learn")
+    xgboost = library.load_xgboost("learn")
     part = parts(whole, settings.members, seed)
     members, levels = [], []
     unseen = np.zeros(len(rows))

@@ -28,7 +28,7 @@ def there() -> bool:
     return not missing()
 
 
-def loaded(op: str) -> Any:
+def load_xgboost(op: str) -> Any:
     """The module.
 
     Raises TargetError where it is not installed, or does not load.

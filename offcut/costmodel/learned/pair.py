@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from offcut.costmodel.arrays import Values
-from offcut.costmodel.learned.ensemble import Ensemble, Settings, consensus, fitted
+from offcut.costmodel.learned.ensemble import Ensemble, Settings, consensus, fit_ensemble
 from offcut.costmodel.learned.metrics import pairwise_accuracy
 from offcut.costmodel.learned.rows import Rows, beside
 from offcut.errors import OffcutError
@@ -297,13 +297,13 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
     options = settings or Settings()
     wide = rows.centred()
     many = len(np.unique(rows.program)) >= options.members
-    ensemble_fit = fitted(wide, rows.program if many else rows.schedule, seed, options)
-    judged = fitted(wide, rows.schedule, seed, options) if many else ensemble_fit
+    ensemble_fit = fit_ensemble(wide, rows.program if many else rows.schedule, seed, options)
+    judged = fit_ensemble(wide, rows.schedule, seed, options) if many else ensemble_fit
     errors = np.abs(rows.log_ratio - ensemble_fit.unseen)
     member_spread = ensemble_fit.ensemble(wide.features).std(axis=0)
     doubt = float(np.quantile(np.maximum(errors - member_spread, 0), COVERED))
     corrected = rows.closed * np.exp(judged.unseen)
-    before, after = ordered(rows, rows.closed), ordered(rows, corrected)
+    before, after = pair_accuracy(rows, rows.closed), pair_accuracy(rows, corrected)
     useless = ""
     if after < before:
         useless = f"of schedules that it had not seen it orders {after:.1%} of the pairs rightly, and the closed form {before:.1%}"
@@ -322,7 +322,7 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
     return Pair(rows.names, members, domain, doubt, closed, useless, facts)
 
 
-def ordered(rows: Rows, seconds: Values) -> float:
+def pair_accuracy(rows: Rows, seconds: Values) -> float:
     """Return the share of comparable pairs that predicted seconds order correctly, from 0 to 1; 1 without pairs."""
     share = pairwise_accuracy(rows.seconds, seconds, rows.spread, groups=rows.groups)
     return 1.0 if isnan(share) else share

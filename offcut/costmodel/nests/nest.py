@@ -22,7 +22,7 @@ from offcut.core.program import Form, Kind, Program
 from offcut.costmodel.arrays import Array, Calls, Formulas
 from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.count_loops import BytesOf
-from offcut.costmodel.closed.counting import counted
+from offcut.costmodel.closed.counting import count_program
 from offcut.costmodel.closed.counts import THOUSANDTHS
 from offcut.costmodel.nests.parametric import (
     GROUPS,
@@ -164,7 +164,7 @@ class Nests:
 
         def formulas() -> Formulas:
             program = self.program(computation, cut, rows, known, {}, shared)
-            counts = counted(program, self.hardware, {}, bytes_of=BytesOf.NOTHING).counts
+            counts = count_program(program, self.hardware, {}, bytes_of=BytesOf.NOTHING).counts
             return Formulas(
                 [
                     reduce(ix.add, [getattr(one, name) for one in counts])
@@ -190,7 +190,7 @@ class Nests:
 
         def moved_formulas() -> _Moved:
             program = self.program(computation, cut, rows, shapes, counts, shared)
-            volumes = counted(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
+            volumes = count_program(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
             arrays = tuple(dict.fromkeys(str(name) for level in volumes for name in level))
             zero = ix.const(0)
             each = [level.get(name, zero) for name in arrays for level in volumes]

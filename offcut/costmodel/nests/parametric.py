@@ -134,7 +134,7 @@ class Parametric:
                 end = ix.minimum(ix.add(start, block), axes[name])
                 body = (For(name, start, end, body),)
             windows[name] = start, ix.const(block)
-        body = windowed(self.computation, self.cut.group, windows, body)
+        body = emit_windows(self.computation, self.cut.group, windows, body)
         for name, block in reversed(self.shared):
             if name in blocks:
                 body = (_loop(f"{name}.block", ix.ceildiv(axes[name], block), body),)
@@ -216,7 +216,7 @@ class Parametric:
         return inside, []
 
 
-def windowed(
+def emit_windows(
     computation: Computation,
     group: Sequence[Stage],
     windows: Mapping[str, tuple[Expr, Expr]],

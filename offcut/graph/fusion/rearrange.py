@@ -178,7 +178,9 @@ def simpler(expr: Expr) -> Expr | None:
     return replace(expr, index=tuple(map(ix.simplify, expr.index)))
 
 
-def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+def permute_axes(
+    results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]
+) -> dict[str, Tensor]:
     """All tensors by name, the axes of some in another order: axis n of the new is axis ``order[n]`` of the old.
 
     What a tensor reads axis by axis, and is computed as well, takes the tensor's order. A largest or least one is sought in

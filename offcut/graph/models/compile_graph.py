@@ -13,13 +13,13 @@ from offcut.graph.models.compiling.kernels import Kernels
 from offcut.graph.models.compiling.split import Targets, as_targets, resolve_targets, texts_of
 from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.models.model import Model
-from offcut.graph.passes import DEFAULT, Pass, improved
+from offcut.graph.passes import DEFAULT, Pass, run_passes
 from offcut.graph.passes.storing import insert_output_copies
 
 
 @freeze_gc()
 @trim_traceback
-def compiled(
+def compile_graph(
     bound: Bound,
     threads: int | None = None,
     target: Targets = "cpu",
@@ -65,7 +65,7 @@ def compiled(
             "graph", f"cannot take {least_filled=}", because="it is a share, from 0 to 1"
         )
     _check_orders(bound.graph, orders or {})
-    improved_bound = insert_output_copies(improved(bound, passes), orders or {})
+    improved_bound = insert_output_copies(run_passes(bound, passes), orders or {})
     graph = improved_bound.graph
     kernels = Kernels(
         graph.sizes,

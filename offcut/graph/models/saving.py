@@ -116,7 +116,7 @@ def signature_of(model: GraphSteps) -> Signature:
     )
 
 
-def renamed(
+def rename_arguments(
     signature: Signature, inputs: Mapping[str, str], outputs: Mapping[str, str]
 ) -> Signature:
     """Return a signature whose arguments have other names: each is given with the one that it has; those without keep theirs."""

@@ -36,7 +36,7 @@ DEFAULT: tuple[Pass, ...] = (
 """In the order in which they run."""
 
 
-def improved(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
+def run_passes(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
     """The graph that the passes make, one after the other.
 
     Raises DescribeError for one that is no pass, and for a graph without outputs.
@@ -77,11 +77,11 @@ __all__ = [
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
     "fold_constants",
-    "improved",
     "insert_layout_copies",
     "integer_products",
     "masks_as_domains",
     "merge_products",
     "read_unrepeated",
+    "run_passes",
     "sink_reshapes",
 ]

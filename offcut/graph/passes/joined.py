@@ -25,7 +25,7 @@ import numpy as np
 
 from offcut.graph.build import Builder, rebuilt
 from offcut.graph.fusion.reading import Reading, Readings
-from offcut.graph.graph import Bound, Node, Ref, renamed
+from offcut.graph.graph import Bound, Node, Ref, rename_values
 from offcut.graph.operators import Kind
 from offcut.graph.views import VIEWS
 
@@ -115,7 +115,7 @@ def _alike(bound: Bound, one: _Joinable) -> object:
             names[name] = f"constant {number}"
             shape = np.delete(bound.arrays[name].shape, one.along[name])
             types.append((bound.arrays[name].dtype.name, one.along[name], *map(int, shape)))
-    renamed_arguments = renamed(node.arguments, names), renamed(node.options, names)
+    renamed_arguments = rename_values(node.arguments, names), rename_values(node.options, names)
     return node.op, renamed_arguments, tuple(types), one.axis, node.results[0].dtype
 
 
@@ -134,7 +134,7 @@ def _product(bound: Bound, builder: Builder, parts: Sequence[_Joinable]) -> Ref:
             arrays = [bound.arrays[part.node.operands[number]] for part in parts]
             whole = np.concatenate(arrays, first.along[name])
             names[name] = builder.constant(builder.fresh(f"{name}_joined"), whole).name
-    arguments = [renamed(one, names) for one in first.node.arguments]
-    options: dict[str, Any] = {n: renamed(one, names) for n, one in first.node.options}
+    arguments = [rename_values(one, names) for one in first.node.arguments]
+    options: dict[str, Any] = {n: rename_values(one, names) for n, one in first.node.options}
     result: Ref = builder.node(first.node.op, *arguments, **options)
     return result

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from offcut.describe.request import Array
-from offcut.graph.describing import typed
-from offcut.graph.graph import Bound, Node, renamed
+from offcut.graph.describing import arguments_text
+from offcut.graph.graph import Bound, Node, rename_values
 
 
 def eliminate_common_subexpressions(bound: Bound) -> Bound:
@@ -23,7 +23,12 @@ def eliminate_common_subexpressions(bound: Bound) -> Bound:
     known: dict[object, Node] = {}
     for node in graph.nodes:
         now = with_operands(node, names)
-        key = now.op, now.arguments, typed(now), tuple(value.dtype for value in now.results)
+        key = (
+            now.op,
+            now.arguments,
+            arguments_text(now),
+            tuple(value.dtype for value in now.results),
+        )
         twin = known.get(key)
         if twin is None or any(value.name in graph.outputs for value in now.results):
             known.setdefault(key, now)
@@ -42,8 +47,8 @@ def with_operands(node: Node, names: Mapping[str, str]) -> Node:
     """Return a node that reads other values; the same object where it reads none that is named."""
     if not any(name in names for name in node.operands):
         return node
-    arguments = tuple(renamed(one, names) for one in node.arguments)
-    options = tuple((name, renamed(one, names)) for name, one in node.options)
+    arguments = tuple(rename_values(one, names) for one in node.arguments)
+    options = tuple((name, rename_values(one, names)) for name, one in node.options)
     return replace(node, arguments=arguments, options=options)
 
 

@@ -21,7 +21,7 @@ from offcut.graph.graph import Bound, Node, Ref
 from offcut.graph.operators import Kind
 from offcut.graph.passes.shared import with_operands
 from offcut.graph.placing.layouts import lying_of, orders_of, preferred_orders
-from offcut.graph.placing.places import is_written_by_programs, own_place, reshaped
+from offcut.graph.placing.places import is_written_by_programs, own_place, reshape_place
 from offcut.graph.views import VIEWS
 
 LINE = 64
@@ -100,7 +100,7 @@ def insert_output_copies(bound: Bound, requested_orders: Mapping[str, tuple[int,
         """Whether a node reads a value that lies in that order, without a copy of it."""
         if node.op == "reshape":
             place = own_place(name, graph.values[name].shape, order)
-            return reshaped(place, node.results[0].shape) is not None
+            return reshape_place(place, node.results[0].shape) is not None
         return is_written_by_programs(order) or not is_program(node)
 
     def is_copied(name: str, order: tuple[int, ...]) -> bool:

@@ -26,8 +26,8 @@ from offcut.graph.placing.places import (
     Place,
     is_written_by_programs,
     own_place,
-    reshaped,
-    strided,
+    reshape_place,
+    strided_place,
 )
 from offcut.graph.views import VIEWS
 
@@ -63,10 +63,12 @@ def lying_of(graph: Graph, readings: Readings) -> dict[str, Order]:
         (value,), place = node.results, None
         of = places.get(node.operands[0]) if node.operands else None
         if node.op == "reshape":
-            place = None if of is None else reshaped(of, value.shape)
+            place = None if of is None else reshape_place(of, value.shape)
         elif node.op not in VIEWS and (view := readings.of(node).strided) is not None:
             (name,) = node.operands
-            place = strided(of or own_place(name, graph.values[name].shape), view, value.shape)
+            place = strided_place(
+                of or own_place(name, graph.values[name].shape), view, value.shape
+            )
         if place is not None:
             places[value.name] = place
             order, rank = place.lying, len(value.shape)

@@ -120,7 +120,7 @@ def is_written_by_programs(order: Sequence[int]) -> bool:
     return len(order) == 0 or order[-1] == len(order) - 1
 
 
-def strided(place: Place, view: Strided, shape: tuple[Expr, ...]) -> Place:
+def strided_place(place: Place, view: Strided, shape: tuple[Expr, ...]) -> Place:
     """The place of the elements that a strided node picks."""
     offset = _total([place.offset, *map(_times, view.offset, place.strides)])
     strides = tuple(
@@ -132,7 +132,9 @@ def strided(place: Place, view: Strided, shape: tuple[Expr, ...]) -> Place:
     return Place(place.root, offset, shape, strides)
 
 
-def sliced(place: Place, axis: int, start: Argument, step: int, shape: tuple[Expr, ...]) -> Place:
+def slice_place(
+    place: Place, axis: int, start: Argument, step: int, shape: tuple[Expr, ...]
+) -> Place:
     """The place of ``start::step`` of an axis."""
     at = extents.normal(start if isinstance(start, Expr | int) else 0)
     strides = list(place.strides)
@@ -141,7 +143,7 @@ def sliced(place: Place, axis: int, start: Argument, step: int, shape: tuple[Exp
     return Place(place.root, offset, shape, tuple(strides))
 
 
-def broadcasted(place: Place, shape: tuple[Expr, ...]) -> Place:
+def broadcast_place(place: Place, shape: tuple[Expr, ...]) -> Place:
     """The place of elements that are repeated along axes of one, and along new ones before them."""
     more = len(shape) - len(place.shape)
     own = zip(place.shape, place.strides, shape[more:], strict=True)
@@ -149,7 +151,7 @@ def broadcasted(place: Place, shape: tuple[Expr, ...]) -> Place:
     return Place(place.root, place.offset, shape, (ZERO,) * more + strides)
 
 
-def reshaped(place: Place, shape: tuple[Expr, ...]) -> Place | None:
+def reshape_place(place: Place, shape: tuple[Expr, ...]) -> Place | None:
     """The place of another shape of the same elements; None where axes that are joined do not lie together."""
     if place.compact:
         return Place(place.root, place.offset, shape, steps_of(shape))
@@ -313,10 +315,10 @@ class _Laying:
             self.region(one)
         elif one.op == "reshape":
             (name,), (value,) = one.operands, one.results
-            reshaped_place = reshaped(self.places[name], value.shape)
+            reshaped_place = reshape_place(self.places[name], value.shape)
             if reshaped_place is None:
                 self.copy(name)
-                reshaped_place = reshaped(self.places[name], value.shape)
+                reshaped_place = reshape_place(self.places[name], value.shape)
             assert reshaped_place is not None
             self.places[value.name] = reshaped_place
         else:
@@ -329,12 +331,12 @@ class _Laying:
         if node.op not in VIEWS:
             strided_view = self.readings.of(node).strided
             assert strided_view is not None
-            return strided(place, strided_view, value.shape)
+            return strided_place(place, strided_view, value.shape)
         arguments = VIEWS[node.op].arguments(*node.arguments, **dict(node.options))
         if node.op == "broadcast_to":
-            return broadcasted(place, value.shape)
+            return broadcast_place(place, value.shape)
         axis = arguments["axis"] % len(place.shape)
-        return sliced(place, axis, arguments["start"], arguments["step"], value.shape)
+        return slice_place(place, axis, arguments["start"], arguments["step"], value.shape)
 
     def region(self, region: Region) -> None:
         """Place what a region gives; what it reads is readable from here on."""
@@ -391,7 +393,7 @@ class _Laying:
         node = self.maker[name]
         if node.op == "reshape":
             (operand,) = node.operands
-            if reshaped(self.places[operand], self.shapes[name]) in (None, place):
+            if reshape_place(self.places[operand], self.shapes[name]) in (None, place):
                 self.copy(operand)
             self.place(node)  # of what another reader may have copied
             if not self.is_readable(name, opaque=False):

@@ -24,11 +24,11 @@ from offcut.graph.passes import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
     fold_constants,
-    improved,
+    run_passes,
 )
 from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.sizes.numbers import typical_sizes
-from offcut.graph.substitution.matching import applied, matches
+from offcut.graph.substitution.matching import apply_rule, matches
 from offcut.graph.substitution.rules import Rule, rule
 
 CallPrice: TypeAlias = tuple[float, int]
@@ -57,7 +57,7 @@ class Substituted:
     unproved: tuple[str, ...] = ()
 
 
-def substituted(
+def search_rewrites(
     bound: Bound,
     rules: Sequence[Rule],
     alpha: float = 1.05,
@@ -71,7 +71,7 @@ def substituted(
     sizes  at which graphs are priced, each of the graph's; None: typical ones
     most   graphs that are priced, at most
 
-    Raises DescribeError for arguments that mean nothing, and what `offcut.graph.compiled` raises for the first graph.
+    Raises DescribeError for arguments that mean nothing, and what `offcut.graph.compile_graph` raises for the first graph.
     """
     names = [size.name for size in bound.graph.sizes]
     if not alpha >= 1:
@@ -79,10 +79,10 @@ def substituted(
     if sizes is not None and set(sizes) != set(names):
         because = f"its sizes are {', '.join(names) or 'none'}"
         raise DescribeError("graph", f"cannot price at {', '.join(sizes)}", because=because)
-    start = improved(bound, TIDIED)
+    start = run_passes(bound, TIDIED)
     at = dict(typical_sizes(start.graph.sizes) if sizes is None else sizes)
-    prices = Prices(improved(start), at, target)
-    first = prices.known_of(improved(start))
+    prices = Prices(run_passes(start), at, target)
+    first = prices.known_of(run_passes(start))
     best, count, visited = (first, start, tuple[str, ...]()), 1, {str(start)}
     queue: list[tuple[CallPrice, int, Bound, tuple[str, ...]]] = []
     heappush(queue, (first, 0, start, tuple[str, ...]()))
@@ -95,13 +95,13 @@ def substituted(
             groups = [places] if places else []
             groups += [(one,) for one in places] if 1 < len(places) <= FEW else []
             for group in groups:
-                rewritten = applied(graph, rewrite, group)
-                now = None if rewritten is None else improved(rewritten, TIDIED)
+                rewritten = apply_rule(graph, rewrite, group)
+                now = None if rewritten is None else run_passes(rewritten, TIDIED)
                 if now is None or str(now) in visited or count >= most:
                     continue
                 visited.add(str(now))
                 count += 1
-                price, steps = prices.of(improved(now)), (*path, rewrite.name)
+                price, steps = prices.of(run_passes(now)), (*path, rewrite.name)
                 if price < best[0]:
                     best = price, now, steps
                 if price[0] <= alpha * best[0][0]:
@@ -134,7 +134,7 @@ class Prices:
     def known_of(self, bound: Bound) -> CallPrice:
         """What a call costs.
 
-        Raises what `offcut.graph.compiled` does where a node has no kernel.
+        Raises what `offcut.graph.compile_graph` does where a node has no kernel.
         """
         steps = steps_of_bound(bound, self.kernels(bound, self.first), priced=True).steps
         number, total = Numbers(self.sizes), 0.0

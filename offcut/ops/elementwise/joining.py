@@ -22,7 +22,7 @@ from offcut.ops.checks import (
     same_extent,
     unequal_error,
 )
-from offcut.ops.naming import Option, named
+from offcut.ops.naming import Option, result_name
 
 Operand: TypeAlias = Tensor | float
 """A tensor, or a number of Python's or numpy's."""
@@ -39,8 +39,8 @@ def pointwise(
 
     Raises DescribeError where they are not.
     """
-    dtype, alike = checked(op, operands, allowed)
-    shape = joined(op, [one for one in alike.values() if isinstance(one, Tensor)])
+    dtype, alike = check_operands(op, operands, allowed)
+    shape = broadcast_shape(op, [one for one in alike.values() if isinstance(one, Tensor)])
 
     def at(*axes: Value) -> Value:
         return of(*(element_of(one, shape, axes, dtype) for one in alike.values()))
@@ -53,10 +53,10 @@ def name_of(op: str, name: str | None, operands: Mapping[str, Operand], *options
     """`name`, else one made of the operator, its tensors, its numbers by their labels, and other options."""
     tensors = [one for one in operands.values() if isinstance(one, Tensor)]
     numbers = [(label, one, None) for label, one in operands.items() if not isinstance(one, Tensor)]
-    return named(op, name, tensors, *numbers, *options)
+    return result_name(op, name, tensors, *numbers, *options)
 
 
-def checked(
+def check_operands(
     op: str, operands: Mapping[str, Any], allowed: Sequence[str]
 ) -> tuple[str, dict[str, Operand]]:
     """The element type of the tensors among `operands`, one of `allowed`, and all with numbers as Python's.
@@ -123,7 +123,7 @@ def _float(value: Real) -> float | None:
         return None
 
 
-def joined(op: str, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+def broadcast_shape(op: str, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
     """The shape of the results: axes are paired from the last on; a missing one or the literal 1 is repeated.
 
     Raises DescribeError where two extents differ otherwise.

@@ -14,7 +14,7 @@ from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, check_tensor, element, integers, several, wider
 from offcut.ops.images.window import Padding, Pair, paddings, windows
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 
 def unfold(
@@ -43,7 +43,7 @@ def unfold(
     sizes = integers(op, "window", window, axes, 1)
     window_axes = windows(op, x.shape[2:], sizes, stride, padding, dilation)
     words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
-    name = named(op, name, [x], ("", sizes, None), *words)
+    name = result_name(op, name, [x], ("", sizes, None), *words)
     nothing = cast(0, x.dtype)
 
     def read(*at: Value) -> Value:
@@ -98,7 +98,7 @@ def fold(
     steps = integers(op, "stride", stride, axes, 1)
     wide, edges = integers(op, "dilation", dilation, axes, 1), paddings(op, padding, axes)
     words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
-    name = named(op, name, [x], ("", size, None), *words)
+    name = result_name(op, name, [x], ("", size, None), *words)
     total = "int32" if x.dtype == "bool" else wider(x.dtype)
     inner, counts = x.shape[2 : 2 + axes], x.shape[2 + axes :]
     window = tuple(reduce_axis(n, word) for n, word in zip(inner, "rqp"[:axes], strict=True))

@@ -13,7 +13,7 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value
 from offcut.ops.checks import axis_number, check_tensor, flag
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 from offcut.ops.order.ranking import precedes
 from offcut.ops.programs.written import Written
 
@@ -40,7 +40,7 @@ def merged(
     position = axis_number("merged", x, axis)
     descending = flag("merged", "descending", descending)
     options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))
-    name = named("merged", name, [x], *options)
+    name = result_name("merged", name, [x], *options)
     order = Lines(x, position, not descending)
     text, extent = Written("merged", name, {"x": x}), x.shape[position]
     values = text.result(name, x.dtype, x.shape)

@@ -19,7 +19,7 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, axis_number, check_tensor, flag, integer
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 FEW = 8  # elements that are found one after the other
 
@@ -79,7 +79,7 @@ def topk(
             help=(f"k={extent}",),
         )
     options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
-    name = named("topk", name, [x], *options)
+    name = result_name("topk", name, [x], *options)
     if largest and 0 < count <= FEW:
         return _one_by_one(x, count, position, name)
     return _by_rank(x, count, position, largest, name)
@@ -101,7 +101,7 @@ def sort(
     check_tensor("sort", "x", x, least=1, dtypes=NUMBERS)
     position, descending = axis_number("sort", x, axis), flag("sort", "descending", descending)
     options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))
-    name = named("sort", name, [x], *options)
+    name = result_name("sort", name, [x], *options)
     return _by_rank(x, x.shape[position], position, descending, name)
 
 
@@ -230,7 +230,7 @@ def _extreme_place(
     check_tensor(op, "x", x, least=1)
     position, keepdims = axis_number(op, x, axis), flag(op, "keepdims", keepdims)
     rank = len(x.shape)
-    name = named(op, name, [x], ("axis", position, rank - 1), ("kept", keepdims, False))
+    name = result_name(op, name, [x], ("axis", position, rank - 1), ("kept", keepdims, False))
     shape, letters = (*x.shape[:position], *x.shape[position + 1 :]), axis_letters(rank - 1)
     k = reduce_axis(x.shape[position], "k")
 

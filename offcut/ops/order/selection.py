@@ -24,7 +24,7 @@ from offcut.core.sizes import size_expr
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_number, check_tensor, flag, integer
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 from offcut.ops.order.merging import NO_PLACE, Lines
 from offcut.ops.programs.written import Written
 
@@ -68,7 +68,7 @@ def kth(
             because='k is an int of at least 1 or an expression in sizes, or of the least "median" or "nanmedian"',
         )
     options = (("", k, None), ("axis", position, len(x.shape) - 1), ("largest", largest, False))
-    name = named("kth", name, [x], *options)
+    name = result_name("kth", name, [x], *options)
     text = Written("kth", name, {"x": x})
     number = None if is_median else size_expr(k, "kth")
     others = {str(one) for one in number.free_symbols} - {*text.sizes} if number is not None else ()
@@ -157,7 +157,7 @@ def leading(
     for label, one, dtype in (("last", last, x.dtype), ("place", place, "int64")):
         check_tensor("leading", label, one, rank, shape=alone, dtypes=(dtype,))
     options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
-    name = named("leading", name, [x, last, place], *options)
+    name = result_name("leading", name, [x, last, place], *options)
     text = Written("leading", name, {"x": x, "last": last, "place": place})
     shape = (*alone[:position], count, *alone[position + 1 :])
     values = text.result(name, x.dtype, shape)

@@ -15,7 +15,7 @@ from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.ops.checks import axis_number, check_dtype, check_tensor, choice, flag, wider
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 from offcut.ops.programs.written import Written
 
 FEW = 8  # lines that run next to each other, and elements behind an axis that are worth a vector
@@ -67,7 +67,7 @@ def accumulated(
         total = {"float32": "float64", "bool": "int32"}.get(x.dtype, wider(x.dtype))
         result = x.dtype if x.dtype in FLOATS else total
     options = (("axis", position, len(x.shape) - 1), ("", reduction, "add"))
-    name = named(op, name, [x], *options, ("places", places, False))
+    name = result_name(op, name, [x], *options, ("places", places, False))
     text = Written(op, name, {"x": x})
     text.result(name, result, x.shape)
     if places:

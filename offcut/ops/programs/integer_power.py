@@ -6,7 +6,7 @@ from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.ops.checks import axis_letters, check_tensor, pair_error, same_extent
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 from offcut.ops.programs.written import Written
 
 
@@ -24,7 +24,7 @@ def integer_power(x: Tensor, y: Tensor, *, name: str | None = None) -> Program:
     pairs = list(zip(x.shape, y.shape, strict=False))
     if len(x.shape) != len(y.shape) or not all(same_extent(*pair) for pair in pairs):
         raise pair_error(op, x, y, "they are of one shape", equal=pairs)
-    text = Written(op, named(op, name, [x, y]), {"x": x, "y": y})
+    text = Written(op, result_name(op, name, [x, y]), {"x": x, "y": y})
     result = text.result(text.name, x.dtype, x.shape)
     total, base, exponent_left = (
         f"{text.local(word, x.dtype, (1,))}[0]" for word in ("total", "base", "left")

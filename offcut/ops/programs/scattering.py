@@ -18,7 +18,7 @@ from offcut.ops.checks import (
     flag,
     wider,
 )
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 from offcut.ops.programs.written import Written
 
 _REDUCED = {"add": "{} + {}", "mul": "{} * {}", "max": "max({}, {})", "min": "min({}, {})"}
@@ -55,7 +55,7 @@ def scatter_elements(
     _check_updates(op, x, indices, updates, indices.shape, reduction)
     places = _Places(op, from_end, drop)
     options = (("axis", position, 0), ("", reduction, None), *places.options)
-    name = named(op, name, [x, indices, updates], *options)
+    name = result_name(op, name, [x, indices, updates], *options)
     into = _Copy(op, name, x, indices, updates, reduction)
     letters = axis_letters(rank)
     own = [f"${letter}" for letter in letters]
@@ -101,7 +101,7 @@ def scatter_nd(
     _check_updates(op, x, indices, updates, (indices.shape[0], *x.shape[count:]), reduction)
     places = _Places(op, from_end, drop)
     options = (("", reduction, None), *places.options)
-    name = named(op, name, [x, indices, updates], *options)
+    name = result_name(op, name, [x, indices, updates], *options)
     into = _Copy(op, name, x, indices, updates, reduction)
     places_of = [into.place(f"[$update, {n}]", x.shape[n], places) for n in range(count)]
     is_inside = f"if {' and '.join(condition for condition, _ in places_of)}"

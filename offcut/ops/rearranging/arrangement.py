@@ -23,8 +23,8 @@ from offcut.ops.checks import (
     several,
     unequal_error,
 )
-from offcut.ops.naming import named
-from offcut.ops.rearranging.padding import Pieces, pieced
+from offcut.ops.naming import result_name
+from offcut.ops.rearranging.padding import Pieces, piecewise_element
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
@@ -49,7 +49,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None 
             at=repr(x),
             because=f"it is not a permutation of the {rank} axes",
         )
-    name = named("transpose", name, [x], ("", None if axes is None else tuple(order), None))
+    name = result_name("transpose", name, [x], ("", None if axes is None else tuple(order), None))
     shape = tuple(x.shape[n] for n in order)
 
     def element(*at: Value) -> Value:
@@ -105,7 +105,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str | None = None)
             value = where(place < ends[number], part(number), value)
         return value
 
-    name = named("concat", name, tensors, ("axis", position, 0))
+    name = result_name("concat", name, tensors, ("axis", position, 0))
     return compute(shape, element, name, axis_letters(rank))
 
 
@@ -136,7 +136,7 @@ def split_axis(x: Tensor, axis: int, inner: int, *, name: str | None = None) -> 
         place = at[position] * count + at[position + 1]
         return x[(*at[:position], place, *at[position + 2 :])]
 
-    name = named("split_axis", name, [x], ("", position, None), ("", count, None))
+    name = result_name("split_axis", name, [x], ("", position, None), ("", count, None))
     return compute(shape, apart, name, axis_letters(len(shape)))
 
 
@@ -164,7 +164,7 @@ def merge_axes(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
         split = (place // inner, place % inner) if inner else (place, place)
         return x[(*at[:position], *split, *at[position + 1 :])]
 
-    name = named("merge_axes", name, [x], ("", position, None))
+    name = result_name("merge_axes", name, [x], ("", position, None))
     return compute(shape, together, name, axis_letters(len(shape)))
 
 
@@ -191,7 +191,7 @@ def sliding_windows(
         return x[(*at[:position], place, *at[position + 1 : -1])]
 
     options = (("", position, None), ("", size, None), ("step", step, 1))
-    return compute(shape, element, named(op, name, [x], *options), axis_letters(len(shape)))
+    return compute(shape, element, result_name(op, name, [x], *options), axis_letters(len(shape)))
 
 
 def _divides(inner: int, extent: Any) -> bool:
@@ -221,7 +221,7 @@ def flip(x: Tensor, axes: int | Sequence[int] | None = None, *, name: str | None
     """
     check_tensor("flip", "x", x)
     numbers = axis_numbers("flip", x, axes)
-    name = named("flip", name, [x], ("axis", None if axes is None else numbers, None))
+    name = result_name("flip", name, [x], ("axis", None if axes is None else numbers, None))
 
     def backwards(*at: Value) -> Value:
         return x[tuple(x.shape[n] - 1 - i if n in numbers else i for n, i in enumerate(at))]
@@ -256,8 +256,8 @@ def repeat(x: Tensor, counts: int | Sequence[int], *, name: str | None = None) -
         )
     pieces = [_again(extent, count) for extent, count in zip(x.shape, times, strict=True)]
     shape = tuple(extent * count for extent, count in zip(x.shape, times, strict=True))
-    name = named("repeat", name, [x], ("", times, None))
-    return compute(shape, lambda *at: pieced(x, at, pieces), name, axis_letters(rank))
+    name = result_name("repeat", name, [x], ("", times, None))
+    return compute(shape, lambda *at: piecewise_element(x, at, pieces), name, axis_letters(rank))
 
 
 def _ranges(extent: Any, count: int) -> int:

@@ -16,7 +16,7 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, check_dtype, check_tensor, choice, of_operands, several
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 MODES = ("constant", "edge", "reflect")
 
@@ -73,14 +73,14 @@ def pad(
         if mode == "constant":
             return _inside(x, at, starts, ends, other)
         around = zip(x.shape, starts, ends, strict=True)
-        return pieced(x, at, [_around(n, start, end, mode) for n, start, end in around])
+        return piecewise_element(x, at, [_around(n, start, end, mode) for n, start, end in around])
 
     options = (("", starts, None), ("", ends, None), ("value", value, 0.0), ("", mode, "constant"))
-    result = compute(shape, surrounded, named("pad", name, [x], *options), axis_letters(rank))
+    result = compute(shape, surrounded, result_name("pad", name, [x], *options), axis_letters(rank))
     return of_operands(result, x, value) if symbolic and isinstance(value, Tensor) else result
 
 
-def pieced(x: Tensor, at: Sequence[Value], axes: Sequence[Pieces]) -> Value:
+def piecewise_element(x: Tensor, at: Sequence[Value], axes: Sequence[Pieces]) -> Value:
     """The element of `x` for the place `at`, where each axis reads by ranges."""
 
     def read(done: tuple[Any, ...]) -> Value:

@@ -22,8 +22,8 @@ from offcut.ops.checks import (
     same_extent,
     several,
 )
-from offcut.ops.elementwise.joining import element_of, joined
-from offcut.ops.naming import named
+from offcut.ops.elementwise.joining import broadcast_shape, element_of
+from offcut.ops.naming import result_name
 
 
 def take(
@@ -51,9 +51,9 @@ def take(
     for number, one in enumerate(each[1:], start=1):
         _check("take", x, one, position + number)
     rank, count = len(x.shape), len(each)
-    common = joined("take", each)
+    common = broadcast_shape("take", each)
     options = (("axis", position, 0), ("within", not flag("take", "from_end", from_end), False))
-    name = named("take", name, [x, *each], *options)
+    name = result_name("take", name, [x, *each], *options)
     end = position + len(common)
     shape = (*x.shape[:position], *common, *x.shape[position + count :])
 
@@ -91,7 +91,7 @@ def take_along_axis(
             raise pair_error(op, x, indices, because, SAME_SIZE, equal=[(own, other)])
         shape.append(own if n != position and is_one(other) else other)
     within = not flag(op, "from_end", from_end)
-    name = named(op, name, [x, indices], ("axis", position, None), ("within", within, False))
+    name = result_name(op, name, [x, indices], ("axis", position, None), ("within", within, False))
 
     def element(*at: Value) -> Value:
         own, other = (
@@ -112,10 +112,10 @@ def _check(op: str, x: Tensor, indices: Tensor, axis: int) -> int:
 
 
 def _place(number: Value, extent: object, from_end: bool) -> Value:
-    return wrapped(number, extent) if from_end else number
+    return wrap_index(number, extent) if from_end else number
 
 
-def wrapped(number: Value, extent: object) -> Value:
+def wrap_index(number: Value, extent: object) -> Value:
     """`number`, from the end of an axis of `extent` where it is below 0; of int32 at least."""
     wide = cast(number, index_dtype(number.dtype))
     if number.dtype in UNSIGNED:
@@ -139,7 +139,7 @@ def embedding(table: Tensor, ids: Tensor, *, name: str | None = None) -> Tensor:
 
     letters = axis_letters(len(ids.shape) + 1)
     return compute(
-        (*ids.shape, table.shape[1]), row, named("embedding", name, [table, ids]), letters
+        (*ids.shape, table.shape[1]), row, result_name("embedding", name, [table, ids]), letters
     )
 
 
@@ -152,7 +152,7 @@ def iota(extent: Any, dtype: str = "int64", *, name: str | None = None) -> Tenso
     Raises DescribeError where `extent` is no size or `dtype` no element type.
     """
     result_dtype = check_result("iota", dtype, "int64")
-    name = named("iota", name, [], ("", extent, None), ("", result_dtype, "int64"))
+    name = result_name("iota", name, [], ("", extent, None), ("", result_dtype, "int64"))
     return compute((extent,), lambda i: cast(i, result_dtype), name)
 
 
@@ -169,7 +169,7 @@ def one_hot(
     """
     check_tensor("one_hot", "indices", indices, dtypes=INDEX_DTYPES)
     result_dtype = check_result("one_hot", dtype, "float32")
-    name = named("one_hot", name, [indices], ("", depth, None), ("", result_dtype, "float32"))
+    name = result_name("one_hot", name, [indices], ("", depth, None), ("", result_dtype, "float32"))
     compared = index_dtype(indices.dtype)
 
     def element(*at: Value) -> Value:

@@ -12,9 +12,9 @@ import onnx
 
 from offcut.describe.request import Array, borrow
 from offcut.errors import DescribeError
-from offcut.graph import Model, compiled
+from offcut.graph import Model, compile_graph
 from offcut.plugins.onnx.file_errors import UnreadableFileError
-from offcut.plugins.onnx.importing import Imported, imported
+from offcut.plugins.onnx.importing import Imported, import_proto
 from offcut.plugins.onnx.making.facts import OP
 from offcut.plugins.onnx.weights import apart, arrays_in, let_go, map_file
 
@@ -37,14 +37,14 @@ def compile_file(
     """Return the model of a file, as `from_onnx` says.
 
     content  the bytes of the source, where they are known
-    how      the other arguments of `offcut.graph.compiled`
+    how      the other arguments of `offcut.graph.compile_graph`
     key      by which the cache keeps it; None: it does not
     """
     proto, weights = _proto(source, content)
     with borrow(weights.values(), let_go):
         weights = arrays_in(proto, weights)
-        graph = imported(proto, sizes, constants, weights)
-        model = compiled(graph.bound, **how)
+        graph = import_proto(proto, sizes, constants, weights)
+        model = compile_graph(graph.bound, **how)
     if key is not None:
         facts = graph.file.to_json()
         model.write_cached(key, graph.inputs, graph.outputs, "mapping", facts)

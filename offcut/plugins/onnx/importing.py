@@ -100,7 +100,7 @@ class Imported:
         return {name: results[own] for name, own in self.outputs.items()}
 
 
-def imported(
+def import_proto(
     proto: Any,
     sizes: Mapping[str, int | tuple[int, int]],
     constants: Mapping[str, Any],

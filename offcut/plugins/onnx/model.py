@@ -218,7 +218,7 @@ def from_onnx(
     threads    that a kernel may use; None: as `offcut.compile` says
     target     a target, or its name; or several: a kernel runs on the first that takes it
     constants  arrays for inputs that no call changes: a shape, axes, weights
-    distributive  whether products may be distributed over sums, as `offcut.graph.compiled` says
+    distributive  whether products may be distributed over sums, as `offcut.graph.compile_graph` says
     parts      which kernels run for a part of the batch at a time, likewise: lines as `OnnxModel.plan` shows them, or a rule
 
     Extents that are calculated (``Shape``, ``Gather``, ``Concat``, ``Reshape``) become expressions over the sizes. Operators that

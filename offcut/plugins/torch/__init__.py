@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from offcut.plugins.torch import beginning, dynamo
 
-    beginning.watched(dynamo.backend)
+    beginning.install_hook(dynamo.backend)
     return dynamo.backend
 
 
@@ -48,7 +48,7 @@ def from_torch(
     dynamic_shapes  as ``torch.export`` takes them; None: every size that may vary does
     kwargs          example arguments that the module is called with by name
     threads         the most that a call may use; None: as `offcut.compile` says
-    distributive    whether products may be distributed over sums, as `offcut.graph.compiled` says
+    distributive    whether products may be distributed over sums, as `offcut.graph.compile_graph` says
     parts           which kernels run for a part of the batch at a time, likewise: lines as `TorchModel.plan` shows them, or a rule
                     that gives such lines for sizes by argument and axis, ``{"x_0": 8}``: it is asked once for each region that is ours
     target          a target, or its name; or several: a kernel runs on the first that takes it; None: that of the device of the
@@ -67,4 +67,6 @@ def from_torch(
     how = how_of(
         "from_torch", {"threads": threads, "distributive": distributive, "target": target}, {}
     )
-    return exported.taken(model, args, kwargs, dynamic_shapes, replace(how, parts=parts))
+    return exported.model_from_export(
+        model, args, kwargs, dynamic_shapes, replace(how, parts=parts)
+    )

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from offcut.plugins.torch.tracing import Oblivious
 
 
-def watched(backend: Callable[..., Any]) -> None:
+def install_hook(backend: Callable[..., Any]) -> None:
     """Be told of compilations that begin.
 
     backend  whose frames are meant

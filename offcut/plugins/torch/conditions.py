@@ -18,7 +18,7 @@ import sympy
 import torch
 from torch.fx.experimental.sym_node import SymNode
 
-from offcut.plugins.torch.replaced import replaced
+from offcut.plugins.torch.replaced import replace_entries
 from offcut.plugins.torch.sizes import is_size_symbol, sympy_of, values_of
 
 _HOLDS: Mapping[Any, Callable[[float, float], bool]] = {
@@ -129,7 +129,10 @@ def branches() -> Iterator[list[Any]]:
         return float(measured(size, file, line))
 
     guards = {"guard_int": noted_number, "guard_float": noted_float, "guard_bool": noted_bound}
-    with replaced(torch.SymBool, {"__bool__": record_bool}), replaced(SymNode, guards):
+    with (
+        replace_entries(torch.SymBool, {"__bool__": record_bool}),
+        replace_entries(SymNode, guards),
+    ):
         yield conditions
 
 

@@ -20,13 +20,13 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
 from offcut.core.gc_scope import freeze_gc
-from offcut.plugins.torch.beginning import watched
+from offcut.plugins.torch.beginning import install_hook
 from offcut.plugins.torch.decompositions import taken_apart
 from offcut.plugins.torch.facts import Facts, facts_in
 from offcut.plugins.torch.how import How, how_of
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program, Whole
-from offcut.plugins.torch.report import noted
+from offcut.plugins.torch.report import register_program
 from offcut.plugins.torch.tracing import Oblivious
 from offcut.plugins.torch.whole import keep_whole
 
@@ -48,7 +48,7 @@ def backend(
     Raises TargetError for any other, and for what ``torch.compile`` gives beside them: a mode.
     """
     how = how_of("torch.compile", options or {}, others)
-    watched(backend)
+    install_hook(backend)
     if _specialised(examples) and Oblivious.again(_traced()):
         raise _Again(restart_reason="a batch of 1 is a batch like others")
     keep_whole(module)
@@ -135,7 +135,7 @@ class Compiled:
             run = Program(self.module, known, self.facts, self.how)
         except Left as refused:
             run = Whole(self.module, str(refused))
-        noted(run)
+        register_program(run)
         self.programs[key] = versions, run
         return self.programs[key]
 

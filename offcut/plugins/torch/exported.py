@@ -268,7 +268,7 @@ _TRACING = RLock()
 """torch traces in one thread at a time: what it patches meanwhile is the process's."""
 
 
-def taken(
+def model_from_export(
     model: Any,
     args: tuple[Any, ...] | None,
     kwargs: dict[str, Any] | None,

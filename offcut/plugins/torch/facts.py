@@ -12,7 +12,7 @@ from torch.utils._sympy import functions as sf
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var
 from offcut.core.program import MAX_SIZE
-from offcut.graph.sizes.extents import at, balanced, normal
+from offcut.graph.sizes.extents import at, equate_terms, normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.sizes import FLOORS, REMAINDERS, canonical, extent_of, in_sympy
 
@@ -195,7 +195,7 @@ def _solved(one: sympy.Expr, other: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]
     Where a is 0, e and f may differ: arguments of such shapes contradict the graph, and its call is refused.
     """
     difference = _difference(one, other)
-    sides = None if difference is None else balanced(difference)
+    sides = None if difference is None else equate_terms(difference)
     if sides is None:
         return one, other
     symbols = {symbol.name: symbol for side in (one, other) for symbol in side.free_symbols}

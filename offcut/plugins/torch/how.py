@@ -19,7 +19,7 @@ class How:
     """Of all regions of a model.
 
     threads       the most that a call may use; None: as `offcut.compile` says
-    distributive  as `offcut.graph.compiled` says
+    distributive  as `offcut.graph.compile_graph` says
     parts         likewise, in sizes by argument and axis: ``x_0``
     target        a target, or several: a kernel runs on the first that takes it, and torch runs what none of them takes; None: that
                   of the device of the tensors

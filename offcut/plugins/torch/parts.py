@@ -18,7 +18,7 @@ Rule = Callable[[Mapping[str, int]], str]
 def in_parts(predicted: Predicted, parts: Parts) -> list[Model]:
     """The models of a program's regions, in the parts that are asked for.
 
-    Raises what `offcut.graph.compiled` does of `parts`.
+    Raises what `offcut.graph.compile_graph` does of `parts`.
     """
     if isinstance(parts, bool):
         return [model.in_parts(parts) for model in predicted.models]

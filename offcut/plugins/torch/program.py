@@ -13,7 +13,7 @@ import torch
 
 from offcut.describe.request import borrow
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph import Model, ModelCost, ModelPlan, compiled
+from offcut.graph import Model, ModelCost, ModelPlan, compile_graph
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, tensor_of
 from offcut.plugins.torch.facts import Facts
@@ -249,7 +249,7 @@ class Program:
             )
             orders = {name: order for name, order in memory_orders if order is not None}
             how = self.how
-            model = compiled(
+            model = compile_graph(
                 step.bound,
                 how.threads,
                 how.target or "cpu",

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @contextmanager
-def replaced(owner: Any, entries: Mapping[Any, Any]) -> Iterator[None]:
+def replace_entries(owner: Any, entries: Mapping[Any, Any]) -> Iterator[None]:
     """Replace entries of a dict, or attributes of a module or a class, until the context ends; then restore them."""
     is_table = isinstance(owner, dict)
     table = owner if is_table else vars(owner)

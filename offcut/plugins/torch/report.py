@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _PROGRAMS: list[weakref.ref[Program | Whole]] = []
 
 
-def noted(program: Program | Whole) -> None:
+def register_program(program: Program | Whole) -> None:
     """List a program, as long as it lives."""
     _PROGRAMS[:] = [one for one in _PROGRAMS if one() is not None]
     _PROGRAMS.append(weakref.ref(program))

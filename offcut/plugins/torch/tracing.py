@@ -23,7 +23,7 @@ from torch._dynamo import config as dynamo
 from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.fx.experimental import _config as symbolic
 
-from offcut.plugins.torch.unguarded import unguarded
+from offcut.plugins.torch.unguarded import trace_without_guards
 from offcut.plugins.torch.unguarded.spaced import Counting
 from offcut.plugins.torch.whole import whole
 
@@ -90,7 +90,7 @@ def _enter_settings(stack: ExitStack) -> None:
     fast = get_fast_op_impls()
     stack.callback(fast.update, dict(fast))
     fast.clear()
-    stack.enter_context(unguarded())
+    stack.enter_context(trace_without_guards())
 
 
 def is_number(axis: int, size: int) -> bool:

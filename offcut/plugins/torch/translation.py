@@ -19,7 +19,7 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.graph import Builder, Ref
-from offcut.graph.composed import of_size, restated
+from offcut.graph.composed import assert_shape, of_size
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import eliminate_dead_code
 from offcut.graph.sizes.extents import normal, span
@@ -268,12 +268,12 @@ class Translation:
         )
 
     def restated(self, x: Ref, shape: Sequence[Expr]) -> Ref:
-        """Return a value with extents that torch says are the same, as `offcut.graph.composed.restated`."""
+        """Return a value with extents that torch says are the same, as `offcut.graph.composed.assert_shape`."""
 
         def make(op: str, *arguments: Any) -> Any:
             return self._noted(op, arguments, {})
 
-        whole: Ref = restated(make, x, self.shape(x), shape)
+        whole: Ref = assert_shape(make, x, self.shape(x), shape)
         return whole
 
     def shape(self, x: Ref) -> tuple[Expr, ...]:
@@ -438,7 +438,7 @@ class Translation:
         """What some nodes need, and the name of each."""
         outputs = {node: self.held[node].name for node in results}
         names = tuple(dict.fromkeys(outputs.values()))
-        return pruned(self.builder.bound, names), outputs
+        return prune(self.builder.bound, names), outputs
 
     def roots(self, name: str) -> str:
         """Return the value whose memory a value may share: through views."""
@@ -447,7 +447,7 @@ class Translation:
         return name
 
 
-def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
+def prune(bound: Bound, outputs: tuple[str, ...]) -> Bound:
     """Return a graph without what its outputs do not need; inputs and sizes that nothing names are left out, too."""
     live = eliminate_dead_code(Bound(replace(bound.graph, outputs=outputs), bound.arrays))
     graph = live.graph

@@ -17,7 +17,7 @@ from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
-from offcut.plugins.torch.replaced import replaced
+from offcut.plugins.torch.replaced import replace_entries
 
 NAMES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
@@ -29,8 +29,10 @@ def whole() -> Iterator[None]:
         for op in (getattr(torch.ops.aten, name).input for name in NAMES):
             shaped = _traced(decomposition_table[op])
             stack.callback(op._dispatch_cache.clear)
-            stack.enter_context(replaced(op.py_kernels, dict.fromkeys(op.py_kernels, shaped)))
-            stack.enter_context(replaced(decomposition_table, {op: shaped}))
+            stack.enter_context(
+                replace_entries(op.py_kernels, dict.fromkeys(op.py_kernels, shaped))
+            )
+            stack.enter_context(replace_entries(decomposition_table, {op: shaped}))
             op._dispatch_cache.clear()
         yield
 

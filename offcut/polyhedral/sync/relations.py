@@ -34,7 +34,7 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import MAX_SIZE, Action, Size, Sync
 from offcut.core.traversal import Place
 from offcut.polyhedral.affine import Space, parse_map, parse_set
-from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, refused
+from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, sync_error
 from offcut.polyhedral.sync.run_at_sizes import SMALL, at_values, value_of, values_of, with_sizes
 
 _PARAM, _DIV = isl.dim_type.param, isl.dim_type.div
@@ -250,7 +250,7 @@ class Relations:
         for condition in conditions:
             text = self.space.condition(condition, axes)
             if text is None:
-                raise refused(
+                raise sync_error(
                     self.program,
                     event.head,
                     "when it runs is told by more than sums of iterators and sizes",

@@ -27,7 +27,7 @@ from offcut.polyhedral.sync.events import (
     by_one_lane,
     fence_between,
     multicast_keys,
-    refused,
+    sync_error,
 )
 
 MOST, NODE = 30_000, 10
@@ -46,7 +46,7 @@ class _Unknown(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong, and where: as `refused` takes it."""
+    """What goes wrong, and where: as `sync_error` takes it."""
 
     at: str
     because: str
@@ -96,7 +96,7 @@ def smallest_fault(events: Events, without: Collection[int] = ()) -> PartitionEr
             return None
         if fault is not None:
             because, help = with_sizes(sizes) + fault.because, (fault.help,) if fault.help else ()
-            return refused(events.program, fault.at, because, *help)
+            return sync_error(events.program, fault.at, because, *help)
     return None
 
 

@@ -74,7 +74,7 @@ class Unified:
         )
 
 
-def primed(expr: Expr, iters: Collection[str]) -> Expr:
+def prime_iterators(expr: Expr, iters: Collection[str]) -> Expr:
     """`expr` with the source's iterators told from the emitted program's."""
     return substitute(expr, {name: Var(name + _PRIME) for name in iters})
 

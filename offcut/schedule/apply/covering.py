@@ -22,7 +22,7 @@ from offcut.core.expr import Load, variables
 from offcut.core.nearest import meant
 from offcut.core.program import Store, Tile, TileAxis
 from offcut.core.text.printer import format_expr
-from offcut.describe.intrinsic import declared
+from offcut.describe.intrinsic import find_instruction
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import Match, Question, Refusal, cover
@@ -141,7 +141,7 @@ def find_intrinsic(
     Raises PartitionError where there is none.
     """
     intrinsic = next(
-        (kernel for kernel in reversed(intrinsics) if kernel.name == name), declared(name)
+        (kernel for kernel in reversed(intrinsics) if kernel.name == name), find_instruction(name)
     )
     if intrinsic is None:
         raise undeclared_error(name, at, own)

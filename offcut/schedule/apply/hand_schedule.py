@@ -14,7 +14,7 @@ from offcut.core.integers import whole
 from offcut.core.interpret import interpreter
 from offcut.core.layout import Layout
 from offcut.core.memo import forget
-from offcut.core.plain_loops import unsynchronized
+from offcut.core.plain_loops import strip_synchronization
 from offcut.core.program import Alloc, Kind, Program, walk
 from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
@@ -33,7 +33,7 @@ from offcut.schedule.apply.hand_stage import Stage
 from offcut.schedule.apply.prove import lowering_budget, prove
 from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors, with_axis_labels
 from offcut.schedule.apply.staged_form import Nests
-from offcut.schedule.apply.without_windows import joined
+from offcut.schedule.apply.without_windows import join_tiles
 from offcut.schedule.decisions import (
     ANY,
     At,
@@ -64,7 +64,7 @@ def create_schedule(
     Raises DescribeError or PartitionError for what is not described, or cut already.
     """
     if isinstance(output, Program):
-        program = unsynchronized(
+        program = strip_synchronization(
             read_back(output, "create_schedule")
         )  # loops that move get their own
         return HandSchedule(nests_of_program(program))
@@ -166,7 +166,7 @@ def _programs(
     emitted = [lower_with_tiles(nests) for nests in steps]
     programs = tuple(program for program, _ in emitted)
     if any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body)):
-        programs = (joined(programs[0]), *programs[0 if small or len(programs) == 1 else 1 :])
+        programs = (join_tiles(programs[0]), *programs[0 if small or len(programs) == 1 else 1 :])
     return programs, tuple(emitted[-1][1])
 
 

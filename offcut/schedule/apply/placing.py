@@ -59,9 +59,11 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"the bounds of {ragged.name} depend on other loops"
     else:
         readers = [n.name for n in nests.nests if reads(nests, n.name, target.buffer)]
-        inside = set(around(nests, consumer.name))
-        outside = [name for name in readers if consumer.name not in around(nests, name)]
-        if not readers or consumer.name not in {c for r in readers for c in around(nests, r)}:
+        inside = set(enclosing_nests(nests, consumer.name))
+        outside = [name for name in readers if consumer.name not in enclosing_nests(nests, name)]
+        if not readers or consumer.name not in {
+            c for r in readers for c in enclosing_nests(nests, r)
+        }:
             because = f"{consumer.buffer} does not read it"
             help_ = (f"{target.buffer} is read by {', '.join(readers) or 'nothing'}",)
         elif outside:
@@ -219,7 +221,7 @@ def reads(nests: Nests, name: str, buffer: str) -> bool:
     return any(load.buffer == buffer for load in loads)
 
 
-def around(nests: Nests, name: str) -> tuple[str, ...]:
+def enclosing_nests(nests: Nests, name: str) -> tuple[str, ...]:
     """`name` and the nests inside which it is computed, innermost first."""
     names = [name]
     while (at := nests.nest(names[-1]).at) is not None and at[0] not in names:

@@ -22,7 +22,7 @@ from offcut.search.explorers.explorer import (
     Trials,
 )
 from offcut.search.explorers.gradient import Gradient
-from offcut.search.explorers.grain import FINEST, grain
+from offcut.search.explorers.grain import FINEST, coarse_key
 from offcut.search.explorers.tree import TreeSearch
 from offcut.search.schedule_space import ScheduleSpace
 
@@ -90,12 +90,12 @@ class Beam:
             best = _best(beam, judge, level, self.width)
             for _ in range(self.rounds):
                 near = [other for point in best for other in space.neighbours(point)]
-                fits = [o for o in near if allowed is None or grain(o, level - 1) in allowed]
+                fits = [o for o in near if allowed is None or coarse_key(o, level - 1) in allowed]
                 visited += fits
                 before, best = best, _best([*best, *fits], judge, level, self.width)
                 if best == before:
                     break
-            beam, allowed = best, {grain(point, level) for point in best}
+            beam, allowed = best, {coarse_key(point, level) for point in best}
         return tuple(judge.to_try(visited, count))
 
 
@@ -104,7 +104,7 @@ def _best(points: Sequence[Schedule], judge: Judge, level: int, width: int) -> l
     by_key: dict[Hashable, Schedule] = {}
     for point in sorted(dict.fromkeys(points), key=judge):
         if isfinite(judge(point)):
-            by_key.setdefault(grain(point, level), point)
+            by_key.setdefault(coarse_key(point, level), point)
     return list(by_key.values())[:width]
 
 

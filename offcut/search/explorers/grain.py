@@ -11,7 +11,7 @@ FINEST = 3
 """The level at which different schedules have different keys."""
 
 
-def grain(schedule: Schedule, level: int) -> Hashable:
+def coarse_key(schedule: Schedule, level: int) -> Hashable:
     """Return a key of the decisions down to a level; schedules that differ only in finer decisions have equal keys.
 
     level  0: covers, copies and shared loops; 1: strategies, too; 2: tiles, too; 3: all

@@ -29,7 +29,7 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.costmodel import clock, select_options
 from offcut.costmodel.event_simulation import walk
-from offcut.costmodel.unit_program import Node, fused
+from offcut.costmodel.unit_program import Node, fuse_loops
 
 MAX_TILINGS = 1 << 16
 """Tilings of the same cut axes that are looked at; of more, every other size of an axis."""
@@ -209,7 +209,7 @@ class SameLoops(TileWork):
             beside = self.beside(loops)
             windows = max(windows_of_results(self.of.made, self.of.spec, beside), 1)
             if not any(copy.fill for copy in self.of.copies):  # what is filled at borders alone
-                body = fused(body)
+                body = fuse_loops(body)
             bound = np.broadcast_to(clock.busy(body, self.of.spec.resources), (self.count,))
             rest = np.ones(self.count, bool)
             for turning in (*(order if depth > 1 else ()), None):

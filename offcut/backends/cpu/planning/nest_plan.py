@@ -41,7 +41,7 @@ from offcut.errors import PartitionError
 from offcut.partition import (
     Match,
     Users,
-    labelled,
+    rename_for_user,
     separate,
 )
 from offcut.polyhedral import BudgetExceeded, accesses_outside, pass_budget, request_budget
@@ -238,7 +238,7 @@ def computation_of(
     if computation is None:
         return None, "it is not a sequence of whole arrays, each from those before"
     late = None if reassociate else _added_last(computation, program)
-    return (None, late) if late is not None else (labelled(computation, users), "")
+    return (None, late) if late is not None else (rename_for_user(computation, users), "")
 
 
 def _added_last(computation: Computation, program: Program) -> str | None:

@@ -45,7 +45,7 @@ from offcut.schedule import (
     nests_in,
     nests_of,
     parts_of,
-    restaged,
+    transform_stages,
 )
 from offcut.search import ScheduleSpace
 from offcut.search.decisions import AllOf, CaseOf, OneOf
@@ -172,7 +172,7 @@ class OpenDecisions:
             if place == dropped:
                 continue
             try:
-                computation = restaged(computation, self.first.steps[place])
+                computation = transform_stages(computation, self.first.steps[place])
             except PartitionError:
                 return None  # it needs the one that is taken back
         axes = {g[0].buffer: tuple(axis.name for axis in g[0].axes) for g in computation.groups}

@@ -30,7 +30,7 @@ from offcut.describe.request import Array, Recalled, give_back, take_ownership, 
 from offcut.errors import DescribeError, TargetError
 from offcut.graph.graph import Bound
 from offcut.graph.models.compiling.ahead import processes
-from offcut.graph.models.compiling.wanted import Binding, are_finite, shaped
+from offcut.graph.models.compiling.wanted import Binding, are_finite, reorder_constants
 from offcut.graph.models.step import Step
 from offcut.graph.placing.places import Place
 from offcut.kernel import Kernel, KernelCode
@@ -310,7 +310,7 @@ def bind_kernels(
     kernels = list[Kernel]()
     for code, binding in calls:
         read = {name: known[name] for name in binding.constants.values()}
-        arrays = shaped(read, binding.runs, orders)
+        arrays = reorder_constants(read, binding.runs, orders)
         constants_of_call = {own: arrays[name] for own, name in binding.constants.items()}
         kernels.append(codes[code].with_constants(constants_of_call))
     return BoundKernels(kernels, known)

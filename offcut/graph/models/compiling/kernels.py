@@ -13,8 +13,8 @@ from offcut.core.expr import Expr
 from offcut.core.program import Size
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph.fusion.folding import scaled
-from offcut.graph.graph import Node, Value, renamed
+from offcut.graph.fusion.folding import scaled_name
+from offcut.graph.graph import Node, Value, rename_values
 from offcut.graph.models.compiling.ahead import Ahead, Compilation
 from offcut.graph.models.compiling.batch_strides import batch_strides
 from offcut.graph.models.compiling.kept import BoundKernels, Call, RegionSteps, bind_kernels
@@ -61,7 +61,7 @@ class Kernels:
     compiled  one for each code, by its number
     memory  that the values lie in; takes_strides: whether all targets read and write there at strides
     packs   whether a target packs constants
-    least_filled, distributive  as `offcut.graph.compiled` says
+    least_filled, distributive  as `offcut.graph.compile_graph` says
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Kernels:
         }
         turns = constant_orders or {}
         for name in known & turns.keys():
-            orders |= dict.fromkeys((names[name], scaled(names[name])), turns[name])
+            orders |= dict.fromkeys((names[name], scaled_name(names[name])), turns[name])
         apart = frozenset(
             (names[name], at)
             for name, place in places.items()
@@ -270,8 +270,8 @@ class Kernels:
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:
     results = tuple(replace(value, name=names[value.name]) for value in node.results)
-    arguments = tuple(renamed(one, names) for one in node.arguments)
-    options = tuple((name, renamed(one, names)) for name, one in node.options)
+    arguments = tuple(rename_values(one, names) for one in node.arguments)
+    options = tuple((name, rename_values(one, names)) for name, one in node.options)
     return Node(results, node.op, arguments, options)
 
 

@@ -20,7 +20,7 @@ from offcut.describe.computation import computation
 from offcut.describe.request import Array, take_ownership
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor, tensors_of
-from offcut.graph.describing import Description, Dims, typed
+from offcut.graph.describing import Description, Dims, arguments_text
 from offcut.graph.fusion.folding import with_folded_factors
 from offcut.graph.fusion.minimal import Assumed, MagnitudeLimit, with_fewer_products
 from offcut.graph.fusion.narrow import with_lanes_over_groups
@@ -28,7 +28,7 @@ from offcut.graph.fusion.parallel import Coupling, parallel_axes
 from offcut.graph.fusion.rearrange import (
     Pair,
     joined_rows,
-    ordered,
+    permute_axes,
     with_known,
     with_own_sizes,
     without_single_terms,
@@ -119,7 +119,7 @@ class CanonicalRegion:
     @property
     def key(self) -> object:
         """What tells it from others."""
-        texts, orders = tuple(map(typed, self.nodes)), tuple(sorted(self.orders.items()))
+        texts, orders = tuple(map(arguments_text, self.nodes)), tuple(sorted(self.orders.items()))
         parts = self.sizes, self.nodes, texts, self.types, self.constant
         return *parts, orders, self.apart, self.before
 
@@ -191,7 +191,7 @@ def make_kernel_request(
 ) -> tuple[tuple[DescribedKernel, ...], Mapping[str, Array]]:
     """The kernel of a region, and before it one that measures what that assumes something of; and all constants of them.
 
-    distributive  as `offcut.graph.compiled` says
+    distributive  as `offcut.graph.compile_graph` says
     measures  whether data may be measured before a sum takes fewer products: whoever calls it waits for the measure
     """
     description = Description(canonical.sizes)
@@ -243,7 +243,7 @@ def _described(
     tensors = [*outside, *(one for one in around.given if one.name in constants)]
     new_orders = {old: orders[new] for old, new in renames.items()}
     new_orders |= {tensor.name: orders[tensor.name] for tensor in tensors if tensor.name in orders}
-    by_name = ordered(results, new_orders)
+    by_name = permute_axes(results, new_orders)
     results = tuple(by_name[tensor.name] for tensor in results)
     own = {new: old for old, new in renames.items()}
     beside = {(own.get(name, name), at) for name, at in around.asked.apart}
@@ -253,7 +253,7 @@ def _described(
     by_name, sizes = with_own_sizes(by_name, results, inputs)
     results = tuple(by_name[tensor.name] for tensor in results)
     inputs = [by_name[tensor.name] for tensor in inputs]
-    arrays = shaped(constants, runs, orders)
+    arrays = reorder_constants(constants, runs, orders)
     key = str(source(computation(results, inputs, tuple(constants))))
     every = {t.name: (1,) * len(t.shape) for t in tensors} | runs
     every |= {new: runs[old] for old, new in renames.items()}
@@ -366,7 +366,7 @@ def zero(dtype: str, shape: Sequence[int]) -> Array:
     return np.broadcast_to(numpy_dtype(dtype).type(0), shape)
 
 
-def shaped(
+def reorder_constants(
     constants: Mapping[str, Array],
     runs: Mapping[str, tuple[int, ...]],
     orders: Mapping[str, tuple[int, ...]],

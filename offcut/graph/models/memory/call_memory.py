@@ -75,7 +75,7 @@ class Passage:
         self, memory: Memory, inputs: Sequence[int | None], results: Sequence[int | None]
     ) -> None:
         self.memory, counts = memory, (*inputs, *results)
-        *starts, self.bytes = accumulate((rounded(count or 0) for count in counts), initial=0)
+        *starts, self.bytes = accumulate((slot_bytes(count or 0) for count in counts), initial=0)
         copies = [
             (number, start, count)
             for number, (start, count) in enumerate(zip(starts, counts, strict=True))
@@ -105,7 +105,7 @@ class Passage:
             self.memory.wait(stream)
 
 
-def rounded(count: int) -> int:
+def slot_bytes(count: int) -> int:
     """Return the bytes that an array takes of a block."""
     return -(-count // SLOT) * SLOT
 

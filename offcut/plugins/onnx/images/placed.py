@@ -16,11 +16,18 @@ from offcut.plugins.onnx.images.sampling import (
     linear_points,
 )
 from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, known, said
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Element,
+    Operand,
+    Refused,
+    format_values,
+    known,
+)
 from offcut.plugins.onnx.rules.elementwise import number, scalar
 
 
-def placed(
+def resample(
     g: Context, call: Call, x: Operand, axis: int, scale: float | None, size: Element | None
 ) -> Operand:
     """Return the nearest elements, or weighted sums of two or four.
@@ -28,7 +35,9 @@ def placed(
     Raises Refused for antialiasing, and a scale that is no simple fraction.
     """
     if call.get("antialias", 0):
-        raise Refused(f"antialiasing of {said(g.shape(x)[axis])} elements", "a known extent")
+        raise Refused(
+            f"antialiasing of {format_values(g.shape(x)[axis])} elements", "a known extent"
+        )
     whole, old = g.shape(x)[axis], call.version < 11
     count = _scaled(whole, scale) if size is None else size
     at = _places(g, call, whole, count, scale)
@@ -71,7 +80,7 @@ def _weighed(
 def _scaled(whole: Element, scale: float | None) -> Element:
     ratio = None if scale is None else simple_fraction(scale)
     if ratio is None:
-        refused = f"{said(whole)} elements by a scale of {scale}, which is no fraction above 0 of at most {MOST_PARTS} parts"
+        refused = f"{format_values(whole)} elements by a scale of {scale}, which is no fraction above 0 of at most {MOST_PARTS} parts"
         raise Refused(refused, "sizes in place of scales")
     return arithmetic("//", arithmetic("*", whole, ratio.numerator), ratio.denominator)
 
@@ -97,7 +106,7 @@ def _places(g: Context, call: Call, whole: Element, count: Element, scale: float
     if mode == "half_pixel_symmetric":
         if dtype == "float32" and scale is not None and simple_fraction(scale) != Fraction(scale):
             raise Refused(
-                f"the nearest of {said(whole)} elements in the mode {mode} by a scale that is rounded",
+                f"the nearest of {format_values(whole)} elements in the mode {mode} by a scale that is rounded",
                 "sizes in place of scales",
             )
         spread = g.binary("divide", want, g.binary("multiply", each, have))
@@ -105,7 +114,7 @@ def _places(g: Context, call: Call, whole: Element, count: Element, scale: float
         shift = g.binary("multiply", scalar(g, "multiply", have, 0.5), share)
         return scalar(g, "subtract", g.binary("add", shift, middle), 0.5)
     if mode != "half_pixel":
-        raise Refused(f"a symbolic extent {said(whole)} in the mode {mode}")
+        raise Refused(f"a symbolic extent {format_values(whole)} in the mode {mode}")
     return place
 
 

@@ -18,7 +18,7 @@ from offcut.core.expr import Expr
 from offcut.core.integers import simple_fraction
 from offcut.describe.request import Array
 from offcut.graph.sizes.numbers import arithmetic, extent, product
-from offcut.plugins.onnx.images.placed import placed
+from offcut.plugins.onnx.images.placed import resample
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes
 from offcut.plugins.onnx.making.operands import (
@@ -29,7 +29,7 @@ from offcut.plugins.onnx.making.operands import (
     Refused,
     Results,
     check_count,
-    said,
+    format_values,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator
 
@@ -142,7 +142,7 @@ def _stretched(
         or call.get("antialias", 0)
         or call.get("exclude_outside", 0)
     ):
-        return placed(g, call, x, axis, scale, size)
+        return resample(g, call, x, axis, scale, size)
     before, after = product(shape[:axis]), product(shape[axis + 1 :])
     flat = g.reshape(x, [before, shape[axis], after])
     result = g.op(
@@ -154,7 +154,7 @@ def _stretched(
     if mode == "pytorch_half_pixel":  # one element is the first, not that in the middle
         raise_sizes(g, extent(count, -2))
         if g.bounds(count)[0] < 2:
-            raise Refused(f"pytorch_half_pixel to {said(count)} elements", "two at least")
+            raise Refused(f"pytorch_half_pixel to {format_values(count)} elements", "two at least")
     return g.reshape(result, [*shape[:axis], count, *shape[axis + 1 :]])
 
 

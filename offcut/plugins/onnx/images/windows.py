@@ -22,11 +22,11 @@ from offcut.plugins.onnx.making.operands import (
     Refused,
     Results,
     check_count,
+    format_values,
     known,
-    said,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
-from offcut.plugins.onnx.rules.reductions import reduced
+from offcut.plugins.onnx.rules.reductions import emit_reduction
 from offcut.plugins.operators.windows import (
     Windows,
     crop_windows,
@@ -66,7 +66,7 @@ def _same_total(whole: Element, reach: int, stride: int) -> int:
         return reach - 1
     if isinstance(whole, Expr):
         raise Refused(
-            f"padding that depends on the size {said(whole)}: auto_pad with a stride of {stride}",
+            f"padding that depends on the size {format_values(whole)}: auto_pad with a stride of {stride}",
             "pads as numbers",
         )
     return max((-(-whole // stride) - 1) * stride + reach - whole, 0)
@@ -77,7 +77,7 @@ def window_sizes(g: Context, w: Operand) -> list[int]:
     return [g.whole(one, "the extent of a window") for one in g.shape(w)[2:]]
 
 
-def convolved(
+def emit_convolution(
     g: Context, x: Operand, w: Operand, bias: Operand | None, windows: Windows, groups: int
 ) -> Operand:
     """Return a convolution over one to three spatial axes."""
@@ -95,7 +95,7 @@ def convolved(
 def _conv(g: Context, call: Call) -> Results:
     x, w = call[0], call[1]
     windows = windows_of(g, call, x, window_sizes(g, w))
-    return convolved(g, x, w, call.input(2), windows, call.get("group", 1))
+    return emit_convolution(g, x, w, call.input(2), windows, call.get("group", 1))
 
 
 def _conv_transposed(g: Context, call: Call) -> Results:
@@ -200,7 +200,7 @@ def _ceiled(
     return max((count - 1) * stride + reach - whole - before, 0), None
 
 
-def pooled(
+def emit_pooling(
     g: Context, x: Operand, windows: Windows, name: str, **options: Any
 ) -> tuple[Operand, ...]:
     """Return the results of pooling over one to three spatial axes.
@@ -219,11 +219,11 @@ def _max_pool(g: Context, call: Call) -> Results:
     x, columns = call[0], bool(call.get("storage_order", 0))
     windows, counts = _pool(g, call, x)
     if call.outputs == 1:
-        (values,) = pooled(g, x, windows, "max_pool2d")
+        (values,) = emit_pooling(g, x, windows, "max_pool2d")
         return g.of_some(crop_windows(g, values, counts), g.shape(x)[2:])
     if len(windows.sizes) > 2:
         raise Refused("the places of what is greatest over three axes", "one output")
-    results = pooled(g, x, windows, "max_pool2d_with_places")
+    results = emit_pooling(g, x, windows, "max_pool2d_with_places")
     values, places = (crop_windows(g, one, counts) for one in results)
     return g.of_some(values, g.shape(x)[2:]), _in_the_whole(g, x, places, columns)
 
@@ -286,22 +286,22 @@ def _averages(g: Context, call: Call) -> Operand:
     inside = bool(call.get("count_include_pad", 0))
     plain = all(one == 1 for one in windows.dilations)
     if plain and not (call.get("ceil_mode", 0) and inside):
-        (mean,) = pooled(g, x, windows, "avg_pool2d", count_include_pad=inside)
+        (mean,) = emit_pooling(g, x, windows, "avg_pool2d", count_include_pad=inside)
         averages: Operand = crop_windows(g, mean, counts_of_axes)
         return averages
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
-    sums = summed(g, x, windows)
+    sums = emit_window_sums(g, x, windows)
     counts = _counts(g, x, windows, counted)
     return g.binary("divide", sums, Known(counts.astype(numpy_dtype(g.dtype(x))), g.dtype(x)))
 
 
-def summed(g: Context, x: Operand, windows: Windows) -> Operand:
+def emit_window_sums(g: Context, x: Operand, windows: Windows) -> Operand:
     """Return the sums of windows: a convolution of each channel with ones."""
     shape = g.shape(x)
     dtype = g.dtype(x)
     ones = np.ones((1, 1, *windows.sizes), numpy_dtype(dtype))
     flat = g.reshape(x, (product(shape[:2]), 1, *shape[2:]))
-    result = convolved(g, flat, Known(ones, dtype), None, windows, 1)
+    result = emit_convolution(g, flat, Known(ones, dtype), None, windows, 1)
     return g.reshape(result, (*shape[:2], *g.shape(result)[2:]))
 
 
@@ -329,7 +329,7 @@ def _power_pool(g: Context, call: Call) -> Results:
     """``(sum of |x|**p) ** (1/p)`` of windows."""
     x, p = call[0], call.get("p", 2)
     windows, counts = _pool(g, call, x)
-    result = crop_windows(g, _rooted(g, summed(g, _raised(g, x, p), windows), p), counts)
+    result = crop_windows(g, _rooted(g, emit_window_sums(g, _raised(g, x, p), windows), p), counts)
     return g.of_some(result, g.shape(x)[2:])
 
 
@@ -348,13 +348,13 @@ def _rooted(g: Context, x: Operand, p: int) -> Operand:
 
 def _whole_image(g: Context, call: Call, *, name: str) -> Results:
     x = call[0]
-    return g.of_some(reduced(g, name, x, list(range(2, g.rank(x))), True), g.shape(x)[2:])
+    return g.of_some(emit_reduction(g, name, x, list(range(2, g.rank(x))), True), g.shape(x)[2:])
 
 
 def _global_power(g: Context, call: Call) -> Results:
     x, p = call[0], call.get("p", 2)
     axes = list(range(2, g.rank(x)))
-    total = g.of_some(reduced(g, "sum", _raised(g, x, p), axes, True), g.shape(x)[2:])
+    total = g.of_some(emit_reduction(g, "sum", _raised(g, x, p), axes, True), g.shape(x)[2:])
     return _rooted(g, total, p)
 
 
@@ -366,7 +366,7 @@ def _local_response(g: Context, call: Call) -> Results:
     flat = g.reshape(g.op("square", x), (shape[0], 1, shape[1], product(shape[2:])))
     low = (size - 1) // 2
     near = Windows((size, 1), (1, 1), (1, 1), (low, 0), (size - 1 - low, 0))
-    sums = g.reshape(summed(g, flat, near), shape)
+    sums = g.reshape(emit_window_sums(g, flat, near), shape)
     base = scalar(g, "add", scalar(g, "multiply", sums, alpha / size), bias)
     return g.binary("divide", x, g.binary("power", base, number(g, base, beta)))
 

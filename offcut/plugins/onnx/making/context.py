@@ -15,7 +15,7 @@ from offcut.core.dtypes import DTYPES, HALVES, numpy_dtype
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph import Builder, Ref, extents
-from offcut.graph.composed import of_size, required
+from offcut.graph.composed import assert_condition, of_size
 from offcut.graph.sizes.numbers import extent, plain
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.making.dtypes import not_ours
@@ -27,8 +27,8 @@ from offcut.plugins.onnx.making.operands import (
     Known,
     Operand,
     Refused,
+    format_values,
     known,
-    said,
 )
 
 
@@ -134,7 +134,7 @@ class Context:
         """Return the same where all are numbers."""
         elements = self.elements(operand, what)
         if any(isinstance(one, Expr) for one in elements):
-            raise Refused(f"its {what} depends on a size: {said(*elements)}")
+            raise Refused(f"its {what} depends on a size: {format_values(*elements)}")
         return elements
 
     def number(self, operand: Operand | None, what: str, default: Any = None) -> Any:
@@ -150,7 +150,7 @@ class Context:
         if isinstance(value, Expr):
             names = dict.fromkeys(self.origins[name][0] for name in sorted(variables(value)))
             raise Refused(
-                f"{what} is {said(value)}, which is not a number",
+                f"{what} is {format_values(value)}, which is not a number",
                 f"from_onnx(…, sizes={{…}}) where a call never changes {', '.join(names)}",
             )
         return int(value)
@@ -191,7 +191,9 @@ class Context:
         """
         unequal = [pair for pair in equations if not self.same(*pair)]
         if unequal:
-            pairs = ", ".join(f"{said(one)} and {said(other)}" for one, other in unequal)
+            pairs = ", ".join(
+                f"{format_values(one)} and {format_values(other)}" for one, other in unequal
+            )
             raise Refused(f"{because}: {pairs}", equations=unequal)
 
     def is_zero(self, operand: Operand) -> bool:
@@ -265,7 +267,9 @@ class Context:
 
     def required(self, operand: Operand, condition: Operand) -> Operand:
         """It, where a condition holds of each element: a call in which it does not is refused."""
-        return required(self.op, self.ref(operand), self.dtype(operand), self.ref(condition))
+        return assert_condition(
+            self.op, self.ref(operand), self.dtype(operand), self.ref(condition)
+        )
 
     def of_some(self, result: Operand, extents: Sequence[Element]) -> Operand:
         """What is made of elements along axes: a call in which an extent is 0 is refused, where something is made."""

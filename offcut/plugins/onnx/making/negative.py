@@ -11,7 +11,7 @@ from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.program import Size
 from offcut.graph import extents
 from offcut.plugins.onnx.making.facts import INT_MAX, Wanted
-from offcut.plugins.onnx.making.operands import Element, Refused, said
+from offcut.plugins.onnx.making.operands import Element, Refused, format_values
 
 if TYPE_CHECKING:
     from offcut.plugins.onnx.making.context import Context
@@ -56,7 +56,7 @@ def refuse_negative(g: Context, value: Element, what: str = "it gives") -> None:
 def in_file(g: Context, value: Expr) -> str:
     """An extent over the sizes of the file."""
     own = {name: _of_file(*g.origins[name]) for name in variables(value)}
-    return said(extents.at(value, own))
+    return format_values(extents.at(value, own))
 
 
 def sizes_said(g: Context, sizes: Mapping[str, int]) -> str:

@@ -119,7 +119,7 @@ class Call:
         return operand
 
 
-def said(*values: Any) -> str:
+def format_values(*values: Any) -> str:
     """Numbers and index expressions, as a reader writes them."""
     parts = (format_expr(one) if isinstance(one, Expr) else str(one) for one in values)
     return ", ".join(parts)

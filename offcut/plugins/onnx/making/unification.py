@@ -60,7 +60,7 @@ def solve(g: Context, equations: Iterable[Equation]) -> None:
 def _simpler(one: Expr, other: Expr) -> Iterator[tuple[Expr, Expr]]:
     """Yield pairs of which each, if equal, makes an equation hold: its sides without what is a factor of both, and sides of a minimum."""
     left, right = extents.normal(one), extents.normal(other)
-    sides = extents.balanced(extents.normal(Binary("-", left, right)))
+    sides = extents.equate_terms(extents.normal(Binary("-", left, right)))
     yield (left, right) if sides is None else sides
     for by, divided, swapped in ((right, left, False), (left, right, True)):
         quotient = None if by == ZERO else extents.quotient(divided, by)

@@ -8,7 +8,7 @@ import numpy as np
 
 from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr, Var
-from offcut.graph.composed import restated
+from offcut.graph.composed import assert_shape
 from offcut.graph.sizes.numbers import arithmetic, extent, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes
@@ -19,8 +19,8 @@ from offcut.plugins.onnx.making.operands import (
     Operand,
     Refused,
     Results,
+    format_values,
     known,
-    said,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 
@@ -56,7 +56,7 @@ def _counted_place(g: Context, place: Element, whole: Element) -> Element:
     if g.bounds(start)[0] < 0:
         raise_sizes(g, start)
     if not isinstance(start, Expr) and not isinstance(whole, Expr) and not 0 <= start < whole:
-        raise Refused(f"there is no place {said(place)} among {said(whole)}")
+        raise Refused(f"there is no place {format_values(place)} among {format_values(whole)}")
     if not isinstance(start, Expr):
         raise_sizes(g, extent(whole, -start - 1))
     return start
@@ -97,7 +97,7 @@ def _scatter_elements(g: Context, call: Call) -> Results:
     if len(own) == len(extents) and any(calculated):
         pairs = zip(own, extents, calculated, strict=True)
         shape = [other if is_calculated else one for one, other, is_calculated in pairs]
-        updates = restated(g.op, updates, own, shape)
+        updates = assert_shape(g.op, updates, own, shape)
     return g.op("scatter_elements", x, call[1], updates, axis, drop=False, **_reduction(call))
 
 

@@ -9,7 +9,7 @@ from offcut.core.dtypes import HALVES
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
-from offcut.plugins.onnx.rules.reductions import reduced
+from offcut.plugins.onnx.rules.reductions import emit_reduction
 from offcut.plugins.operators.norms import norm_of_last_axes
 
 
@@ -68,7 +68,7 @@ def _to_length(g: Context, call: Call) -> Results:
     dtype, x, p = g.dtype(call[0]), g.widened(call[0]), call.get("p", 2)
     axis = g.axis(x, call.get("axis", -1))
     raised = g.op("square", x) if p == 2 else g.op("absolute", x)
-    total = reduced(g, "sum", raised, [axis], True)
+    total = emit_reduction(g, "sum", raised, [axis], True)
     length: Operand = g.op("sqrt", total) if p == 2 else total
     nothing = g.binary("equal", length, number(g, length, 0.0))
     return g.cast(g.binary("divide", x, g.op("where", nothing, 1.0, length)), dtype)
@@ -77,8 +77,8 @@ def _to_length(g: Context, call: Call) -> Results:
 def _mean_variance(g: Context, call: Call) -> Results:
     """``(x - mean) / (deviation + 1e-9)``."""
     x, axes = g.widened(call[0]), [g.axis(call[0], one) for one in call.get("axes") or [0, 2, 3]]
-    apart = g.binary("subtract", x, reduced(g, "mean", x, axes, True))
-    variance = reduced(g, "mean", g.op("square", apart), axes, True)
+    apart = g.binary("subtract", x, emit_reduction(g, "mean", x, axes, True))
+    variance = emit_reduction(g, "mean", g.op("square", apart), axes, True)
     whole = g.binary("divide", apart, scalar(g, "add", g.op("sqrt", variance), 1e-9))
     return g.cast(whole, g.dtype(call[0]))
 

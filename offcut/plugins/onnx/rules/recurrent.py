@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator
-from offcut.plugins.onnx.rules.shapes import unsqueezed
+from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
 from offcut.plugins.operators.recurrence import recurrence
 
 FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu"}
@@ -117,7 +117,7 @@ def _results(g: Context, runs: Sequence[tuple[Operand, ...]], is_batch_first: bo
     """(steps, directions, batch, hidden), and (directions, batch, hidden) of each state; `is_batch_first`: batches first."""
 
     def join(parts: Sequence[Operand], axis: int) -> Operand:
-        apart = tuple(unsqueezed(g, one, [axis]) for one in parts)
+        apart = tuple(emit_unsqueeze(g, one, [axis]) for one in parts)
         return g.op("concat", apart, axis=axis) if len(apart) > 1 else apart[0]
 
     every, *states = zip(*runs, strict=True)

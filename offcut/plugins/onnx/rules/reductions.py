@@ -9,9 +9,16 @@ from offcut.core.expr import Expr
 from offcut.graph.sizes.numbers import arithmetic, extent, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
-from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results, known, said
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Operand,
+    Refused,
+    Results,
+    format_values,
+    known,
+)
 from offcut.plugins.onnx.rules.elementwise import Operator
-from offcut.plugins.onnx.rules.shapes import axes_of, given
+from offcut.plugins.onnx.rules.shapes import attribute_or_input, axes_of
 from offcut.plugins.operators.norms import log_sum_exp
 from offcut.plugins.operators.sorting import accumulate, top_elements
 
@@ -22,7 +29,7 @@ MOST = 64
 def _axes(g: Context, call: Call, x: Operand) -> list[int] | None:
     """Return the axes that are reduced; None: the operand is given as it is."""
     call.overlook("noop_with_empty_axes", "keepdims")
-    axes = given(g, call, 1, "axes")
+    axes = attribute_or_input(g, call, 1, "axes")
     if axes:
         return axes_of(g, x, axes)
     return None if call.get("noop_with_empty_axes", 0) else list(range(g.rank(x)))
@@ -40,14 +47,16 @@ def _reduction(
         dtype, axes = g.dtype(x), _axes(g, call, x)
         inner = x if before is None else before(g, x)
         if axes is not None:
-            inner = reduced(g, name, inner, axes, bool(call.get("keepdims", 1)))
+            inner = emit_reduction(g, name, inner, axes, bool(call.get("keepdims", 1)))
         result = inner if after is None else after(g, inner)
         return g.cast(result, dtype)
 
     return rule
 
 
-def reduced(g: Context, name: str, x: Operand, axes: Sequence[int], keepdims: bool) -> Operand:
+def emit_reduction(
+    g: Context, name: str, x: Operand, axes: Sequence[int], keepdims: bool
+) -> Operand:
     """Return a reduction over axes; over none, the operand."""
     if not axes:
         return x
@@ -149,10 +158,12 @@ def _top(g: Context, call: Call) -> Results:
     call.overlook("sorted")  # that they are sorted is asked for, or nothing
     whole = g.shape(x)[axis]
     if isinstance(k, Expr):
-        refuse_negative(g, arithmetic("-", whole, k), f"beyond the first {said(k)} there is")
+        refuse_negative(
+            g, arithmetic("-", whole, k), f"beyond the first {format_values(k)} there is"
+        )
         return top_elements(g, x, k, axis, largest)
     if not isinstance(whole, Expr) and k > whole:
-        raise Refused(f"the first {k} of {said(whole)}")
+        raise Refused(f"the first {k} of {format_values(whole)}")
     rest = extent(whole, -int(k))
     raise_sizes(g, rest)
     refuse_negative(g, rest, f"beyond the first {k} there is")

@@ -16,7 +16,7 @@ from offcut.plugins.onnx.making.operands import (
     known,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator
-from offcut.plugins.onnx.rules.shapes import unsqueezed
+from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
 
 
 def _empty(g: Context, call: Call) -> Results:
@@ -69,7 +69,7 @@ def _joined(g: Context, call: Call) -> Results:
     if not sequence:
         raise Refused("nothing is joined: its sequence is empty")
     if call.get("new_axis", 0):
-        sequence = tuple(unsqueezed(g, one, [axis]) for one in sequence)
+        sequence = tuple(emit_unsqueeze(g, one, [axis]) for one in sequence)
     if len(sequence) == 1:
         return sequence[0]
     return g.op("concat", sequence, axis=g.axis(sequence[0], axis))

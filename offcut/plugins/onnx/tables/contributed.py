@@ -18,22 +18,22 @@ from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.attention import grouped_attention
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
-from offcut.plugins.onnx.rules.products import multiplied
+from offcut.plugins.onnx.rules.products import emit_matmul
 from offcut.plugins.onnx.rules.recurrent import layer, row
-from offcut.plugins.onnx.rules.reductions import REDUCTIONS, reduced
+from offcut.plugins.onnx.rules.reductions import REDUCTIONS, emit_reduction
 from offcut.plugins.onnx.rules.shapes import SHAPES
 from offcut.plugins.onnx.tables.quantization import (
     QUANTIZATION,
-    dequantized,
+    emit_dequantize,
+    emit_quantize,
     quantize_dynamically,
-    quantized,
     scale_of_sums,
 )
 
 
 def _real(g: Context, call: Call, place: int) -> Operand:
     """An operand that is followed by its scale and its zero point, as floats."""
-    return dequantized(g, call[place], call[place + 1], call.input(place + 2), 0)
+    return emit_dequantize(g, call[place], call[place + 1], call.input(place + 2), 0)
 
 
 def _between(inner: Operator, count: int = 1, plain: int = 0) -> Operator:
@@ -52,7 +52,7 @@ def _between(inner: Operator, count: int = 1, plain: int = 0) -> Operator:
         version = call.attributes.get("opset", call.version)
         result = inner(g, replace(call, inputs=tuple(operands), version=version))
         assert not isinstance(result, tuple)
-        return quantized(g, result, call[last], call.input(last + 1), g.dtype(call[plain]), 0)
+        return emit_quantize(g, result, call[last], call.input(last + 1), g.dtype(call[plain]), 0)
 
     return rule
 
@@ -63,7 +63,7 @@ def _concat(g: Context, call: Call) -> Results:
     parts = tuple(_real(g, call, place) for place in every)
     result = SHAPES["Concat"](g, replace(call, inputs=parts))
     assert not isinstance(result, tuple)
-    return quantized(g, result, call[0], call.input(1), g.dtype(call[1]), 0)
+    return emit_quantize(g, result, call[0], call.input(1), g.dtype(call[1]), 0)
 
 
 def _turned(g: Context, x: Operand, is_transposed: Any) -> Operand:
@@ -76,13 +76,13 @@ def _gemm(g: Context, call: Call) -> Results:
     """``alpha * a @ b + c`` of small integers, c in units of the product; floats where no scale of the result is given."""
     a, b = (
         _real(g, call, 0),
-        dequantized(g, call[3], call[4], call.input(5), 0 if call.get("transB", 0) else 1),
+        emit_dequantize(g, call[3], call[4], call.input(5), 0 if call.get("transB", 0) else 1),
     )
     a, alpha = _turned(g, a, call.get("transA", 0)), call.get("alpha", 1.0)
     b = _turned(g, b, call.get("transB", 0))
     options = {}
     if call.input(6) is not None:
-        options["bias"] = dequantized(
+        options["bias"] = emit_dequantize(
             g, g.reshape(call[6], g.shape(b)[-1:]), scale_of_sums(g, call[1], call[4]), None, 0
         )
     real: Operand = g.op("dense", a, b, **options)
@@ -90,7 +90,7 @@ def _gemm(g: Context, call: Call) -> Results:
         real = scalar(g, "multiply", real, alpha)
     if call.input(7) is None:
         return real
-    return quantized(g, real, call[7], call.input(8), g.dtype(call[0]), 1)
+    return emit_quantize(g, real, call[7], call.input(8), g.dtype(call[0]), 1)
 
 
 def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
@@ -99,8 +99,8 @@ def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
 
 def _to_float(g: Context, call: Call) -> Results:
     """The product of small integers, in floats."""
-    a = dequantized(g, call[0], call[2], call.input(4), -2)
-    total = multiplied(g, a, dequantized(g, call[1], call[3], call.input(5), -1))
+    a = emit_dequantize(g, call[0], call[2], call.input(4), -2)
+    total = emit_matmul(g, a, emit_dequantize(g, call[1], call[3], call.input(5), -1))
     return _added(g, total, call.input(6))
 
 
@@ -116,7 +116,7 @@ def _matmul(g: Context, call: Call) -> Results:
     if call.get("transBatchA", 0) or call.get("transBatchB", 0):
         raise Refused("batches that are transposed", "transBatchA=0, transBatchB=0")
     a = _turned(g, call[0], call.get("transA", 0))
-    result = multiplied(g, a, _turned(g, call[1], call.get("transB", 0)))
+    result = emit_matmul(g, a, _turned(g, call[1], call.get("transB", 0)))
     alpha = call.get("alpha", 1.0)
     return result if alpha == 1 else scalar(g, "multiply", result, alpha)
 
@@ -154,7 +154,7 @@ def _of_bits(g: Context, call: Call) -> Results:
         real = (signed.array + (middle - start)[..., None, :]) * scale[:, None].astype(np.float32)
         flat = np.ascontiguousarray(real.reshape(-1, columns)[:inner])
         return _added(
-            g, multiplied(g, x, g.cast(Known(flat, "float32"), g.dtype(x))), call.input(5)
+            g, emit_matmul(g, x, g.cast(Known(flat, "float32"), g.dtype(x))), call.input(5)
         )
     lead = g.shape(x)[:-1]
     rows = g.reshape(x, (product(lead), inner))
@@ -165,7 +165,9 @@ def _of_bits(g: Context, call: Call) -> Results:
     result: Operand = g.op("dense_blockwise", rows, terms, Known(scale, "float32"))
     if np.any(start != middle):
         apart = Known((middle - start).astype(np.float32) * scale, "float32")
-        totals = reduced(g, "sum", g.reshape(rows, (product(lead), blocks, block)), [2], False)
+        totals = emit_reduction(
+            g, "sum", g.reshape(rows, (product(lead), blocks, block)), [2], False
+        )
         result = g.binary("add", result, g.op("dense", totals, apart))
     return _added(g, g.reshape(result, (*lead, columns)), call.input(5))
 
@@ -206,7 +208,7 @@ def _skipped(g: Context, call: Call, *, name: str, epsilon: float) -> Results:
 def _quantized_input(g: Context, x: Operand) -> Operand:
     """Return the floats that the input stands for once it is quantized as a whole, by its least and its greatest element."""
     data, scale, zero = quantize_dynamically(g, x)
-    return dequantized(g, data, scale, zero, 0)
+    return emit_dequantize(g, data, scale, zero, 0)
 
 
 def _byte_weights(
@@ -223,7 +225,7 @@ def _byte_weights(
 
 def _byte_operands(g: Context, call: Call, n: int) -> tuple[Operand, Operand, dict[str, Any]]:
     """Return the floats that weights of the input stand for, the weights of the state in int8, and the options that say what these stand for."""
-    w = dequantized(g, *_byte_weights(g, call, n, 1, 8), 0)
+    w = emit_dequantize(g, *_byte_weights(g, call, n, 1, 8), 0)
     r, scale, zero = _byte_weights(g, call, n, 2, 10)
     rows = g.shape(r)[:1]
     point = None
@@ -232,7 +234,7 @@ def _byte_operands(g: Context, call: Call, n: int) -> tuple[Operand, Operand, di
     if g.dtype(r) == "uint8":
         r = g.cast(scalar(g, "subtract", g.cast(r, "int32"), 128), "int8")
         point = g.full(rows, -128, "int32") if point is None else scalar(g, "subtract", point, 128)
-    sums = reduced(g, "sum", g.cast(r, "int32"), [1], False)
+    sums = emit_reduction(g, "sum", g.cast(r, "int32"), [1], False)
     if point is not None:
         columns = g.whole(g.shape(r)[1], "the hidden size")
         sums = g.binary("subtract", sums, scalar(g, "multiply", point, columns))

@@ -9,12 +9,19 @@ import numpy as np
 
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import arithmetic
-from offcut.plugins.onnx.images.windows import convolved, window_sizes, windows_of
+from offcut.plugins.onnx.images.windows import emit_convolution, window_sizes, windows_of
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
-from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results, said
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    format_values,
+)
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
-from offcut.plugins.onnx.rules.products import BYTES, multiplied, without_zero
+from offcut.plugins.onnx.rules.products import BYTES, emit_matmul, without_zero
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
 
@@ -72,13 +79,13 @@ def _per_block(g: Context, call: Call, parameter: Operand) -> Operand:
     axis = g.axis(parameter, call.get("axis", 1))
     blocks, whole = g.shape(parameter), g.shape(call[0])[axis]
     if not g.same(arithmetic("*", blocks[axis], block), whole):
-        raise Refused(f"{said(whole)} elements in blocks of {block}", "whole blocks")
+        raise Refused(f"{format_values(whole)} elements in blocks of {block}", "whole blocks")
     before, after = blocks[: axis + 1], blocks[axis + 1 :]
     apart = g.broadcast(g.reshape(parameter, (*before, 1, *after)), (*before, block, *after))
     return g.reshape(apart, g.shape(call[0]))
 
 
-def quantized(
+def emit_quantize(
     g: Context, x: Operand, scale: Operand, zero: Operand | None, dtype: str, axis: int
 ) -> Operand:
     """``clip(round(x / scale) + zero)``, ties to the even integer."""
@@ -104,10 +111,12 @@ def _quantize(g: Context, call: Call) -> Results:
     dtype = g.dtype(zero) if zero is not None else dtype_of(code) if code else "uint8"
     if not g.is_float(x):
         x = g.cast(x, "float32")
-    return quantized(g, x, scale, zero, dtype, call.get("axis", 1))
+    return emit_quantize(g, x, scale, zero, dtype, call.get("axis", 1))
 
 
-def dequantized(g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int) -> Operand:
+def emit_dequantize(
+    g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int
+) -> Operand:
     """``(x - zero) * scale``."""
     parameters = _given(g, x, scale, zero, axis) if g.dtype(x) in (*BYTES, "int32") else None
     if parameters is not None:
@@ -118,7 +127,7 @@ def dequantized(g: Context, x: Operand, scale: Operand, zero: Operand | None, ax
 
 def _dequantize(g: Context, call: Call) -> Results:
     scale, zero = _parameters(g, call)
-    result = dequantized(g, call[0], scale, zero, call.get("axis", 1))
+    result = emit_dequantize(g, call[0], scale, zero, call.get("axis", 1))
     code = call.get("output_dtype", 0)
     return g.cast(result, dtype_of(code)) if code else result
 
@@ -132,32 +141,32 @@ def quantize_dynamically(g: Context, x: Operand) -> tuple[Operand, Operand, Oper
     scale = g.op("where", some, scalar(g, "divide", spread, 255.0), 1.0)
     start = g.binary("divide", g.op("negative", low), scale)
     zero = g.cast(g.op("round", g.op("clip", start, low=0.0, high=255.0)), "uint8")
-    return quantized(g, x, scale, zero, "uint8", 0), scale, zero
+    return emit_quantize(g, x, scale, zero, "uint8", 0), scale, zero
 
 
 def _matmul(g: Context, call: Call) -> Results:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (call[n] for n in range(8))
-    real = multiplied(
-        g, dequantized(g, a, a_scale, a_zero, -2), dequantized(g, b, b_scale, b_zero, -1)
+    real = emit_matmul(
+        g, emit_dequantize(g, a, a_scale, a_zero, -2), emit_dequantize(g, b, b_scale, b_zero, -1)
     )
-    return quantized(g, real, y_scale, y_zero, g.dtype(y_zero), g.rank(real) - 1)
+    return emit_quantize(g, real, y_scale, y_zero, g.dtype(y_zero), g.rank(real) - 1)
 
 
 def _conv_integer(g: Context, call: Call) -> Results:
     x, w = without_zero(g, call[0], call.input(2)), without_zero(g, call[1], call.input(3), 0)
     windows = windows_of(g, call, x, window_sizes(g, w))
-    return convolved(g, x, w, None, windows, call.get("group", 1))
+    return emit_convolution(g, x, w, None, windows, call.get("group", 1))
 
 
 def _conv(g: Context, call: Call) -> Results:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (call[n] for n in range(8))
     bias = call.input(8)
     if bias is not None:
-        bias = dequantized(g, bias, scale_of_sums(g, x_scale, w_scale), None, 0)
-    x, w = dequantized(g, x, x_scale, x_zero, 1), dequantized(g, w, w_scale, w_zero, 0)
+        bias = emit_dequantize(g, bias, scale_of_sums(g, x_scale, w_scale), None, 0)
+    x, w = emit_dequantize(g, x, x_scale, x_zero, 1), emit_dequantize(g, w, w_scale, w_zero, 0)
     windows = windows_of(g, call, x, window_sizes(g, w))
-    real = convolved(g, x, w, bias, windows, call.get("group", 1))
-    return quantized(g, real, y_scale, y_zero, g.dtype(y_zero), 1)
+    real = emit_convolution(g, x, w, bias, windows, call.get("group", 1))
+    return emit_quantize(g, real, y_scale, y_zero, g.dtype(y_zero), 1)
 
 
 def scale_of_sums(g: Context, one: Operand, other: Operand) -> Operand:

@@ -43,7 +43,7 @@ SCALAR_INPUTS = {"CumSum": 1}
 """The input that is a number, which exporters write as a vector of one and onnxruntime takes."""
 
 
-def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
+def evaluate_node(context: Context, call: Call) -> tuple[Known, ...] | None:
     """What a node gives whose inputs are all known; None where only a call can tell.
 
     Raises Refused where the reference evaluator does not take it.

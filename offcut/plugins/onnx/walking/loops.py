@@ -14,10 +14,10 @@ from offcut.plugins.onnx.making.operands import (
     Refused,
     Results,
     Several,
+    format_values,
     known,
-    said,
 )
-from offcut.plugins.onnx.rules.shapes import unsqueezed
+from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
 
 LONGEST = 256
 
@@ -25,7 +25,7 @@ Body = Callable[[Any, Mapping[str, Operand | None]], Sequence[Operand | None]]
 """The outputs of a graph inside a node, from what its inputs are."""
 
 
-def scanned(g: Context, call: Call, walk: Body) -> Results:
+def run_scan(g: Context, call: Call, walk: Body) -> Results:
     """The states after the last step, and what each step gives, one after the other."""
     if call.version < 9:
         raise Refused("Scan of the operator set 8", "that of 9")
@@ -61,7 +61,7 @@ def scanned(g: Context, call: Call, walk: Body) -> Results:
     return (*states, *stacked)
 
 
-def looped(g: Context, call: Call, walk: Body) -> Results:
+def run_loop(g: Context, call: Call, walk: Body) -> Results:
     """The same, where the number of steps is known, and each step says that the next is taken, or not."""
     body, limit, going = call.get("body"), call.input(0), call.input(1)
     steps = forever() if limit is None else range(_trips(g, limit))
@@ -87,12 +87,12 @@ def looped(g: Context, call: Call, walk: Body) -> Results:
     return (*states, *(_stacked(g, stack, 0) for stack in stacks))
 
 
-def mapped(g: Context, call: Call, walk: Body) -> Results:
+def run_sequence_map(g: Context, call: Call, walk: Body) -> Results:
     """Sequences of what the body gives for each element of the first; others go along with it, and tensors are alike for each."""
     body, every = call.get("body"), call.present
     lengths = {len(one.values) for one in every if isinstance(one, Several)}
     if len(lengths) != 1:
-        raise Refused(f"sequences of {said(*sorted(lengths))} elements at once")
+        raise Refused(f"sequences of {format_values(*sorted(lengths))} elements at once")
     (length,) = lengths
     _check(length)
     names = [one.name for one in body.input]
@@ -128,6 +128,6 @@ def _part(g: Context, x: Operand, axis: int, place: int) -> Operand:
 def _stacked(g: Context, parts: Sequence[Operand], axis: int) -> Operand:
     if not parts:
         raise Refused("no step, whose results have no shape")
-    apart = [unsqueezed(g, one, [axis]) for one in parts]
+    apart = [emit_unsqueeze(g, one, [axis]) for one in parts]
     place = axis % (g.rank(parts[0]) + 1)
     return g.op("concat", tuple(apart), axis=place) if len(apart) > 1 else apart[0]

@@ -17,15 +17,15 @@ from offcut.core.expr import Expr
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import code_of, name_of
 from offcut.plugins.onnx.making.facts import Wanted
-from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, said
+from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, format_values
 from offcut.plugins.onnx.making.unification import facts_said, sizes_help, solve
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.tables.contributed import CONTRIBUTED
 from offcut.plugins.onnx.tables.table import TABLE
-from offcut.plugins.onnx.walking.known import evaluated
-from offcut.plugins.onnx.walking.loops import looped, mapped, scanned
+from offcut.plugins.onnx.walking.known import evaluate_node
+from offcut.plugins.onnx.walking.loops import run_loop, run_scan, run_sequence_map
 
-LOOPS = {"Loop": looped, "Scan": scanned, "SequenceMap": mapped}
+LOOPS = {"Loop": run_loop, "Scan": run_scan, "SequenceMap": run_sequence_map}
 STANDARD = ("", "ai.onnx")
 RUNTIME = "com.microsoft"
 
@@ -121,7 +121,7 @@ class Walk:
         if node.op_type in LOOPS:
             return self.loop(call, scope)
         mark = self.mark()
-        results_at_import = evaluated(self.context, call)
+        results_at_import = evaluate_node(self.context, call)
         if results_at_import is not None:
             return results_at_import
         rule = TABLE.get(node.op_type)
@@ -260,8 +260,8 @@ class Walk:
             shapes = self.context.shape(one), self.context.shape(other)
             if shapes[0] != shapes[1]:
                 raise Refused(
-                    f"its branches give shapes ({said(*shapes[0])}) and "
-                    f"({said(*shapes[1])}), and its condition is not known at import",
+                    f"its branches give shapes ({format_values(*shapes[0])}) and "
+                    f"({format_values(*shapes[1])}), and its condition is not known at import",
                     self.known_by(condition),
                 )
             results.append(self.context.op("where", condition, one, other))

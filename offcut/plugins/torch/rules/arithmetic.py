@@ -10,7 +10,7 @@ import torch
 from offcut.core.dtypes import HALVES, INTEGERS
 from offcut.core.expr import Expr
 from offcut.graph import Ref
-from offcut.graph.composed import required
+from offcut.graph.composed import assert_condition
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators.functions import is_negative
 from offcut.plugins.operators.integer_quotient import truncated_quotient
@@ -56,7 +56,7 @@ def _is_wider(t: Translation, x: Operand, kind: str) -> bool:
     return is_rounded(x, kind)
 
 
-def promoted(t: Translation, x: Operand, y: Operand) -> str:
+def promoted_dtype(t: Translation, x: Operand, y: Operand) -> str:
     """The element type in which torch compares two operands."""
     samples = [
         torch.empty([1] * min(t.rank(one), 1), dtype=_TORCH[t.dtype(one)])
@@ -74,7 +74,7 @@ def arithmetic(t: Translation, x: Operand, y: Operand, *, op: str) -> Any:
 
 
 def comparison(t: Translation, x: Operand, y: Operand, *, op: str) -> Any:
-    dtype = promoted(t, x, y)
+    dtype = promoted_dtype(t, x, y)
     return binary(t, op, x, y, "int32" if dtype == "bool" else dtype)  # compared as numbers
 
 
@@ -154,7 +154,7 @@ def _of_divisor(t: Translation, y: Operand, quotient: Callable[[], Any]) -> Any:
     if not isinstance(y, Ref | Expr):
         raise Left("it divides integers by 0")
     (divisor,) = _as_refs(t, y)
-    return required(t.node, quotient(), t.result, t.node("not_equal", divisor, 0))
+    return assert_condition(t.node, quotient(), t.result, t.node("not_equal", divisor, 0))
 
 
 @takes("remainder", *(f"remainder.{end}" for end in ("Tensor", "Scalar", "Scalar_Tensor")))

@@ -19,7 +19,7 @@ from offcut.plugins.torch.translation import Translation
 
 @takes("full", "full_like", "new_full", "scalar_tensor")
 def full(t: Translation, *arguments: Any, **_: Any) -> Any:
-    return filled(t, arguments[-1])
+    return fill(t, arguments[-1])
 
 
 @takes("ones", "ones_like", "new_ones", value=1)
@@ -27,7 +27,7 @@ def full(t: Translation, *arguments: Any, **_: Any) -> Any:
 @takes("empty.memory_format", "empty_permuted", "new_empty", value=0)
 def constant_array(t: Translation, *_: Any, value: int, **__: Any) -> Any:
     """What is said to be empty may hold anything, so that it may be 0."""
-    return filled(t, value)
+    return fill(t, value)
 
 
 @takes("arange", "arange.start", "arange.start_step")
@@ -69,7 +69,7 @@ def triangle_places(
     return t.builder.constant(t.builder.fresh("places"), array)
 
 
-def filled(t: Translation, value: Any) -> Any:
+def fill(t: Translation, value: Any) -> Any:
     """The shape of the result, of one number."""
     number = t.cast(value, t.result) if isinstance(value, Ref) else t.scalar(value, t.result)
     return t.node("broadcast_to", number, t.extents) if t.extents else number

@@ -228,7 +228,7 @@ def isnan(t: Translation, x: Ref) -> Any:
 
 
 @takes("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "clone", "contiguous", "type_as")
-def converted(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
+def convert(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
     """Return the same elements, in the type of the result; whether memory is shared is seen to where it is given out."""
     if t.result == "bool":
         return truth(t, x)
@@ -260,7 +260,7 @@ def seen_as(t: Translation, x: Ref, kind: Any) -> Any:
     return t.cast(x, new)
 
 
-takes_prim("convert_element_type", "copy_strided")(converted)
+takes_prim("convert_element_type", "copy_strided")(convert)
 
 
 @takes(

@@ -7,11 +7,11 @@ from typing import Any
 
 from offcut.core.expr import Binary
 from offcut.graph import Ref
-from offcut.graph.composed import required
+from offcut.graph.composed import assert_condition
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.rules.arithmetic import binary, promoted
+from offcut.plugins.torch.rules.arithmetic import binary, promoted_dtype
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
 
@@ -56,7 +56,7 @@ def one_hot(t: Translation, ids: Ref, depth: int = -1) -> Any:
     if depth < 0:
         raise Left("its shape depends on data")
     inside = t.node("greater_equal", ids, 0), t.node("less", ids, depth)
-    own = required(t.node, ids, t.dtype(ids), t.node("logical_and", *inside))
+    own = assert_condition(t.node, ids, t.dtype(ids), t.node("logical_and", *inside))
     return t.node("one_hot", own, depth, t.result)
 
 
@@ -89,7 +89,7 @@ def _places(t: Translation, ascending: Ref, x: Ref, right: bool) -> Any:
     own, line = t.shape(x), t.shape(ascending)
     each = t.reshape(x, (*own, 1))
     among = ascending if alone else t.reshape(ascending, (*line[:-1], 1, line[-1]))
-    dtype = promoted(t, x, ascending)
+    dtype = promoted_dtype(t, x, ascending)
     beyond = "greater" if right else "greater_equal"
     rest = t.node("logical_not", binary(t, beyond, among, each, dtype))
     return t.node("sum", t.cast(rest, t.result), axis=-1)

@@ -30,12 +30,12 @@ def linear(t: Translation, x: Ref, w: Ref, bias: Ref | None = None) -> Any:
 
 @takes("baddbmm")
 def baddbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(t, multiplied(t, x, y, wide(t.result)), bias, beta, alpha)
+    return _added(t, batched_product(t, x, y, wide(t.result)), bias, beta, alpha)
 
 
 @takes("addbmm")
 def addbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    products = multiplied(t, x, y, wide(t.result))
+    products = batched_product(t, x, y, wide(t.result))
     return _added(t, t.node("sum", products, axis=0), bias, beta, alpha)
 
 
@@ -45,12 +45,12 @@ def matmul(t: Translation, x: Ref, y: Ref) -> Any:
         return dot(t, x, y)
     if t.rank(x) == 1:
         row = t.reshape(x, (1, *t.shape(x)))
-        return t.reshape(multiplied(t, row, y), t.extents)
+        return t.reshape(batched_product(t, row, y), t.extents)
     if t.rank(y) == 1:
         return matrix_vector_product(t, x, y)
     if t.rank(y) == 2:
         return layer(t, x, y)
-    return multiplied(t, x, y)
+    return batched_product(t, x, y)
 
 
 @takes("mv")
@@ -171,7 +171,7 @@ def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None = None, dtype: str | 
 
 
 @takes("bmm")
-def multiplied(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
+def batched_product(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     """``x @ y`` of matrices in batches; one that is transposed is read as it lies."""
     left, right = t.turned(x), t.turned(y)
     return t.node(

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.sym_node import SymNode
 
-from offcut.plugins.torch.replaced import replaced
+from offcut.plugins.torch.replaced import replace_entries
 from offcut.plugins.torch.unguarded.attention import attention
 from offcut.plugins.torch.unguarded.attributes import wrap_symfloat
 from offcut.plugins.torch.unguarded.einsum import einsum
@@ -81,23 +81,23 @@ _CALLS: Mapping[Any, Callable[..., Any]] = {torch.linspace: linspace}
 
 
 @contextmanager
-def unguarded() -> Iterator[None]:
+def trace_without_guards() -> Iterator[None]:
     """Let torch trace the operators of `UNGUARDED` by the rules of this package until the context ends."""
     handlers = TorchInGraphFunctionVariable._get_handlers()
     with ExitStack() as stack:
         for op, rule in UNGUARDED.items():
             stack.callback(op._dispatch_cache.clear)
-            stack.enter_context(replaced(op.py_kernels, {_KEY: rule}))
+            stack.enter_context(replace_entries(op.py_kernels, {_KEY: rule}))
             op._dispatch_cache.clear()
         for one in _TRACED:
-            stack.enter_context(replaced(one, {"contiguous": contiguous}))
+            stack.enter_context(replace_entries(one, {"contiguous": contiguous}))
         for (owner, name), function in _FUNCTIONS.items():
-            stack.enter_context(replaced(owner, {name: function}))
+            stack.enter_context(replace_entries(owner, {name: function}))
         tables = (
             (op_implementations_dict, _SHAPES),
             (decomposition_table, _PARTS),
             (handlers, _CALLS),
         )
         for table, entries in tables:
-            stack.enter_context(replaced(table, entries))
+            stack.enter_context(replace_entries(table, entries))
         yield
