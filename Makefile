@@ -18,8 +18,8 @@ PIP := -m pip --disable-pip-version-check install --quiet
 LOCKED := $(if $(LOCK),--constraint requirements.lock)
 WEIGHTS := examples/sentences/weights.txt
 BENCH_STUDIES := dense-float32 dense-bfloat16 dense-int8 runtime-weights attention-products attention conv2d rows threads \
-  awkward-sizes single-ops quantized models calls lookup stream compile-models
-BENCHES := start substitution
+  awkward-sizes single-ops quantized models calls lookup stream compile-models substitution
+BENCHES := start
 ARTIFACT := accelerator three_machines energy explorers explorers_vta proof_time strategies price all_suites batch_invariance cost_models \
   order order_drawn bench/calls
 KEPT := accelerator three_machines energy explorers_vta

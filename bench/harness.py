@@ -1,18 +1,15 @@
-"""What the scripts of this folder share: their options, models of torch, and rows of the form that a study's tables show."""
+"""What the scripts of this folder share: their options, and models of torch."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from offcut.experiment.timing import restart_single_threaded
-from offcut.studies.environment import digest
 from offcut.studies.named import named
-from offcut.studies.rows import Row
-from offcut.studies.samples import WRONG, Sample
 
 STUDIES = Path(__file__).parents[1] / "studies" / "bench"
 """The folder of the studies that are benches."""
@@ -57,27 +54,3 @@ def network(name: str, *arguments: int) -> tuple[Any, Callable[..., tuple[Any, .
     function = named(f"networks:{name}", "offcut.operators", STUDIES, "bench").value
     module, inputs = function(*arguments)
     return module, inputs
-
-
-def row_of(
-    group: str,
-    label: str,
-    seconds: Mapping[str, Sequence[float]],
-    wrong: Mapping[str, str] | None = None,
-) -> Row:
-    """Return a row of contenders that took turns.
-
-    seconds  of each contender, one for each round
-    wrong    by contender, what is wrong with its values
-    """
-    turns = digest(
-        {"group": group, "label": label, "seconds": {k: [*v] for k, v in seconds.items()}}
-    )
-    samples = {}
-    for name, each in seconds.items():
-        cell = digest({"group": group, "label": label, "contender": name})
-        blank = Sample(cell, group, {}, name, (), turns=turns)
-        fault = (wrong or {}).get(name, "")
-        times = replace(blank, seconds=tuple(each), calls=1, round=tuple(range(len(each))))
-        samples[name] = replace(blank, failed=f"{WRONG}: {fault}") if fault else times
-    return Row(group, label, samples)

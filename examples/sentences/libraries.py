@@ -17,7 +17,7 @@ from examples.sentences.kernels import EPSILON
 from examples.sentences.tokens import LONGEST, Tokens
 from examples.sentences.weights import HEADS, HIDDEN, Layer, Linear, Norm, Weights
 from offcut.describe.request import Array
-from offcut.studies.peers.graphs import serialised
+from offcut.studies.peers.graphs import serialize_model
 from offcut.studies.peers.with_onnxruntime import onnxruntime_session
 from offcut.studies.peers.with_openvino import openvino_options
 
@@ -165,7 +165,7 @@ def encoder_model(weights: Weights, operator: str, padded: bool) -> bytes:
     given: dict[str, tuple[np.dtype[Any], Sequence[object]]] = {"X": (np.dtype(np.int64), dims)}
     if padded:
         given["M"] = (single, dims)
-    return serialised(nodes, given, (single, ["b", HIDDEN]), constants)
+    return serialize_model(nodes, given, (single, ["b", HIDDEN]), constants)
 
 
 def rectangle(sentences: Sequence[Tokens], padded: bool) -> dict[str, NDArray[Any]]:

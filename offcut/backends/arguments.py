@@ -159,6 +159,14 @@ def _one_of(names: Sequence[object]) -> Strategy:
 
     Raises PartitionError if the list is empty, or has one twice, or one that is itself a choice.
     """
+    if "auto" in names:
+        others = dict.fromkeys([*(name for name in names if name != "auto"), "ladder", "balance"])
+        raise PartitionError(
+            "compile",
+            f"cannot take strategy={names!r}",
+            because="auto is the choice among strategies, and none of those that a list has compete",
+            help=(f"strategy={[*others]!r}, which auto chooses from on a CPU", 'strategy="auto"'),
+        )
     members = tuple(
         parse_strategy(name, at="the rows of every stage", op="compile") for name in names
     )

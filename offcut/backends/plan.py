@@ -213,7 +213,7 @@ def evaluate_plan(
             for position, (choice, cost) in enumerate(zip(choices, costs, strict=True))
         ]
         running += chosen.pieces
-        planned_pieces = _pieces_at(chosen, values)
+        planned_pieces = [one for group in chosen.groups for one in _pieces_at(group, values)]
         pieces += _with_shares(planned_pieces, costs[best], whole)
     runs = replace(applied.partition, pieces=tuple(running))
     notes = applied.partition.notes

@@ -8,6 +8,6 @@ __getattr__ = moved_names(
         "": "offcut.studies.contraction",
         "EPILOGUES": "offcut.studies.peers.epilogue",
         "Problem": "offcut.studies.peers.operators",
-        **dict.fromkeys(("HALF_ULP", "Reference", "poisoned"), "offcut.experiment.reference"),
+        **dict.fromkeys(("HALF_ULP", "Reference"), "offcut.experiment.reference"),
     },
 )

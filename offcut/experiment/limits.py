@@ -246,11 +246,11 @@ def _seconds(run: Callable[[int], None], clock: Clock) -> float:
 
 def _aligned(size: int) -> Array:
     """Zeros that start with a cache line, every page touched."""
-    there = np.ones(size + 64, np.uint8)
-    start = -there.ctypes.data % 64
-    made = there[start : start + size]
-    made[:] = 0
-    return made
+    buffer = np.ones(size + 64, np.uint8)
+    start = -buffer.ctypes.data % 64
+    aligned = buffer[start : start + size]
+    aligned[:] = 0
+    return aligned
 
 
 # Loops that do one thing as fast as the processor can, as LLVM IR: what a limit is measured with.
@@ -285,24 +285,26 @@ def arithmetic_loops(kind: str, host: Host, tiles: bool) -> tuple[Loop, ...]:
             is computed in float32, or in pairs of int16
     tiles   whether the tile instructions may be used
     """
-    there = host.features
-    wide = "avx512bw" in there
-    found: list[Loop] = []
+    features = host.features
+    wide = "avx512bw" in features
+    loops: list[Loop] = []
     if kind in ("int8", "uint8"):
-        if tiles and "amx-int8" in there:
-            found.append(_tile_loop("amx tdpbssd", "tdpbssd", 2 * 16 * 16 * 64))
-        if "avx512vnni" in there:
-            found.append(_chained("vpdpbusd zmm", 16, _dot("512", 16), 128))
-        elif "avxvnni" in there:
-            found.append(_chained("vpdpbusd ymm", 8, _dot("256", 8), 64))
-        if not found and "avx2" in there:
-            found.append(_pairs(32 if wide else 16, "512" if wide else ""))
-    elif kind == "bfloat16" and tiles and "amx-bf16" in there:
-        found.append(_tile_loop("amx tdpbf16ps", "tdpbf16ps", 2 * 16 * 16 * 32))
-    elif kind == "bfloat16" and "avx512bf16" in there:  # some have it at half the rate of float32
-        found.append(Loop("vdpbf16ps zmm", CHAIN, NUM_CHAINS * 64))
-        found.append(_multiply_add("float32", host))
-    return tuple(found) or (_multiply_add("float64" if kind == "float64" else "float32", host),)
+        if tiles and "amx-int8" in features:
+            loops.append(_tile_loop("amx tdpbssd", "tdpbssd", 2 * 16 * 16 * 64))
+        if "avx512vnni" in features:
+            loops.append(_chained("vpdpbusd zmm", 16, _dot("512", 16), 128))
+        elif "avxvnni" in features:
+            loops.append(_chained("vpdpbusd ymm", 8, _dot("256", 8), 64))
+        if not loops and "avx2" in features:
+            loops.append(_pairs(32 if wide else 16, "512" if wide else ""))
+    elif kind == "bfloat16" and tiles and "amx-bf16" in features:
+        loops.append(_tile_loop("amx tdpbf16ps", "tdpbf16ps", 2 * 16 * 16 * 32))
+    elif (
+        kind == "bfloat16" and "avx512bf16" in features
+    ):  # some have it at half the rate of float32
+        loops.append(Loop("vdpbf16ps zmm", CHAIN, NUM_CHAINS * 64))
+        loops.append(_multiply_add("float32", host))
+    return tuple(loops) or (_multiply_add("float64" if kind == "float64" else "float32", host),)
 
 
 def reading_loop(host: Host, blocks: int) -> Loop:

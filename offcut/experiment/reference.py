@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.describe.request import Array
 
+DoubleArray = NDArray[np.float64]
+
 HALF_ULP = {
     "float64": 2.0**-53,
     "float32": 2.0**-24,
@@ -36,8 +38,8 @@ class Reference:
     Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1.
     """
 
-    value: NDArray[np.float64]
-    allowed: NDArray[np.float64]
+    value: DoubleArray
+    allowed: DoubleArray
 
     def mismatch(self, result: NDArray[Any]) -> str:
         """What is wrong with `result`, naming its worst element; empty when nothing is."""
@@ -58,6 +60,6 @@ class Reference:
         )
 
 
-def poisoned(shape: tuple[int, ...], dtype: str) -> Array:
-    """A new array of values that no result has by chance, every page touched."""
+def poison_array(shape: tuple[int, ...], dtype: str) -> Array:
+    """Return a new array of values that no result has by chance, every page touched."""
     return np.full(shape, np.nan if dtype in FLOATS else -(2**30) - 1, numpy_dtype(dtype))

@@ -38,6 +38,7 @@ from offcut.schedule.decisions import (
     is_prepacked,
     loop_cuts,
     loop_name,
+    panel_copies,
     schedule_of,
     split_names,
     split_of,
@@ -45,7 +46,13 @@ from offcut.schedule.decisions import (
     unit_splits,
 )
 from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, LoopNames, stages_of
-from offcut.schedule.nest_decisions import decisions_of, in_loops, with_parts, with_ways
+from offcut.schedule.nest_decisions import (
+    decisions_of,
+    in_loops,
+    with_orders_of_terms,
+    with_parts,
+    with_ways,
+)
 from offcut.schedule.nest_reader import decisions_about, hand_steps, nests_of, parts_of
 from offcut.schedule.nests import (
     KernelAxes,
@@ -142,6 +149,7 @@ __all__ = [
     "nests_of",
     "nests_with_axes",
     "pack_of",
+    "panel_copies",
     "parts_of",
     "position_of",
     "replay",
@@ -155,6 +163,7 @@ __all__ = [
     "unit_splits",
     "value_staging",
     "whole_stagings",
+    "with_orders_of_terms",
     "with_parts",
     "with_shared",
     "with_strategy_options",

@@ -13,11 +13,12 @@ from offcut.partition import Partition, Piece, drop_refused_covers
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to run a group.
+    """One way to run a group, or the whole computation.
 
-    stage  the first of the group
+    stage  the first of the group; of the whole computation, of its last group
     cost   predicted seconds, a float64 expression in the sizes, by which it competes
     given  whether the schedule says the cost, which somebody measured or wrote
+    parts  of the whole computation, its groups; of a group, none
     """
 
     label: str
@@ -25,6 +26,12 @@ class Choice:
     pieces: tuple[Piece, ...]
     cost: Expr
     given: bool = False
+    parts: tuple[Choice, ...] = ()
+
+    @property
+    def groups(self) -> tuple[Choice, ...]:
+        """Return what it runs, group by group."""
+        return self.parts or (self,)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ from offcut.schedule.decisions import (
     Split,
     Staging,
     is_prepacked,
+    panel_copies,
 )
 from offcut.schedule.nest_reader import nests_of, parts_of
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way
@@ -134,8 +135,10 @@ class Applying:
 
     def stage(self) -> None:
         """Apply every decision about stages, and check that nests are of all of them, in loops that they can share."""
-        cut = False
+        cut, copies = False, panel_copies(self.schedule.steps)
         for step in self.schedule.steps[self.view.first :]:
+            if isinstance(step, Staging) and step.name in copies:
+                continue
             with self.line(step):
                 cut = cut or isinstance(step, Split | Order | Cover | decisions.Choose)
                 if cut and isinstance(step, Staging) and step.how in ("value", "write"):
@@ -230,17 +233,29 @@ class Applying:
                 )
 
     def covered_along(self, position: int, nest: Nest) -> None:
-        """Run the axis of a sum innermost that the ways of its nest are covered along: one."""
+        """Put the axes of a sum in the order that its nest says; the one that its ways are covered along is the innermost.
+
+        Raises PartitionError where they are covered along several, or the order says another one.
+        """
         with self.line(nest):
             depths = dict.fromkeys(way.cover.depth for way in nest.ways if way.cover is not None)
             if len(depths) > 1:
                 raise not_applied("cannot cover one sum along several axes", ", ".join(depths))
+            lead, *rest = self.given.groups[position]
+            names = [axis.name for axis in lead.reduce_axes]
+            terms = [name for name in nest.terms if name in names]
+            ordered = iter(terms)
+            names = [next(ordered) if name in terms else name for name in names]
             for depth in depths:
-                lead, *rest = self.given.groups[position]
-                axes = tuple(sorted(lead.reduce_axes, key=lambda axis: axis.name == depth))
-                groups = list(self.given.groups)
-                groups[position] = (replace(lead, reduce_axes=axes), *rest)
-                self.given = replace(self.given, groups=tuple(groups))
+                if terms and names[-1] != depth:
+                    help = " ".join(("order", nest.stage, *sorted(names, key=depth.__eq__)))
+                    because = f"what covers {nest.stage} runs along {depth} innermost"
+                    raise not_applied(f"cannot run along {names[-1]} innermost", because, (help,))
+                names.sort(key=depth.__eq__)
+            axes = tuple(sorted(lead.reduce_axes, key=lambda axis: names.index(axis.name)))
+            groups = list(self.given.groups)
+            groups[position] = (replace(lead, reduce_axes=axes), *rest)
+            self.given = replace(self.given, groups=tuple(groups))
 
     def ways(self) -> dict[int, tuple[ResolvedWay, ...]]:
         """Return the ways of each nest with their loops, by the position of its group."""
@@ -360,7 +375,7 @@ class Applying:
         """Return `lead` reading a copy of its columns' operand in panels, and the stage that makes it."""
         key = position, match.microkernel.name, pack
         if key not in self.packings:
-            array, copy, reading = packed_stages(lead, match, pack, around)
+            array, copy, reading = packed_stages(self.given, lead, match, pack, around)
             if any(array.name == one.name for one in self.given.buffers):
                 raise _has_that_name(array)
             way = Way(splits=pack.splits, loops=pack.loops)
@@ -521,8 +536,9 @@ class Resolving:
 def _but_for_ways(step: object) -> Hashable:
     """Return a decision, and of nests along what they are covered."""
     match step:
-        case Nest(stage, ways):
-            return stage, frozenset(way.cover.depth for way in ways if way.cover is not None)
+        case Nest(stage, ways, _, terms):
+            depths = frozenset(way.cover.depth for way in ways if way.cover is not None)
+            return stage, depths, terms
         case Together(axes, parts, block):
             return axes, tuple(map(_but_for_ways, parts)), block
         case _:

@@ -283,6 +283,7 @@ def stages_of_points(steps: Sequence[Step]) -> dict[str, str]:
     decisions = list(each_decision(steps))
     covered = {step.stage for step in decisions if isinstance(step, Cover)}
     copies = {s.name for s in decisions if isinstance(s, Staging) and s.how == "read"}
+    copies |= panel_copies(decisions)
     return {
         step.stage: step.reader
         for step in decisions
@@ -290,6 +291,19 @@ def stages_of_points(steps: Sequence[Step]) -> dict[str, str]:
         if step.stage not in covered | copies | {step.reader} and step.reader in covered
         if (step.memory, step.depth, step.inplace) == (None, 1, None)
     }
+
+
+def panel_copies(steps: Iterable[object]) -> frozenset[str]:
+    """Return the copies in a layout of main memory that one stage reads, and that no decision covers: they are made for what covers their reader."""
+    decisions = list(each_decision(steps))
+    covered = {step.stage for step in decisions if isinstance(step, Cover)}
+    return frozenset(
+        step.name
+        for step in decisions
+        if isinstance(step, Staging) and step.how in ("read", "value") and len(step.readers) == 1
+        if step.layout is not None and step.memory is None
+        if step.how == "read" or step.name not in covered
+    )
 
 
 def stages_at_points(steps: Sequence[Step], members: Mapping[str, str]) -> tuple[str, ...]:

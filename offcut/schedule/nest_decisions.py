@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeGuard
 
-from offcut.describe.computation import Names
+from offcut.describe.computation import Computation, Names
 from offcut.partition import LADDER, AxisCut
 from offcut.schedule.decisions import (
     VECTORS,
@@ -23,6 +23,7 @@ from offcut.schedule.decisions import (
     Staging,
     Step,
     each_decision,
+    panel_copies,
     split_names,
 )
 from offcut.schedule.nest_reader import parts_of
@@ -52,7 +53,10 @@ def decisions_of(
         around = (*around, *part.axes)
         inside = [visit(other, (), around) for other in others]
         reader = visit(last, (*shared, *own), around)
-        places.extend(At(stage, reader, shared_name(*own[-1])) for stage in inside)
+        loop = shared_name(*own[-1])
+        places.extend(At(stage, reader, loop) for stage in inside)
+        copies = (name for nest in part.parts if isinstance(nest, Nest) for name in _copies(nest))
+        places.extend(At(name, reader, loop) for name in copies)
         return reader
 
     for part in parts:
@@ -71,6 +75,32 @@ def _alone(part: Nest | Together) -> Nest | Together:
     if isinstance(only, Together):
         return replace(only, axes=(*part.axes, *only.axes))
     return replace(only, ways=tuple(in_loops(way, part.axes) for way in only.ways))
+
+
+def with_orders_of_terms(
+    parts: Sequence[Nest | Together], computation: Computation
+) -> tuple[Nest | Together, ...]:
+    """Return the nests of `computation` with the orders in which their sums run: the axis that a microkernel runs along is the innermost."""
+    leads = {group[0].buffer: group[0] for group in computation.groups}
+
+    def part(one: Nest | Together) -> Nest | Together:
+        if isinstance(one, Together):
+            return replace(one, parts=tuple(map(part, one.parts)))
+        depths = {way.cover.depth for way in one.ways if way.cover is not None}
+        axes = [axis.name for axis in leads[one.stage].reduce_axes]
+        if len(depths) != 1 or axes[-1:] == [*depths]:
+            return one
+        return replace(one, terms=tuple(sorted(axes, key=depths.__contains__)))
+
+    return tuple(map(part, parts))
+
+
+def _copies(nest: Nest) -> Iterator[str]:
+    """Yield the copy that a nest reads, where it runs in one way, and makes it before its own loops."""
+    if len(nest.ways) == 1 and nest.ways[0].cost is None:
+        (way,) = nest.ways
+        if way.pack is not None and not way.pack.at:
+            yield way.pack.name
 
 
 def in_loops(way: Way, loops: tuple[str, ...]) -> Way:
@@ -102,6 +132,8 @@ def _nest_steps(
             steps.append(Split(stage, axis, (block,), names))
     if shared:
         steps.append(Order(stage, tuple(shared_name(*one) for one in shared)))
+    if nest.terms and (nest.followers or all(way.splits or way.loops for way in nest.ways)):
+        steps.append(Order(nest.stage, nest.terms))
     summed = frozenset(axis for of, axis in sums if of in (stage, nest.stage))
     if len(nest.ways) == 1 and nest.ways[0].cost is None:
         return (*steps, *_way_steps(nest, nest.ways[0], summed, around))
@@ -117,7 +149,7 @@ def _way_steps(
 ) -> Iterator[Primitive]:
     way, pack, stage = way.plain, way.pack, nest.last
     if pack is not None:
-        yield Staging("read", pack.buffer, pack.name, (nest.stage,), layout=pack.layout)
+        yield replace(pack.staging, readers=(nest.stage,))
         yield from loop_steps(pack.name, pack.splits, pack.loops, (), sums, {})
     inside: dict[str, str] = {}
     own = list(loop_steps(stage, way.splits, way.loops, way.inner, sums, inside))
@@ -185,8 +217,8 @@ def loop_steps(
 
 def with_parts(schedule: Schedule, parts: Sequence[Nest | Together]) -> Schedule:
     """Return a schedule with other nests, or shared loops, in place of its own; each sum is of the axes that it was of."""
-    steps = schedule.steps
-    own = [place for place, step in enumerate(steps) if _is_of_nests(step)]
+    steps, copies = schedule.steps, panel_copies(schedule.steps)
+    own = [place for place, step in enumerate(steps) if _is_of_nests(step, copies)]
     first, last = own[0], own[-1] + 1
     decisions = list(each_decision(steps[first:last]))
     ordered_loops = {(s.stage, name) for s in decisions if isinstance(s, Order) for name in s.loops}
@@ -212,8 +244,11 @@ def with_ways(
     return with_parts(schedule, tuple(map(part, parts))) if parts else schedule
 
 
-def _is_of_nests(step: Step) -> bool:
-    """Return whether a decision is one of those that `decisions_of` writes."""
+def _is_of_nests(step: Step, copies: Collection[str]) -> bool:
+    """Return whether a decision is one of those that `decisions_of` writes.
+
+    copies  that are made for what covers their reader
+    """
     if isinstance(step, Staging):
-        return step.how == "read"
+        return step.how == "read" or step.name in copies
     return isinstance(step, Split | Order | Cover | Choose | At)

@@ -14,7 +14,7 @@ something covers S; else that it is computed at each point of the tiles of C: bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -42,6 +42,7 @@ from offcut.schedule.decisions import (
     Step,
     each_decision,
     is_of_loops,
+    panel_copies,
     stages_at_points,
     stages_in,
     stages_of_points,
@@ -72,24 +73,15 @@ def nests_of(schedule: Schedule) -> NestView | None:
     steps = schedule.steps
     if not any(isinstance(step, Cover | Choose) for step in steps):
         return None
-    line, members = 2, stages_of_points(steps)
+    line, members, copies = 2, stages_of_points(steps), panel_copies(steps)
     for first, step in enumerate(steps):
         if not isinstance(step, Bind) or step.unit in (LANE, THREAD, UNROLL, None):
-            if any(map(_is_pack, steps[:first])):
-                return None  # a copy in panels is made for a cover, which is of no nest without it
             with suppress(_OtherLoops):
-                return _Reader(line, steps[first:], members).view(first)
+                return _Reader(line, steps[first:], members, copies).view(first)
+        if isinstance(step, Staging) and step.name in copies:
+            return None  # the copy is made for a cover, which is of no nest without it
         line += _height(step)
     return None
-
-
-def _is_pack(step: Step) -> bool:
-    """Return whether a decision copies an operand into panels in main memory."""
-    match step:
-        case Staging("read", _, _, _, _, None, layout):
-            return layout is not None
-        case _:
-            return False
 
 
 class _OtherLoops(Exception):
@@ -121,10 +113,19 @@ class _Reader:
     """Decisions, the first of which stands in line `line`.
 
     members  the stages that are computed at each point of another one, with that one
+    copies   that are made for what covers their reader
     """
 
-    def __init__(self, line: int, steps: Sequence[Step], members: Mapping[str, str]) -> None:
-        self.line, self.steps, self.members = line, steps, members
+    def __init__(
+        self,
+        line: int,
+        steps: Sequence[Step],
+        members: Mapping[str, str],
+        copies: Collection[str],
+    ) -> None:
+        self.line, self.steps, self.members, self.copies = line, steps, members, copies
+        self.copy_homes: dict[str, str] = {}
+        self.copy_places: list[At] = []
         self.groups: list[_Group] = []
         self.places: list[tuple[At, int]] = []
         self.depths: dict[str, At] = {}
@@ -147,30 +148,34 @@ class _Reader:
             steps = list(group.steps)
             if group.stage in readers:
                 heads[group.stage] = _head(steps)
+            terms = self.take_terms(group.stage, steps)
             ways = tuple(self.ways(group, steps))
             lead, *followers = self.stages_at_point(group, steps)
-            nest = Nest(lead, ways, tuple(followers))
+            nest = Nest(lead, ways, tuple(followers), terms)
             self.lines[id(nest)] = group.line
             nests.append(nest)
         return NestView(first, self.shared(nests, heads), self.lines)
 
     def sort_by_nest(self) -> None:
         """Sort decisions by nest, each of which says what covers it."""
-        line = self.line
-        copies: dict[str, str] = {}
+        line, copies = self.line, self.copy_homes
         of_units = unit_splits(Schedule("", tuple(self.steps)))
         for step in self.steps:
             match step:
                 case Separate() if is_of_loops(step) and line > self.line and not self.is_whole():
                     raise _OtherLoops  # what a target decides begins there
+                case Staging(_, _, name, (reader,)) if name in self.copies:
+                    copies[name] = self.home(reader)
+                    self.add(self.home(reader), step, line)
                 case Staging("value" | "write" | "prepack") | Separate():
                     pass
                 case Bind():
                     pass
-                case At(stage, reader, str(), None, 1, None) if copies.get(stage) == self.home(
-                    reader
-                ):
-                    self.add(self.home(reader), step, line)
+                case At(stage, reader, str(), None, 1, None) if stage in copies:
+                    if copies[stage] == self.home(reader) and not self.ends(copies[stage]):
+                        self.add(self.home(reader), step, line)
+                    else:
+                        self.copy_places.append(step)
                 case At(stage, reader) if stage in self.members:
                     self.add(reader, step, line)
                 case At(stage, reader, axis, None, depth, None):
@@ -185,9 +190,6 @@ class _Reader:
                     if len(stages) != 1:
                         raise _OtherLoops
                     self.add(stages.pop(), step, line)
-                case Staging("read", _, name, (reader,), (), None, layout) if layout is not None:
-                    copies[name] = self.home(reader)
-                    self.add(self.home(reader), step, line)
                 case Split(stage) if step in of_units and self.ends(stage):
                     pass
                 case Split(stage) | Order(stage) | Cover(stage) if stage != ANY:
@@ -212,6 +214,21 @@ class _Reader:
             last = _Group(stage, line)
             self.groups.append(last)
         last.steps.append((step, line))
+
+    def take_terms(self, stage: str, steps: list[tuple[Step, int]]) -> tuple[str, ...]:
+        """Take the order of the terms of a sum off the decisions about a nest: it stands before another order, or is of a stage at its points."""
+        orders = [step for step, _ in steps if isinstance(step, Order) and step.stage == stage]
+        has_choice = any(isinstance(step, Choose) for step, _ in steps)
+        for place, (step, _) in enumerate(steps):
+            if not isinstance(step, Order) or self.home(step.stage) != stage:
+                continue
+            rest = (s for s, _ in steps[place + 1 :])
+            later = {loop for of, loop in _loops_in(rest) if of == stage}
+            if step.stage == stage and ({*step.loops} & later or len(orders) + has_choice < 2):
+                return ()
+            del steps[place]
+            return step.loops
+        return ()
 
     def stages_at_point(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> list[str]:
         """Return the stages of a nest, in the order in which a point of it computes them: those of each of its ways alike."""
@@ -263,12 +280,11 @@ class _Reader:
             staging, line = copy
             assert isinstance(staging, Staging)
             loops = self.loops([one for one in steps if _is_of(one[0], staging.name)])
-            if staging.layout is None or loops.inner or loops.cover is not None:
+            if loops.inner or loops.cover is not None:
                 raise _OtherLoops
             own_places = (step for step, _ in steps if isinstance(step, At))
             place = next((p.axis or "" for p in own_places if p.stage == staging.name), "")
-            names = staging.what, staging.name, staging.layout
-            pack = Pack(*names, loops.splits, loops.outer, place)
+            pack = Pack(staging, loops.splits, loops.outer, place)
             self.lines[id(pack)] = line
         own = self.loops(
             [one for one in steps if any(_is_of(one[0], name) for name in (stage, *members))]
@@ -357,6 +373,7 @@ class _Reader:
         inside: set[int] = set()
         firsts = {nest.last: nest for nest in reversed(nests)}
         place = {id(nest): at for at, nest in enumerate(nests)}
+        innermost: dict[str, tuple[str, str]] = {}
         first_lines: dict[tuple[str, str], int] = {}
         for at, line in self.places:
             child, reader = firsts.get(at.stage), firsts.get(at.reader)
@@ -379,6 +396,7 @@ class _Reader:
                 return nest
             key = nest.last, head[end][0]
             own = sorted(children[key], key=lambda child: place[id(child)])
+            innermost.update(dict.fromkeys((one.last for one in (*own, nest)), key))
             parts = [with_children(child, heads.get(child.last, ())) for child in own]
             axes = tuple(axis for _, axis, _ in head[: end + 1])
             together = Together(axes, (*parts, with_children(nest, head[end + 1 :])), head[end][2])
@@ -387,11 +405,15 @@ class _Reader:
 
         if any((stage, head[-1][0]) not in children for stage, head in heads.items()):
             raise _OtherLoops
-        return tuple(
+        parts = tuple(
             with_children(nest, heads.get(nest.last, ()))
             for nest in nests
             if id(nest) not in inside
         )
+        for at in self.copy_places:  # a copy is made in the loops that its reader shares
+            if innermost.get(self.copy_homes[at.stage]) != (at.reader, at.axis):
+                raise _OtherLoops
+        return parts
 
 
 @dataclass(frozen=True)
@@ -473,6 +495,18 @@ def _head(steps: list[tuple[Step, int]]) -> tuple[tuple[str, str, Level | None],
             case _:
                 break
     raise _OtherLoops
+
+
+def _loops_in(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
+    """Yield (stage, loop) of what decisions split or put in order."""
+    for step in each_decision(steps):
+        match step:
+            case Split(stage, axis):
+                yield stage, axis
+            case Order(stage, loops):
+                yield from ((stage, loop) for loop in loops)
+            case _:
+                pass
 
 
 def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | None:

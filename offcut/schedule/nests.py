@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Expr
-from offcut.core.layout import Layout
 from offcut.partition import AxisCut, Match
-from offcut.schedule.decisions import Level
+from offcut.schedule.decisions import Level, Staging
 
 WORDS = "words"
 """What covers a nest of which nothing is said but along which axes the words of a machine of queues lie: texts before 0.3."""
@@ -39,20 +38,21 @@ class KernelAxes:
 class Pack:
     """The operand that moves along the columns is copied into panels.
 
-    buffer  that is copied
-    name    of the copy
-    layout  how it lies, in panels: its rows and columns are its last two axes
-    splits  of the loops that copy it
-    loops   of them that run plainly, outermost first
-    at      the plain loop of the sum in each iteration of which what it reads is copied; "": it is copied whole, before these loops
+    staging  the decision that says so, with a layout in panels: their rows and columns are the last two axes of the copy
+    splits   of the loops that copy it
+    loops    of them that run plainly, outermost first
+    at       the plain loop of the sum in each iteration of which what it reads is copied; "": it is copied whole, before these loops
     """
 
-    buffer: str
-    name: str
-    layout: Layout
+    staging: Staging
     splits: tuple[AxisCut, ...]
     loops: tuple[str, ...]
     at: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the copy."""
+        return self.staging.name
 
 
 @node
@@ -101,11 +101,14 @@ class Nest(CachedHash):
     that compete at run time.
 
     followers  the stages that follow it, in order: the loops are those of the last; none: nothing follows, or the text does not say it
+    terms      the axes over the terms of its sum, outermost first; none: as they are described, or, in texts of before, the one that a
+               microkernel runs along innermost
     """
 
     stage: str
     ways: tuple[Way, ...]
     followers: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
 
     @property
     def last(self) -> str:

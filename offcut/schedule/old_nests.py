@@ -232,7 +232,8 @@ def _read_pack(block: LineBlock) -> Pack:
     found = block.line.match(r"pack (\S+) (.+)", "pack W_panels panels(0, 1, 16)")
     parts = _Parts(block)
     layout = read_layout(block.line, found[2])
-    return Pack(ANY, found[1], layout, parts.splits(), parts.loops("loops"))
+    staging = Staging("read", ANY, found[1], layout=layout)
+    return Pack(staging, parts.splits(), parts.loops("loops"))
 
 
 def _read_split(line: Line) -> AxisCut:

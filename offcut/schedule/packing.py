@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from offcut.core import index as ix
-from offcut.core.dtypes import reduction_start
-from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables
+from offcut.core.expr import Expr, Load, Var, rewrite, variables
 from offcut.core.panels import as_panels
 from offcut.core.program import Buffer, Kind
-from offcut.describe.computation import Stage
-from offcut.partition import MASK, AxisCut, Match
+from offcut.core.text.printer import format_expr
+from offcut.describe.computation import Computation, Stage
+from offcut.errors import ParseError
+from offcut.partition import MASK, AxisCut, Match, StagedValue
 from offcut.polyhedral import coefficient
+from offcut.schedule.apply.staging import parse_value, whole_panels
 from offcut.schedule.checks import check_layout
-from offcut.schedule.decisions import ANY
+from offcut.schedule.decisions import ANY, Staging
 from offcut.schedule.nests import Pack
 from offcut.schedule.refusing import not_applied
+from offcut.schedule.restaging import value_staging
+from offcut.schedule.text import format_decision
 
 
 def beside(load: Load, axis: str) -> bool:
@@ -45,11 +48,20 @@ def pack_of(
     along = 1 if beside(load, found.columns) and kernel.interleave == 1 else 2
     own = tuple(axis for axis in axes[:-along] if axis not in (*shared, *loops))
     splits = (AxisCut(found.columns, MASK, kernel.panel),)
-    return Pack(load.buffer, name, layout, splits, own, loops[-1] if loops else "")
+    staging = replace(_copy_staging(lead, load, name, axes), layout=layout)
+    return Pack(staging, splits, own, loops[-1] if loops else "")
+
+
+def _copy_staging(lead: Stage, load: Load, name: str, axes: Sequence[str]) -> Staging:
+    """Return the decision by which `lead` reads a copy over these of its axes in place of `load`: of a whole array as it is, or of values."""
+    point = tuple(map(Var, axes))
+    if load.index == point:
+        return Staging("read", load.buffer, name, (lead.buffer,))
+    return value_staging(lead.buffer, StagedValue(name, tuple(axes), point, load))
 
 
 def packed_stages(
-    lead: Stage, match: Match, pack: Pack, around: tuple[str, ...]
+    computation: Computation, lead: Stage, match: Match, pack: Pack, around: tuple[str, ...]
 ) -> tuple[Buffer, Stage, Stage]:
     """Return the array of a packed copy, the stage that computes it, and `lead` reading it.
 
@@ -57,10 +69,8 @@ def packed_stages(
 
     Raises PartitionError for an operand that is not packed so.
     """
-    load, multiple = match.by_columns, match.microkernel.multiple
-    if pack.buffer not in (ANY, load.buffer):
-        because = f"{load.buffer} is what moves along the columns of {match.microkernel.name}"
-        raise not_applied(f"cannot pack {pack.buffer} for {lead.label}", because)
+    load, layout = match.by_columns, pack.staging.layout
+    assert layout is not None
     used = set().union(*(variables(part) for part in load.index))
     axes = [a for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
     apart = [axis.label for axis in lead.axes if axis.name in set(around) - used]
@@ -72,20 +82,15 @@ def packed_stages(
         )
     inner = [next(a for a in axes if a.name == n) for n in (match.depth, match.columns)]
     axes = [a for a in axes if a not in inner] + inner
-    rank, panel = len(axes), as_panels(pack.layout)
+    _check_copied(computation, lead, match, pack.staging, [axis.name for axis in axes])
+    rank, panel = len(axes), as_panels(layout)
     if panel is None or (panel.rows, panel.columns) != (rank - 2, rank - 1):
         because = f"its rows and columns are its axes {rank - 2} and {rank - 1}"
         raise not_applied(f"cannot pack {load.buffer} so", because)
-    value: Expr = load
-    depth = axes[-2]
-    if (ix.literal_value(depth.extent) or 1) % multiple:
-        # Terms past the last are multiplied by zeros, so they must be no NaN.
-        whole = ix.mul(ix.ceildiv(depth.extent, multiple), multiple)
-        inside = ix.compare("<", Var(depth.name), depth.extent)
-        value = Select(inside, load, Const(reduction_start("sum", load.dtype), load.dtype))
-        axes[-2] = replace(depth, extent=whole)
-    shape = tuple(axis.extent for axis in axes)
-    buffer = Buffer(pack.name, load.dtype, shape, Kind.LOCAL, pack.layout)
+    names, extents = zip(*((axis.name, axis.extent) for axis in axes), strict=True)
+    shape, value = whole_panels(pack.staging, names, extents, load)
+    axes = [replace(axis, extent=extent) for axis, extent in zip(axes, shape, strict=True)]
+    buffer = Buffer(pack.name, load.dtype, shape, Kind.LOCAL, layout)
     check_layout("pack", replace(buffer, name=load.buffer), [match.microkernel])
     copy = Stage(pack.name, pack.name, tuple(axes), (), value)
     point = tuple(Var(axis.name) for axis in axes)
@@ -94,3 +99,28 @@ def packed_stages(
         return Load(pack.name, point, load.dtype) if node == load else None
 
     return buffer, copy, replace(lead, body=rewrite(lead.body, panels))
+
+
+def _check_copied(
+    computation: Computation, lead: Stage, match: Match, staging: Staging, axes: Sequence[str]
+) -> None:
+    """Refuse a copy of anything but the operand that moves along the columns, over these axes of its reader.
+
+    A decision that names the array alone, as texts of before do, leaves the order of the axes to the microkernel.
+    """
+    load = match.by_columns
+    if staging.how == "read":
+        if staging.what not in (ANY, load.buffer):
+            because = f"{load.buffer} is what moves along the columns of {match.microkernel.name}"
+            raise not_applied(f"cannot pack {staging.what} for {lead.label}", because)
+        return
+    expected = _copy_staging(lead, load, staging.name, axes)
+    try:
+        staged = parse_value(staging, computation.buffers, computation.sizes)
+        is_same = staged.is_equal(load) and staged.axes == tuple(axes)
+    except ParseError:
+        is_same = False
+    if not is_same or staged.point != tuple(map(Var, axes)):
+        line = format_decision(replace(expected, layout=staging.layout))
+        because = f"{match.microkernel.name} reads {format_expr(load)} along its columns, whose copy is over {', '.join(axes)}"
+        raise not_applied(f"cannot pack {staging.what} for {lead.label}", because, help=(line,))

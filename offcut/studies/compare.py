@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ from offcut.studies.resampling import (
 from offcut.studies.samples import FILE, Sample, read_samples
 from offcut.studies.statistics import is_loaded, ratio
 from offcut.studies.table import plural
+
+MAX_LISTED_CELLS = 6
+"""Cells that one line names at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class Comparison:
     """What two folders of one study say.
 
     first, second  a line for each folder: its commits and machines
-    alone          cells that only one of them has
+    by_name        cells whose operator, contender or way of measuring is another in the second, such as a file that was changed
+    only_first, only_second  cells that one of them has alone
     failed         cells of the first that failed in the second, each with its reason
     loaded         cells of both that were measured while others used the processor
     margin         2 %, or what 19 of 20 intervals of peers lie within, where that is more: what two runs differ by without any
@@ -64,12 +69,19 @@ class Comparison:
     first: str
     second: str
     changes: tuple[Change, ...]
-    alone: tuple[int, int]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
     drift: Ratio | None
     margin: float = ALLOWED_DRIFT
     failed: tuple[str, ...] = ()
     loaded: int = 0
     mean: MeanRatio | None = None
+    by_name: tuple[str, ...] = ()
+
+    @property
+    def alone(self) -> tuple[int, int]:
+        """Return how many cells the first has alone, and how many the second."""
+        return len(self.only_first), len(self.only_second)
 
     @property
     def slower(self) -> tuple[Change, ...]:
@@ -126,16 +138,23 @@ class Comparison:
                     f", of which {math.expm1(self.mean.allowed):.1%} either way is for the machine"
                 )
             lines.append(f"{line}: {_verdict(self.mean.ratio, 0.0)}")
-        if any(self.alone):
-            lines.append(
-                f"cells of the first alone: {self.alone[0]}, of the second alone: {self.alone[1]}"
-            )
+        for what, labels in (
+            ("compared by name, since what they measure differs", self.by_name),
+            ("cells of the first alone", self.only_first),
+            ("cells of the second alone", self.only_second),
+        ):
+            if labels:
+                more = ", …" if labels[MAX_LISTED_CELLS:] else ""
+                lines.append(
+                    f"{what} ({len(labels)}): {', '.join(labels[:MAX_LISTED_CELLS])}{more}"
+                )
         return "\n".join(lines)
 
 
 def compare(first: str | Path, second: str | Path) -> Comparison:
     """Return how the cells of two folders of a study differ.
 
+    Cells of one content are compared, then those of one name: operator, sizes and contender.
     Peers that both measured tell how the machine drifted between the two: the other ratios are divided by their geometric mean.
 
     Raises DescribeError where a folder has no samples, or no cell of the other.
@@ -146,6 +165,8 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         for cell, one in read_samples(Path(second) / FILE).items()
         if cell in a and not one.seconds
     }
+    alike = _cells_of_one_name(a, b)
+    b = {alike.get(cell, cell): one for cell, one in b.items()}
     both = [cell for cell in a if cell in b]
     if not both:
         raise refusal(
@@ -174,11 +195,35 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         ]
         allowed = ALLOWED_OF_DRIFT * abs(math.log(drift.value))
         mean = mean_ratio(ours, peers, allowed)
-    alone = len(a.keys() - b.keys() - failures.keys()), len(b.keys() - a.keys())
+    only_first = (_label(a[cell]) for cell in a if cell not in b and cell not in failures)
+    only_second = (_label(b[cell]) for cell in b if cell not in a)
     lines = _said(Path(first), a), _said(Path(second), b)
     failed = tuple(f"{_label(a[cell])}: {because}" for cell, because in failures.items())
     loaded = sum(is_loaded(one) for samples in (a, b) for one in samples.values())
-    return Comparison(*lines, tuple(changes), alone, drift, margin, failed, loaded, mean)
+    return Comparison(
+        *lines,
+        tuple(changes),
+        tuple(only_first),
+        tuple(only_second),
+        drift,
+        margin,
+        failed,
+        loaded,
+        mean,
+        tuple(_label(a[cell]) for cell in alike.values()),
+    )
+
+
+def _cells_of_one_name(a: Mapping[str, Sample], b: Mapping[str, Sample]) -> dict[str, str]:
+    """Return the cells of `a` by those of `b` that have the same name and another content; names that several cells have, none."""
+
+    def by_name(samples: Mapping[str, Sample], others: Mapping[str, Sample]) -> dict[str, str]:
+        counts = Counter(map(_label, samples.values()))
+        cells = {_label(one): cell for cell, one in samples.items() if cell not in others}
+        return {name: cell for name, cell in cells.items() if counts[name] == 1}
+
+    first, second = by_name(a, b), by_name(b, a)
+    return {second[name]: first[name] for name in first if name in second}
 
 
 def _label(sample: Sample) -> str:

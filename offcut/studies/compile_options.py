@@ -21,6 +21,7 @@ from offcut.search.explorers import explorer_named
 from offcut.studies.described import Described
 from offcut.studies.environment import digest
 from offcut.studies.errors import (
+    Place,
     check_keys,
     flag_of,
     number_of,
@@ -43,7 +44,7 @@ TUNE = ("explorer", "trials", "seed", "price", "budget")
 
 
 def check_options(
-    table: Mapping[str, Any], identity: dict[str, Any], at: str, folder: Path
+    table: Mapping[str, Any], identity: dict[str, Any], at: Place, folder: Path
 ) -> dict[str, Any]:
     """Return the arguments of `oc.compile` that do not depend on the operator; add the digests of files to `identity`.
 
@@ -58,12 +59,9 @@ def check_options(
     table_of(table, "machine_fields", at, example)
     for name in ("reassociate", "hiding", "replan"):
         flag_of(table, name, at, True)
-    try:
-        if isinstance(target := target_of(table, folder), str) and target != "cpu":
-            oc.target(target)
-    except OffcutError as error:
-        place = ", ".join(filter(None, (at, error.at)))
-        raise refusal(place, error.because, *error.help, what=error.refused) from error
+    if (error := _target_error(table, folder)) is not None:
+        key = _key_of_target_error(table, folder, error)
+        raise refusal(at / key, error.because, *error.help, what=error.refused) from error
     options: dict[str, Any] = {}
     if "reassociate" in table:
         options["reassociate"] = table["reassociate"]
@@ -71,21 +69,45 @@ def check_options(
         identity["tune"] = _tune_arguments(table, identity, at, folder)[0]
         for name in ("strategy", "schedule", "price", "draw"):
             if name in table:
-                raise refusal(f"{at}.{name}", "what is tuned decides that itself", "tune = {…}")
+                raise refusal(at / name, "what is tuned decides that itself", "tune = {…}")
     if "draw" in table:
         whole_of(table, "draw", at, 0, 0)
         for name in ("strategy", "schedule", "price"):
             if name in table:
-                raise refusal(f"{at}.{name}", "a schedule is drawn", "draw = 0")
+                raise refusal(at / name, "a schedule is drawn", "draw = 0")
     return options
 
 
+TARGET_KEYS = ("target", "machine", "device", "machine_fields")
+"""Of a contender's table, what describes its target; each one needs those before it."""
+
+
+def _target_error(table: Mapping[str, Any], folder: Path) -> OffcutError | None:
+    """Return why a contender has no target; None where it has one."""
+    try:
+        if isinstance(target := target_of(table, folder), str) and target != "cpu":
+            oc.target(target)
+    except OffcutError as error:
+        return error
+    return None
+
+
+def _key_of_target_error(table: Mapping[str, Any], folder: Path, error: OffcutError) -> str:
+    """Return the key of a contender's table from which on it has this error."""
+    stated = [key for key in TARGET_KEYS if key in table]
+    for count, key in enumerate(stated, 1):
+        some = {one: table[one] for one in stated[:count]}
+        if str(_target_error(some, folder)) == str(error):
+            return key
+    return stated[-1]
+
+
 def _tune_arguments(
-    contender: Mapping[str, Any], identity: dict[str, Any], at: str, folder: Path
+    contender: Mapping[str, Any], identity: dict[str, Any], at: Place, folder: Path
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what ``tune = {…}`` says as plain data, and as arguments of `oc.tune`; digests of what it names go to `identity`."""
     table = table_of(contender, "tune", at, 'tune = {explorer = "anneal", trials = 64}')
-    at = f"{at}.tune"
+    at = at / "tune"
     check_keys(table, TUNE, at)
     stated: dict[str, Any] = {
         "explorer": text_of(table, "explorer", at, "anneal"),
@@ -99,13 +121,13 @@ def _tune_arguments(
         arguments["limits"] = Limits(budget=stated["budget"])
     for name in ("explorer", "price"):
         if ":" in stated[name]:
-            custom = named(stated[name], f"offcut.{name}s", folder, f"{at}.{name}")
+            custom = named(stated[name], f"offcut.{name}s", folder, at / name)
             identity[f"{name}_digest"] = custom.digest
             arguments[name] = custom.value() if isinstance(custom.value, type) else custom.value
     try:
         explorer_named(arguments["explorer"])
     except OffcutError as error:
-        raise refusal(f"{at}.explorer", error.because, *error.help, what=error.refused) from error
+        raise refusal(at / "explorer", error.because, *error.help, what=error.refused) from error
     return stated, arguments
 
 
@@ -120,10 +142,10 @@ def compile_options(
     if "schedule" in compile_arguments:
         compile_arguments["schedule"] = oc.Schedule.parse(compile_arguments["schedule"])
     if "tune" in table:
-        _, arguments = _tune_arguments(table, {}, "", folder)
+        _, arguments = _tune_arguments(table, {}, Place(operator.name), folder)
         compile_arguments["schedule"] = tuned_schedule(operator, compile_arguments, arguments)
     if "draw" in table:
-        number = whole_of(table, "draw", "draw", 0, 0)
+        number = whole_of(table, "draw", Place(operator.name), 0, 0)
         compile_arguments["schedule"] = drawn_schedule(operator, compile_arguments, number)
     if not table.get("replan", True):
         as_described = {key: table[key] for key in table if key != "machine_fields"}

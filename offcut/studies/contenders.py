@@ -19,7 +19,9 @@ from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
 from offcut.studies.described import Described
+from offcut.studies.entries import ContenderTable
 from offcut.studies.errors import (
+    Place,
     check_keys,
     check_names,
     file_of,
@@ -170,7 +172,7 @@ class Library:
         given = task.loops if self.peer in LOOP_COMPILERS else task.for_peers
         ways: tuple[Way, ...] = ()
         if given is not None:
-            (contender,) = self.loaded.found
+            (contender,) = self.loaded.available
             with self.loaded.session():
                 ways = contender.ways(given)
         if not ways:
@@ -220,7 +222,7 @@ class Own:
 
 
 def read_contenders(
-    tables: Sequence[Mapping[str, Any]], threads: int, file: Path
+    tables: Sequence[ContenderTable], threads: int, file: Path
 ) -> tuple[Contender, ...]:
     """Return the contenders of a study's file.
 
@@ -228,21 +230,18 @@ def read_contenders(
 
     Raises DescribeError for what is none, with its place in the file.
     """
-    contenders = [
-        _contender(table, threads, f"{file.name}, contenders[{number}]", file.parent)
-        for number, table in enumerate(tables)
-    ]
+    contenders = [_contender(one.keys, threads, one.at, file.parent) for one in tables]
     for number, one in enumerate(contenders):
         before = sum(1 for other in contenders[:number] if other.identity == one.identity)
         if before:  # measured for itself, so that the two say what noise is
             one.identity = {**one.identity, "again": before}
-    _check_strategies(contenders, file.name)
-    check_names([one.name for one in contenders], "contender", file.name)
+    _check_strategies(contenders, Place(file.name))
+    check_names([one.name for one in contenders], "contender", Place(file.name))
     return tuple(contenders)
 
 
 def _contender(
-    table: Mapping[str, Any], threads: int, at: str, folder: Path
+    table: Mapping[str, Any], threads: int, at: Place, folder: Path
 ) -> Ours | Library | Own:
     if "peer" in table:
         check_keys(table, ("peer", "name", "threads"), at)
@@ -255,7 +254,7 @@ def _contender(
         raise refusal(at, "it says nothing that competes", 'strategy = "auto"', 'peer = "numpy"')
     if table.get("frontend", FRONTENDS[0]) not in FRONTENDS:
         because = f"there is no frontend {table['frontend']!r}"
-        raise refusal(f"{at}.frontend", because, ", ".join(FRONTENDS))
+        raise refusal(at / "frontend", because, ", ".join(FRONTENDS))
     if "strategy" in table and "schedule" in table:
         raise refusal(at, "a schedule says all that a strategy would", "one of the two")
     identity: dict[str, Any] = {key: table[key] for key in OURS if key in table}
@@ -271,26 +270,24 @@ def _contender(
         identity["schedule"] = digest_of_file(path)
         options["schedule"] = path.read_text(encoding="utf-8")
     if "price" in table:
-        price = named(text_of(table, "price", at), "offcut.prices", folder, f"{at}.price")
-        check_callable(
-            price, f"{at}.price", "the loops of a variant, sizes, and the built-in price"
-        )
+        price = named(text_of(table, "price", at), "offcut.prices", folder, at / "price")
+        check_callable(price, at / "price", "the loops of a variant, sizes, and the built-in price")
         identity["price_digest"] = price.digest
         options["price"] = price.value
     if "microkernels" in table:
         texts = texts_of(
-            table["microkernels"], f"{at}.microkernels", 'microkernels = ["module:name"]'
+            table["microkernels"], at / "microkernels", 'microkernels = ["module:name"]'
         )
-        kernels = [named(one, "offcut.microkernels", folder, f"{at}.microkernels") for one in texts]
+        kernels = [named(one, "offcut.microkernels", folder, at / "microkernels") for one in texts]
         identity["microkernel_digests"] = [one.digest for one in kernels]
         options["microkernels"] = [
-            kernel for one in kernels for kernel in _microkernels(one, f"{at}.microkernels")
+            kernel for one in kernels for kernel in _microkernels(one, at / "microkernels")
         ]
     name = text_of(table, "name", at) or _name(table)
     return Ours(name, identity, partial(compile_options.compile_options, options, table, folder))
 
 
-def _microkernels(own: Named, at: str) -> Sequence[Microkernel]:
+def _microkernels(own: Named, at: Place) -> Sequence[Microkernel]:
     """Return the microkernels that a name stands for, one or a list.
 
     Raises DescribeError for anything else.
@@ -303,10 +300,10 @@ def _microkernels(own: Named, at: str) -> Sequence[Microkernel]:
     return values
 
 
-def check_axes(contender: Contender, operator: Operator, at: str) -> None:
+def check_axes(contender: Contender, operator: Operator, at: Place) -> None:
     """Check that an operator has the axes that a contender gives strategies for.
 
-    at  the place of the contender in the file
+    at  the place of the contender
 
     Raises DescribeError with the axes that it has.
     """
@@ -318,10 +315,10 @@ def check_axes(contender: Contender, operator: Operator, at: str) -> None:
     except OffcutError as error:
         because, axes = f"{operator.name}: {error.because}", ", ".join(error.help)
         help = (f"the axes are {axes}", "only = '…', the operators that have the axis")
-        raise refusal(f"{at}.strategy", because, *help, what=error.refused) from error
+        raise refusal(at / "strategy", because, *help, what=error.refused) from error
 
 
-def _check_strategies(contenders: Sequence[Contender], at: str) -> None:
+def _check_strategies(contenders: Sequence[Contender], at: Place) -> None:
     """Refuse two strategies of a user's with one name, of which the second would take the place of the first."""
     registered: dict[str, str] = {}
     for one in contenders:
@@ -331,34 +328,37 @@ def _check_strategies(contenders: Sequence[Contender], at: str) -> None:
                 raise refusal(at, f"two strategies are called {label!r}: {texts}", "rename one")
 
 
-def threads_of(table: Mapping[str, Any], threads: int, at: str) -> int:
+def threads_of(table: Mapping[str, Any], threads: int, at: Place) -> int:
     """Return the threads of a contender."""
     return whole_of(table, "threads", at, threads, 1)
 
 
-def _checked_strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
+def _checked_strategy(strategy: Any, identity: dict[str, Any], at: Place, folder: Path) -> Any:
     """Return a strategy as `oc.compile` takes it.
 
     Raises DescribeError for what names none.
     """
     named_strategy = _strategy(strategy, identity, at, folder)
-    try:
-        checked_strategy(named_strategy)
-    except OffcutError as error:
-        place = f"{at}.strategy, {error.at}" if isinstance(strategy, Mapping) else f"{at}.strategy"
-        raise refusal(place, error.because, *error.help, what=error.refused) from error
+    choices = [(named_strategy, at / "strategy")]
+    if isinstance(strategy, Mapping):
+        choices = [({axis: x}, at / "strategy" / axis) for axis, x in named_strategy.items()]
+    for choice, place in choices:
+        try:
+            checked_strategy(choice)
+        except OffcutError as error:
+            raise refusal(place, error.because, *error.help, what=error.refused) from error
     return named_strategy
 
 
-def _strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
+def _strategy(strategy: Any, identity: dict[str, Any], at: Place, folder: Path) -> Any:
     """Return the strategy, or the strategies among which ``auto`` chooses, with those of the user's own registered."""
     known = {"auto", "mix", *(one.name for one in STRATEGIES)}
     if isinstance(strategy, Mapping):
         return {axis: _strategy(one, identity, at, folder) for axis, one in strategy.items()}
     names = []
-    for one in texts_of(strategy, f"{at}.strategy", 'strategy = "auto"'):
+    for one in texts_of(strategy, at / "strategy", 'strategy = "auto"'):
         if one.partition("(")[0] not in known:
-            own = named(one, "offcut.strategies", folder, f"{at}.strategy", sorted(known))
+            own = named(one, "offcut.strategies", folder, at / "strategy", sorted(known))
             names.append(_registered(own, at))
             identity.setdefault("strategy_digests", {})[names[-1]] = f"{own.name} {own.digest}"
         else:
@@ -366,14 +366,14 @@ def _strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) ->
     return names if isinstance(strategy, list) else names[0]
 
 
-def _registered(own: Named, at: str) -> str:
+def _registered(own: Named, at: Place) -> str:
     """Return the name that a user's generator of tiles is registered under: that of the function."""
     label = str(getattr(own.value, "__name__", own.name.rpartition(":")[2]))
     try:
         oc.strategy(label)(own.value)
     except OffcutError as error:
         what = f"cannot take the strategy {own.name!r}"
-        raise refusal(f"{at}.strategy", error.because, *error.help, what=what) from error
+        raise refusal(at / "strategy", error.because, *error.help, what=what) from error
     return label
 
 
@@ -393,7 +393,7 @@ def _name(table: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _peer(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Library | Own:
+def _peer(table: Mapping[str, Any], threads: int, at: Place, folder: Path) -> Library | Own:
     text = text_of(table, "peer", at)
     name, count = text_of(table, "name", at) or text, threads_of(table, threads, at)
     package = text.partition(".")[0]
@@ -403,7 +403,7 @@ def _peer(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Libr
         return Library(name, {"peer": text, "threads": count}, text, count)
     if ":" not in text and package in PEERS:
         raise refusal(
-            f"{at}.peer", f"there is no peer {text!r}", ", ".join((package, *PEERS[package]))
+            at / "peer", f"there is no peer {text!r}", ", ".join((package, *PEERS[package]))
         )
     known = (*PEERS, *(way for ways in PEERS.values() for way in ways), *LOOP_COMPILERS)
     return _own("peer", table, threads, at, folder, known)
@@ -413,13 +413,13 @@ def _own(
     key: str,
     table: Mapping[str, Any],
     threads: int,
-    at: str,
+    at: Place,
     folder: Path,
     known: Sequence[str] = (),
 ) -> Own:
     """Return the function that is a peer, or under the key ``function`` one of ours."""
     text, count = text_of(table, key, at), threads_of(table, threads, at)
-    own = named(text, "offcut.peers", folder, f"{at}.{key}", known)
-    check_callable(own, f"{at}.{key}", "inputs and sizes")
+    own = named(text, "offcut.peers", folder, at / key, known)
+    check_callable(own, at / key, "inputs and sizes")
     identity = {key: text, "digest": own.digest, "threads": count}
     return Own(text_of(table, "name", at) or text, identity, own.value, key == "peer")

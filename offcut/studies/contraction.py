@@ -51,7 +51,7 @@ class Contraction:
         return tuple(dict.fromkeys(chain.from_iterable(self.operands)))
 
     @property
-    def reduced(self) -> tuple[str, ...]:
+    def summed_letters(self) -> tuple[str, ...]:
         """The letters that are summed over, in order of appearance."""
         return tuple(letter for letter in self.letters if letter not in self.result)
 
@@ -63,9 +63,9 @@ class Contraction:
     @property
     def as_matmul(self) -> tuple[bool, bool] | None:
         """Which operands of `oc.ops.matmul` are transposed; None where it is no such product."""
-        if len(self.operands) != 2 or len(self.reduced) != 1 or len(self.result) < 2:
+        if len(self.operands) != 2 or len(self.summed_letters) != 1 or len(self.result) < 2:
             return None
-        (k,), (a, b), shared = self.reduced, self.operands, self.result[:-2]
+        (k,), (a, b), shared = self.summed_letters, self.operands, self.result[:-2]
         i, j = self.result[-2], self.result[-1]
         left = {shared + i + k: False, shared + k + i: True}
         right = {shared + k + j: False, shared + j + k: True}
@@ -78,14 +78,14 @@ class Contraction:
 
     def flop(self, sizes: Mapping[str, int]) -> int:
         """Additions and multiplications at `sizes`: 2·m·n·k for a matrix product."""
-        per_instance = len(self.operands) - 1 + bool(self.reduced)
+        per_instance = len(self.operands) - 1 + bool(self.summed_letters)
         return per_instance * math.prod(sizes[letter] for letter in self.letters)
 
 
 def parse_contraction(text: str) -> Contraction:
     """The contraction that `text` writes.
 
-    >>> parse_contraction("mk,kn->mn").reduced
+    >>> parse_contraction("mk,kn->mn").summed_letters
     ('k',)
 
     Raises DescribeError when there is no ``->``, when an axis is not a letter or a blank stands between two, or when the result
@@ -232,7 +232,8 @@ def build(
         return Computation(inputs, oc.ops.matmul(a, b, turned_a, turned_b, name="result"))
     _, _, summed, stored = ELEMENTS[kind]
     reduced = {
-        letter: oc.reduce_axis(extents[letter], name=letter) for letter in contraction.reduced
+        letter: oc.reduce_axis(extents[letter], name=letter)
+        for letter in contraction.summed_letters
     }
 
     def element(*indices: Any) -> Any:

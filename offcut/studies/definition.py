@@ -12,8 +12,16 @@ from typing import Any
 from offcut.errors import DescribeError
 from offcut.experiment.timing import ROUNDS
 from offcut.studies.contenders import Contender, check_axes, read_contenders
-from offcut.studies.entries import CALL, Entry, check_measure, read_entries
-from offcut.studies.errors import check_keys, flag_of, number_of, refusal, text_of, whole_of
+from offcut.studies.entries import CALL, Entry, check_measure, read_contender_tables
+from offcut.studies.errors import (
+    Place,
+    check_keys,
+    flag_of,
+    number_of,
+    refusal,
+    text_of,
+    whole_of,
+)
 from offcut.studies.goals import Goal, read_goals
 from offcut.studies.missing_modules import AbsentOperator
 from offcut.studies.operators import read_operators, read_toml
@@ -63,7 +71,7 @@ class Source:
         )
         if self.seconds is not None and isinstance(form, Mapping):
             form = {key: form[key] for key in form if key != "seconds_per_cell"}
-        return shorten(definition, form, f"{self.file.name}, short").select_rows(self.rows)
+        return shorten(definition, form, Place(self.file.name) / "short").select_rows(self.rows)
 
 
 @dataclass(frozen=True)
@@ -177,15 +185,16 @@ def definition_of(
 def _definition(source: Source) -> Definition:
     """Return what the tables of a study say, in its long form."""
     table, file, seconds = source.tables, source.file, source.seconds
-    check_keys(table, ("study", "operators", "contenders", "goals", "short"), file.name)
+    top = Place(file.name)
+    at = top / "study"
+    check_keys(table, ("study", "operators", "contenders", "goals", "short"), top)
     head = table.get("study", {})
     if not isinstance(head, Mapping):
-        raise refusal(f"{file.name}, study", "it is not a table", '[study]\nname = "layers"')
-    at = f"{file.name}, study"
+        raise refusal(at, "it is not a table", '[study]\nname = "layers"')
     check_keys(head, HEAD, at)
     name = text_of(head, "name", at, file.stem)
     if not re.fullmatch(r"[\w.-]+", name) or not name.strip("."):
-        raise refusal(f"{at}.name", f"{name!r} is not a name of a folder", f'name = "{file.stem}"')
+        raise refusal(at / "name", f"{name!r} is not a name of a folder", f'name = "{file.stem}"')
     threads = whole_of(head, "threads", at, 1, 1)
     for key, example in (
         ("operators", 'einsum = "mk,kn->mn"'),
@@ -197,15 +206,15 @@ def _definition(source: Source) -> Definition:
             or not tables
             or not all(isinstance(one, Mapping) for one in tables)
         ):
-            raise refusal(file.name, f"it has no {key}", f"[[{key}]]\n{example}")
+            raise refusal(top, f"it has no {key}", f"[[{key}]]\n{example}")
     measure = text_of(head, "measure", at, CALL)
-    check_measure(measure, f"{at}.measure")
-    tables, entries = read_entries(table["contenders"], measure, file.name)
-    contenders = read_contenders(tables, threads, file)
+    check_measure(measure, at / "measure")
+    contender_tables = read_contender_tables(table["contenders"], measure, top)
+    contenders = read_contenders(contender_tables, threads, file)
     baseline = text_of(head, "baseline", at, contenders[0].name)
     if baseline not in [one.name for one in contenders]:
         raise refusal(
-            f"{at}.baseline",
+            at / "baseline",
             f"there is no contender {baseline!r}",
             ", ".join(one.name for one in contenders),
         )
@@ -215,9 +224,9 @@ def _definition(source: Source) -> Definition:
     if "patience" in head:
         patience = number_of(head, "patience", at, 1.0, 1e-6)
     operators, absent = read_operators(table["operators"], file)
-    for contender, entry in zip(contenders, entries, strict=True):
-        for operator in filter(entry.matches, operators):
-            check_axes(contender, operator, f"{file.name}, contender {contender.name!r}")
+    for contender, one in zip(contenders, contender_tables, strict=True):
+        for operator in filter(one.entry.matches, operators):
+            check_axes(contender, operator, one.at)
     return Definition(
         name,
         text_of(head, "about", at),
@@ -229,7 +238,7 @@ def _definition(source: Source) -> Definition:
         operators,
         contenders,
         source,
-        tuple(entries),
+        tuple(one.entry for one in contender_tables),
         flag_of(head, "limits", at, False),
         patience,
         read_goals(table.get("goals"), [one.name for one in contenders], baseline, file),

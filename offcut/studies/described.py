@@ -90,20 +90,13 @@ class Described:
         """Return arrays at `sizes`; constants are the same each time."""
         program, known = self.program, self._known(sizes)
         rng, operands = np.random.default_rng(seed), dict[str, Array]()
-        shapes = [
-            (b.name, tuple(int(evaluate(e, known)) for e in b.shape), numpy_dtype(b.dtype))
-            for b in program.buffers
-            if b.kind in (Kind.INPUT, Kind.INOUT)
-        ]
-        for number, (name, shape, element) in enumerate(shapes):
-            how = self.values.get(name, "")
-            if name in self.constants:
-                if name not in self._constants:
-                    own = np.random.default_rng([7, number])
-                    self._constants[name] = drawn(shape, element, own, how)
-            else:
-                operands[name] = at_page_offset(drawn(shape, element, rng, how), len(operands))
-        arrays_by_name = {**operands, **self._constants}
+        shapes = self._input_shapes(known)
+        constants = self._known_arrays()
+        for name, shape, element in shapes:
+            if name not in constants:
+                array = drawn(shape, element, rng, self.values.get(name, ""))
+                operands[name] = at_page_offset(array, len(operands))
+        arrays_by_name = {**operands, **constants}
         arrays = {name: arrays_by_name[name] for name, _, _ in shapes}
         results = [b for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
         moved = sum(array.nbytes for array in arrays.values())
@@ -114,7 +107,7 @@ class Described:
         return Task(
             dict(sizes),
             operands,
-            dict(self._constants),
+            dict(constants),
             shapes[0][2].name if shapes else results[0].dtype,
             0 if known_operator is None else known_operator.flop,
             moved,
@@ -131,9 +124,7 @@ class Described:
         if "frontend" in options:
             because = "frontend applies to models of torch alone"
             raise DescribeError("study", "cannot take frontend for a kernel", because=because)
-        if self.constants and not self._constants:
-            self.task({size.name: size.min for size in self.program.sizes}, 0)
-        constants = dict(self._constants)
+        constants = dict(self._known_arrays())
         kernel = oc.compile(self.output, self.inputs, constants=constants, records=False, **options)
         free = [
             size.name
@@ -141,6 +132,24 @@ class Described:
             if not any(Var(size.name) in one.shape for one in kernel.signature.inputs)
         ]
         return CompiledKernel(kernel, tuple(free))
+
+    def _input_shapes(self, known: Mapping[str, int]) -> list[tuple[str, tuple[int, ...], Any]]:
+        """Return the name, shape and element type of each input at these sizes."""
+        buffers = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
+        return [
+            (b.name, tuple(int(evaluate(e, known)) for e in b.shape), numpy_dtype(b.dtype))
+            for b in buffers
+        ]
+
+    def _known_arrays(self) -> Mapping[str, Array]:
+        """Return the constants, drawn once: their shapes are the same at all sizes."""
+        if self.constants and not self._constants:
+            least = {size.name: size.min for size in self.program.sizes}
+            for number, (name, shape, element) in enumerate(self._input_shapes(least)):
+                if name in self.constants:
+                    rng = np.random.default_rng([7, number])
+                    self._constants[name] = drawn(shape, element, rng, self.values.get(name, ""))
+        return self._constants
 
     def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
         return {size.name: sizes[size.name] for size in self.program.sizes}

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from offcut.studies.errors import pattern_of, refusal, text_of
+from offcut.studies.errors import Place, pattern_of, refusal, text_of
 from offcut.studies.sizes import Point
 from offcut.studies.tasks import Operator
 
@@ -58,10 +58,23 @@ class Entry:
         return identity
 
 
-def read_entries(
-    tables: Sequence[Mapping[str, Any]], measure: str, at: str
-) -> tuple[list[dict[str, Any]], list[Entry]]:
-    """Return the tables of the contenders without `measure` and `only`, and an entry for each.
+@dataclass(frozen=True, slots=True)
+class ContenderTable:
+    """What a file says of a contender.
+
+    keys   but for those of its entry
+    at     its place
+    """
+
+    keys: Mapping[str, Any]
+    at: Place
+    entry: Entry = Entry()
+
+
+def read_contender_tables(
+    tables: Sequence[Mapping[str, Any]], measure: str, at: Place
+) -> list[ContenderTable]:
+    """Return what a file says of each contender.
 
     A table with ``each = {strategy = ["cut", "mask"], threads = [1, 2]}`` stands for four.
 
@@ -69,29 +82,28 @@ def read_entries(
 
     Raises DescribeError for an unknown measure or an invalid regular expression.
     """
-    contenders: list[dict[str, Any]] = []
-    entries: list[Entry] = []
-    for number, table in enumerate(tables):
-        place = f"{at}, contenders[{number}]"
-        for one in expand_table(table, place):
-            entries.append(_entry(one, measure, place))
-            contenders.append({key: one[key] for key in one if key not in ("measure", "only")})
-    return contenders, entries
+    contenders: list[ContenderTable] = []
+    for number, table in enumerate(tables, 1):
+        for one in expand_table(table, at.entry("contender", number, table)):
+            place = at.entry("contender", number, one)
+            keys = {key: one[key] for key in one if key not in ("measure", "only")}
+            contenders.append(ContenderTable(keys, place, _entry(one, measure, place)))
+    return contenders
 
 
-def check_measure(measure: str, at: str) -> None:
+def check_measure(measure: str, at: Place) -> None:
     """Raise DescribeError for an unknown measure."""
     if measure not in MEASURES:
         raise refusal(at, f"nothing called {measure!r} is measured", ", ".join(MEASURES))
 
 
-def _entry(table: Mapping[str, Any], measure: str, at: str) -> Entry:
+def _entry(table: Mapping[str, Any], measure: str, at: Place) -> Entry:
     entry_measure = text_of(table, "measure", at, measure)
-    check_measure(entry_measure, f"{at}.measure")
+    check_measure(entry_measure, at / "measure")
     return Entry(entry_measure, pattern_of(table, "only", at))
 
 
-def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
+def expand_table(table: Mapping[str, Any], at: Place) -> Iterator[dict[str, Any]]:
     """Yield the contenders that a table stands for: every combination of the values of ``each``, with these in their names.
 
     A key of ``each`` may lead into a table: ``"tune.trials"``.
@@ -103,10 +115,10 @@ def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
         return
     example = 'each = {strategy = ["cut", "mask"]}'
     if not isinstance(each, Mapping) or not each:
-        raise refusal(f"{at}.each", f"{each!r} is not a table of lists", example)
+        raise refusal(at / "each", f"{each!r} is not a table of lists", example)
     for key, values in each.items():
         if not isinstance(values, list) or not values:
-            raise refusal(f"{at}.each.{key}", f"{values!r} is not a list of values", example)
+            raise refusal(at / "each" / key, f"{values!r} is not a list of values", example)
     base = text_of(table, "name", at)
     for values in itertools.product(*each.values()):
         one = deepcopy(common)
@@ -117,7 +129,7 @@ def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
                 place = place.setdefault(part, {})
                 if not isinstance(place, dict):
                     because = f"{part!r} is {place!r}, and not a table that {key!r} leads into"
-                    raise refusal(f"{at}.each", because, example)
+                    raise refusal(at / "each", because, example)
             place[last] = value
         one["name"] = " ".join(filter(None, (base, *map(_text, values))))
         yield one

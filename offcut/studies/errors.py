@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,45 @@ from offcut.core.extras import missing_package
 from offcut.errors import DescribeError
 
 
-def refusal(
-    at: str, because: str, *help: str, what: str = "cannot read the study"
-) -> DescribeError:
-    """Return the error for something in a study's file.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a study's file.
 
-    at    the file and the place, such as ``layers.toml, operators[0].sizes``
+    where  the name of the file, and the tables that lead to the place
+    keys   in the last one of them, each inside of the one before
+
+    >>> print(Place("layers.toml").entry("operator", 2, {}) / "sizes" / "m")
+    layers.toml, operator 2, sizes.m
+    >>> print(Place("layers.toml").entry("contender", 1, {"name": "mine"}) / "strategy")
+    layers.toml, contender 'mine', strategy
+    """
+
+    where: str
+    keys: tuple[str, ...] = ()
+
+    def __truediv__(self, key: str) -> Place:
+        """Return the place of a key in the table, or in the value, that is here."""
+        return Place(self.where, (*self.keys, key))
+
+    def entry(self, kind: str, number: int, table: Any) -> Place:
+        """Return the place of a table of a list, by its name where it has one, else by its number, from 1 on."""
+        name = table.get("name", "") if isinstance(table, Mapping) else ""
+        is_named = isinstance(name, str) and name.strip()
+        return Place(f"{self}, {kind} {repr(name) if is_named else number}")
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, (self.where, ".".join(self.keys))))
+
+
+def refusal(
+    at: Place | str, because: str, *help: str, what: str = "cannot read the study"
+) -> DescribeError:
+    """Return the error for something in a study's file, or for something else of a study.
+
+    at    where it is
     help  what would be accepted
     """
-    return DescribeError("study", what, at=at, because=because, help=help)
+    return DescribeError("study", what, at=str(at), because=because, help=help)
 
 
 def raised(error: BaseException) -> str:
@@ -32,7 +63,7 @@ def raised(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0] if text else 'no reason'}"
 
 
-def check_keys(table: Mapping[str, Any], known: Iterable[str], at: str) -> None:
+def check_keys(table: Mapping[str, Any], known: Iterable[str], at: Place) -> None:
     """Refuse a key of `table` that is none of `known`, and name the closest that is."""
     names = tuple(known)
     for key in table:
@@ -42,18 +73,18 @@ def check_keys(table: Mapping[str, Any], known: Iterable[str], at: str) -> None:
             raise refusal(at, f"there is no key {key!r}", *help)
 
 
-def text_of(table: Mapping[str, Any], key: str, at: str, default: str = "") -> str:
+def text_of(table: Mapping[str, Any], key: str, at: Place, default: str = "") -> str:
     """Return the string under `key`.
 
     Raises DescribeError where it is something else.
     """
     value = table.get(key, default)
     if not isinstance(value, str):
-        raise refusal(f"{at}.{key}", f"{value!r} is not text", f'{key} = "{default or "…"}"')
+        raise refusal(at / key, f"{value!r} is not text", f'{key} = "{default or "…"}"')
     return value
 
 
-def pattern_of(table: Mapping[str, Any], key: str, at: str) -> str:
+def pattern_of(table: Mapping[str, Any], key: str, at: Place) -> str:
     """Return the regular expression under `key`, "" without one.
 
     Raises DescribeError where it is none.
@@ -63,7 +94,7 @@ def pattern_of(table: Mapping[str, Any], key: str, at: str) -> str:
         re.compile(pattern)
     except re.error as error:
         because = f"{pattern!r} is not a regular expression: {error}"
-        raise refusal(f"{at}.{key}", because, f"{key} = '{re.escape(pattern)}'") from error
+        raise refusal(at / key, because, f"{key} = '{re.escape(pattern)}'") from error
     return pattern
 
 
@@ -76,7 +107,7 @@ def in_a_line(text: str) -> str:
     return " ".join("".join(x if x.isprintable() else " " for x in text).split())
 
 
-def check_names(names: Sequence[str], what: str, at: str) -> None:
+def check_names(names: Sequence[str], what: str, at: Place) -> None:
     """Refuse names that tables cannot show in a line, and two that are equal.
 
     what  is called so: ``operator``, ``contender``
@@ -84,12 +115,12 @@ def check_names(names: Sequence[str], what: str, at: str) -> None:
     for name in names:
         if not name.strip() or not name.isprintable():
             because = f"{name!r} is not a name that a table can show in a line"
-            raise refusal(f"{at}, {what}s", because, f'name = "{in_a_line(name) or what}"')
+            raise refusal(at / f"{what}s", because, f'name = "{in_a_line(name) or what}"')
         if names.count(name) > 1:
-            raise refusal(at, f"two {what}s are called {name!r}", 'name = "…"')
+            raise refusal(at / f"{what}s", f"two {what}s are called {name!r}", 'name = "…"')
 
 
-def number_of(table: Mapping[str, Any], key: str, at: str, default: float, least: float) -> float:
+def number_of(table: Mapping[str, Any], key: str, at: Place, default: float, least: float) -> float:
     """Return the number under `key`, `least` or more.
 
     Raises DescribeError where it is less, or no number.
@@ -101,12 +132,12 @@ def number_of(table: Mapping[str, Any], key: str, at: str, default: float, least
         or not least <= value < math.inf
     ):
         raise refusal(
-            f"{at}.{key}", f"{value!r} is not a number from {least:g} on", f"{key} = {default:g}"
+            at / key, f"{value!r} is not a number from {least:g} on", f"{key} = {default:g}"
         )
     return value
 
 
-def whole_of(table: Mapping[str, Any], key: str, at: str, default: int, least: int) -> int:
+def whole_of(table: Mapping[str, Any], key: str, at: Place, default: int, least: int) -> int:
     """Return the whole number under `key`, `least` or more.
 
     Raises DescribeError where it is less, or not whole.
@@ -114,11 +145,11 @@ def whole_of(table: Mapping[str, Any], key: str, at: str, default: int, least: i
     value = table.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         because = f"{value!r} is not a whole number from {least} on"
-        raise refusal(f"{at}.{key}", because, f"{key} = {default}")
+        raise refusal(at / key, because, f"{key} = {default}")
     return value
 
 
-def flag_of(table: Mapping[str, Any], key: str, at: str, default: bool) -> bool:
+def flag_of(table: Mapping[str, Any], key: str, at: Place, default: bool) -> bool:
     """Return the truth value under `key`.
 
     Raises DescribeError where it is something else.
@@ -126,33 +157,33 @@ def flag_of(table: Mapping[str, Any], key: str, at: str, default: bool) -> bool:
     value = table.get(key, default)
     if not isinstance(value, bool):
         because = f"{value!r} is neither true nor false"
-        raise refusal(f"{at}.{key}", because, f"{key} = {str(not default).lower()}")
+        raise refusal(at / key, because, f"{key} = {str(not default).lower()}")
     return value
 
 
-def table_of(table: Mapping[str, Any], key: str, at: str, example: str) -> Mapping[str, Any]:
+def table_of(table: Mapping[str, Any], key: str, at: Place, example: str) -> Mapping[str, Any]:
     """Return the table under `key`, an empty one without it.
 
     Raises DescribeError where it is something else.
     """
     value: Mapping[str, Any] = table.get(key, {})
     if not isinstance(value, Mapping):
-        raise refusal(f"{at}.{key}", f"{value!r} is not a table", example)
+        raise refusal(at / key, f"{value!r} is not a table", example)
     return value
 
 
-def file_of(table: Mapping[str, Any], key: str, at: str, folder: Path, *examples: str) -> Path:
+def file_of(table: Mapping[str, Any], key: str, at: Place, folder: Path, *examples: str) -> Path:
     """Return the file of `folder` that is named under `key`.
 
     Raises DescribeError where there is none.
     """
     file = folder / text_of(table, key, at)
     if not file.is_file():
-        raise refusal(f"{at}.{key}", f"there is no file {table[key]}", *examples)
+        raise refusal(at / key, f"there is no file {table[key]}", *examples)
     return file
 
 
-def texts_of(value: Any, at: str, example: str) -> tuple[str, ...]:
+def texts_of(value: Any, at: Place, example: str) -> tuple[str, ...]:
     """Return a text, or the texts of a list.
 
     Raises DescribeError where it is neither.

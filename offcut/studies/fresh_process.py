@@ -125,7 +125,7 @@ def _torch_stream(contender: Library, first: TorchTask) -> Callable[[Task], Any]
 
     def call(task: Task) -> Any:
         with torch.no_grad():
-            return module(*task.for_peers.given)
+            return module(*task.for_peers.inputs)
 
     return call
 

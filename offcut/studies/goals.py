@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.experiment.timing import Ratio
-from offcut.studies.errors import check_keys, number_of, pattern_of, refusal, texts_of
+from offcut.studies.errors import Place, check_keys, number_of, pattern_of, refusal, texts_of
 from offcut.studies.rows import Row
 from offcut.studies.statistics import geometric_mean
 from offcut.studies.table import plural
@@ -165,21 +165,22 @@ def read_goals(tables: Any, names: Sequence[str], baseline: str, file: Path) -> 
     if tables is None:
         return (Goal((baseline,)),)
     if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
-        raise refusal(file.name, "goals is not a list of tables", "[[goals]]\nmean = 1.1")
+        because = "goals is not a list of tables"
+        raise refusal(Place(file.name), because, "[[goals]]\nmean = 1.1")
     return tuple(
-        _goal(one, names, baseline, f"{file.name}, goals[{number}]")
-        for number, one in enumerate(tables)
+        _goal(one, names, baseline, Place(file.name).entry("goal", number, one))
+        for number, one in enumerate(tables, 1)
     )
 
 
-def _goal(table: Mapping[str, Any], names: Sequence[str], baseline: str, at: str) -> Goal:
+def _goal(table: Mapping[str, Any], names: Sequence[str], baseline: str, at: Place) -> Goal:
     check_keys(table, KEYS, at)
     contender = _names(table, "contender", names, at) or (baseline,)
     over = _names(table, "over", names, at)
     reference = table.get("reference")
     if reference is not None and not isinstance(reference, str | Mapping):
         example = 'reference = {m = 1024} or reference = "another operator"'
-        raise refusal(f"{at}.reference", f"{reference!r} is neither sizes nor an operator", example)
+        raise refusal(at / "reference", f"{reference!r} is neither sizes nor an operator", example)
     operators = pattern_of(table, "operators", at)
     mean, worst, share, regret = (
         number_of(table, key, at, 1.0, 0.0) if key in table else None
@@ -188,12 +189,12 @@ def _goal(table: Mapping[str, Any], names: Sequence[str], baseline: str, at: str
     return Goal(contender, over, operators, reference, mean, worst, share, regret)
 
 
-def _names(table: Mapping[str, Any], key: str, names: Sequence[str], at: str) -> tuple[str, ...]:
+def _names(table: Mapping[str, Any], key: str, names: Sequence[str], at: Place) -> tuple[str, ...]:
     """Return the contender names under a key, which holds a name or a list; empty without the key."""
     if key not in table:
         return ()
-    listed = texts_of(table[key], f"{at}.{key}", f'{key} = "{names[0]}"')
+    listed = texts_of(table[key], at / key, f'{key} = "{names[0]}"')
     for name in listed:
         if name not in names:
-            raise refusal(f"{at}.{key}", f"there is no contender {name!r}", ", ".join(names))
+            raise refusal(at / key, f"there is no contender {name!r}", ", ".join(names))
     return listed

@@ -134,6 +134,15 @@ def measure_group(
     }
     measurable = {cell: one for cell, one in ready.items() if cell not in simulated}
     timings, load, clock = _in_turns(definition, group, measurable, failed, turn)
+    for cell, one in measurable.items():
+        turn(cell)
+        try:
+            wrong = exact.mismatch(one.read(one.run()))
+        except (Exception, SystemExit) as error:
+            failed[cell] = f"after it was timed, {reason(error)}"
+            continue
+        if wrong:
+            failed[cell] = f"{WRONG} after it was timed, as if a call changed its inputs: {wrong}"
     timings = {**timings, **simulated}
     if before is not None and limits is not None:
         after = limits.now(task.flop, task.moved, task.kind)

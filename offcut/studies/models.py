@@ -17,7 +17,7 @@ from offcut.core.extras import check_installed, is_installed
 from offcut.core.interpret.values import evaluate
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.studies.errors import file_of, text_of
+from offcut.studies.errors import Place, file_of, text_of
 from offcut.studies.missing_modules import needs_missing_module
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.peers.model_tasks import ModelTask, TorchTask, results_of
@@ -32,12 +32,12 @@ FRONTENDS = ("torch", "onnx")
 
 
 def model_workload(
-    table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
+    table: Mapping[str, Any], axes: Mapping[str, Values], at: Place, folder: Path
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return the model that ``model = "file.onnx"`` or ``model = "module:function"`` says, and what identifies it."""
     text, values = text_of(table, "model", at), table.get("values", {})
     if ":" in text:
-        own = named(text, "offcut.operators", folder, f"{at}.model")
+        own = named(text, "offcut.operators", folder, at / "model")
         arguments = dict(table.get("arguments", {}))
         if needs_missing_module(own.value):  # a call with these arguments raises if it does
             own.value(**arguments)
@@ -363,7 +363,7 @@ class CompiledModel:
         """Return a call on the task's inputs."""
         arguments: tuple[Any, ...] = (dict(task.operands),)
         if self.arguments:
-            arguments = tuple(task.for_peers.given)
+            arguments = tuple(task.for_peers.inputs)
         return (lambda: self.model(*arguments)), results_of
 
     @property

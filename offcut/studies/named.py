@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from offcut.core.extras import installing, missing_package
 from offcut.core.nearest import nearest
 from offcut.errors import DescribeError
-from offcut.studies.errors import raised, refusal
+from offcut.studies.errors import Place, raised, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Named:
     digest: str
 
 
-def named(name: str, group: str, folder: Path, at: str, known: Sequence[str] = ()) -> Named:
+def named(name: str, group: str, folder: Path, at: Place | str, known: Sequence[str] = ()) -> Named:
     """Return what ``module:function`` is, or the entry point of that name.
 
     group   of entry points, such as ``offcut.peers``
@@ -74,7 +74,7 @@ def named(name: str, group: str, folder: Path, at: str, known: Sequence[str] = (
     return Named(name, value, digest)
 
 
-def _attribute(owner: Any, name: str, text: str, at: str) -> Any:
+def _attribute(owner: Any, name: str, text: str, at: Place | str) -> Any:
     """Return an attribute of a module, or of an object in one.
 
     Raises DescribeError for a name that it lacks.
@@ -141,7 +141,7 @@ def _imported(file: Path, folder: Path) -> Iterator[Path]:
             )
 
 
-def check_callable(own: Named, at: str, what: str) -> None:
+def check_callable(own: Named, at: Place, what: str) -> None:
     """Refuse an object that cannot be called.
 
     what  the function is called with, as the help says it

@@ -14,6 +14,7 @@ from offcut.errors import OffcutError
 from offcut.studies.contraction import ELEMENTS, build, parse_contraction
 from offcut.studies.described import LARGEST, Described
 from offcut.studies.errors import (
+    Place,
     check_keys,
     check_names,
     file_of,
@@ -63,21 +64,22 @@ def read_operators(
     """
     operators: list[Operator] = []
     absent: list[AbsentOperator] = []
-    for number, table in enumerate(tables):
-        for one in _of_table(table, f"{file.name}, operators[{number}]", file.parent):
+    top = Place(file.name)
+    for number, table in enumerate(tables, 1):
+        for one in _of_table(table, top.entry("operator", number, table), file.parent):
             if isinstance(one, AbsentOperator):
                 absent.append(one)
             else:
                 operators.append(one)
     names = [one.name for one in operators] + [one.name for one in absent]
-    check_names(names, "operator", file.name)
+    check_names(names, "operator", top)
     if not operators:
-        raise refusal(file.name, "no operator can be measured", *absent_lines(absent))
+        raise refusal(top, "no operator can be measured", *absent_lines(absent))
     return tuple(operators), tuple(absent)
 
 
 def _of_table(
-    table: Mapping[str, Any], at: str, folder: Path
+    table: Mapping[str, Any], at: Place, folder: Path
 ) -> Iterator[Operator | AbsentOperator]:
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) != 1:
@@ -88,7 +90,7 @@ def _of_table(
     if kind == "suite":
         yield from _of_suite(table, at, folder)
         return
-    for one in texts_of(table.get("type", _DEFAULT_TYPE), f"{at}.type", 'type = "float32"'):
+    for one in texts_of(table.get("type", _DEFAULT_TYPE), at / "type", 'type = "float32"'):
         yield _operator(kind, {**table, "type": one}, at, folder)
 
 
@@ -104,7 +106,7 @@ CSV_KEYS = ("csv", "columns", "weights")
 
 
 def _of_suite(
-    table: Mapping[str, Any], at: str, folder: Path
+    table: Mapping[str, Any], at: Place, folder: Path
 ) -> Iterator[Operator | AbsentOperator]:
     """Yield the operators of a suite whose names have the text `only`, with other element types where the table gives some."""
     only = pattern_of(table, "only", at)
@@ -112,32 +114,33 @@ def _of_suite(
     chosen = [one for one in suite.operators if re.search(only, one["name"])]
     if not chosen:
         raise refusal(
-            f"{at}.only",
+            at / "only",
             f"no operator of the suite {suite.name} has {only!r} in its name",
             ", ".join(one["name"] for one in suite.operators),
         )
     more = {key: table[key] for key in ("type", "bounds", "tolerance") if key in table}
-    for one in chosen:
-        yield from _of_table({**one, **more}, f"{at}, {suite.name}: {one['name']}", suite.folder)
+    for number, one in enumerate(chosen, 1):
+        place = Place(f"{at}, suite {suite.name}").entry("operator", number, one)
+        yield from _of_table({**one, **more}, place, suite.folder)
 
 
 def _operator(
-    kind: str, table: Mapping[str, Any], at: str, folder: Path
+    kind: str, table: Mapping[str, Any], at: Place, folder: Path
 ) -> Operator | AbsentOperator:
     values = table_of(table, "values", at, 'values = {A = "positive"}')
     sizes = table.get("sizes", {})
     if isinstance(sizes, str) or (isinstance(sizes, Mapping) and sizes.keys() & {*CSV_KEYS}):
-        axes, points = _vectors(sizes, f"{at}.sizes", folder)
+        axes, points = _vectors(sizes, at / "sizes", folder)
     elif isinstance(sizes, list):
-        axes, points = _listed([(one, 1.0) for one in sizes], f"{at}.sizes")
+        axes, points = _listed([(one, 1.0) for one in sizes], at / "sizes")
     elif isinstance(sizes, Mapping):
         extents = {
-            name: read_values(given, f"{at}.sizes.{name}", folder) for name, given in sizes.items()
+            name: read_values(given, at / "sizes" / name, folder) for name, given in sizes.items()
         }
-        axes, points = axes_of(extents, f"{at}.sizes"), points_of(extents)
+        axes, points = axes_of(extents, at / "sizes"), points_of(extents)
     else:
         because = f"{sizes!r} is not a table"
-        raise refusal(f"{at}.sizes", because, "sizes = {m = [1, 7], k = 64}", *VECTORS)
+        raise refusal(at / "sizes", because, "sizes = {m = [1, 7], k = 64}", *VECTORS)
     suffix = "" if table["type"] == _DEFAULT_TYPE else f" {table['type']}"
     name = (text_of(table, "name", at) or f"{table[kind]}") + suffix
     try:
@@ -155,18 +158,22 @@ def _operator(
     for array in values:
         if isinstance(workload, Described) and array not in workload.names:
             listed = f"the inputs are {', '.join(workload.names)}"
-            raise refusal(f"{at}.values", f"there is no input {array!r}", listed)
-        check_values(values[array], f"{at}.values.{array}")
+            raise refusal(at / "values", f"there is no input {array!r}", listed)
+        check_values(values[array], at / "values" / array)
     tolerance = number_of(table, "tolerance", at, 0.0, 0.0) if "tolerance" in table else None
-    workload.tolerance = tolerance
     if tolerance is not None:
+        if not hasattr(workload, "tolerance"):
+            because = f"{table[kind]} gives a workload, whose tasks say how far a result may be off"
+            help = "Exact(values, tolerance, by), of its task"
+            raise refusal(at / "tolerance", because, help)
+        workload.tolerance = tolerance
         identity = {**identity, "tolerance": tolerance}
     identity = {"kind": kind, "type": table["type"], "values": values, **identity}
     return Operator(name, identity, axes, points, workload)
 
 
 def _vectors(
-    sizes: str | Mapping[str, Any], at: str, folder: Path
+    sizes: str | Mapping[str, Any], at: Place, folder: Path
 ) -> tuple[dict[str, Values], tuple[Point, ...]]:
     """Return the axes and the points of a CSV file, a line each: ``"shapes.csv"``, or ``{csv = "shapes.csv", columns = {m = "M"}}``."""
     table: Mapping[str, Any] = {"csv": sizes} if isinstance(sizes, str) else sizes
@@ -177,14 +184,12 @@ def _vectors(
     if columns is not None and not (
         isinstance(columns, Mapping) and all(isinstance(one, str) for one in columns.values())
     ):
-        raise refusal(
-            f"{at}.columns", f"{columns!r} does not name a column for each axis", *VECTORS
-        )
+        raise refusal(at / "columns", f"{columns!r} does not name a column for each axis", *VECTORS)
     return _listed(vectors_of_csv(folder / file, columns, text_of(table, "weights", at), at), at)
 
 
 def _listed(
-    weighted: Sequence[tuple[Any, float]], at: str
+    weighted: Sequence[tuple[Any, float]], at: Place
 ) -> tuple[dict[str, Values], tuple[Point, ...]]:
     """Return the axes and the points of vectors of sizes, ``{m = 1, k = 64}``, all of the same axes, each with its weight."""
     vectors = [one for one, _ in weighted]
@@ -199,7 +204,7 @@ def _listed(
     axes: dict[str, Values] = {}
     for name in vectors[0]:
         given = [one[name] for one in vectors]
-        one = read_values(given, f"{at}.{name}", Path())
+        one = read_values(given, at / name, Path())
         axes[name] = Values(one.weights, swept=len(one.weights) > 1)
     total = sum(weight for _, weight in weighted)
     shares: dict[tuple[tuple[str, int], ...], float] = {}
@@ -210,7 +215,7 @@ def _listed(
 
 
 def _workload(
-    kind: str, table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
+    kind: str, table: Mapping[str, Any], axes: Mapping[str, Values], at: Place, folder: Path
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return a workload and what identifies it."""
     if kind == "einsum":
@@ -225,14 +230,14 @@ def _workload(
 
 
 def _ranges(
-    axes: Mapping[str, Values], table: Mapping[str, Any], at: str
+    axes: Mapping[str, Values], table: Mapping[str, Any], at: Place
 ) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
     """Return the extents of the fixed axes, and the least and the greatest extent of those that are swept."""
     bounds = table_of(table, "bounds", at, "bounds = {m = 4096}")
     for name in bounds:
         if name not in axes:
             listed = f"the axes are {', '.join(axes)}"
-            raise refusal(f"{at}.bounds", f"there is no axis {name!r}", listed)
+            raise refusal(at / "bounds", f"there is no axis {name!r}", listed)
     fixed = {name: max(one.weights) for name, one in axes.items() if not one.swept}
     swept: dict[str, tuple[int, int]] = {}
     for name, values in axes.items():
@@ -242,12 +247,12 @@ def _ranges(
         bound = bounds.get(name, min(max(LARGEST, 1 << (most - 1).bit_length()), 2**31 - 1))
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < most:
             because = f"{bound!r} is below the size {most}"
-            raise refusal(f"{at}.bounds.{name}", because, f"bounds = {{{name} = {most}}}")
+            raise refusal(at / "bounds" / name, because, f"bounds = {{{name} = {most}}}")
         swept[name] = (1, bound)
     return fixed, swept
 
 
-def _extents(axes: Mapping[str, Values], table: Mapping[str, Any], at: str) -> dict[str, Any]:
+def _extents(axes: Mapping[str, Values], table: Mapping[str, Any], at: Place) -> dict[str, Any]:
     """Return a symbolic size for each axis that is swept, the extent of each other one."""
     fixed, swept = _ranges(axes, table, at)
     sizes = {name: oc.dim(name, min=low, max=high) for name, (low, high) in swept.items()}
@@ -258,7 +263,7 @@ def _constants(
     table: Mapping[str, Any],
     inputs: Mapping[str, Sequence[str]],
     axes: Mapping[str, Values],
-    at: str,
+    at: Place,
 ) -> tuple[str, ...]:
     """Return the inputs that are known beforehand: those that are named, else all after the first without a swept axis."""
     free = {
@@ -269,26 +274,26 @@ def _constants(
     given = table["constants"]
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise refusal(
-            f"{at}.constants", f"{given!r} is not a list of names", f"constants = {[*inputs][1:]}"
+            at / "constants", f"{given!r} is not a list of names", f"constants = {[*inputs][1:]}"
         )
     for name in given:
         if name not in inputs or name in free:
             because = "its shape depends on a swept size" if name in free else "it is not an input"
             raise refusal(
-                f"{at}.constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
+                at / "constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
             )
     return tuple(given)
 
 
 def _einsum(
-    table: Mapping[str, Any], axes: Mapping[str, Values], at: str
+    table: Mapping[str, Any], axes: Mapping[str, Values], at: Place
 ) -> tuple[Described, Mapping[str, Any]]:
     kind = table["type"]
     if kind not in ELEMENTS:
-        raise refusal(f"{at}.type", f"there is no contraction of {kind!r}", ", ".join(ELEMENTS))
+        raise refusal(at / "type", f"there is no contraction of {kind!r}", ", ".join(ELEMENTS))
     contraction = parse_contraction(text_of(table, "einsum", at))
     epilogue = (
-        texts_of(table["epilogue"], f"{at}.epilogue", 'epilogue = ["bias", "relu"]')
+        texts_of(table["epilogue"], at / "epilogue", 'epilogue = ["bias", "relu"]')
         if "epilogue" in table
         else ()
     )
@@ -299,7 +304,7 @@ def _einsum(
                 if name not in axes
                 else f"there is no axis {name!r}"
             )
-            raise refusal(f"{at}.sizes", because, f"the axes are {', '.join(contraction.letters)}")
+            raise refusal(at / "sizes", because, f"the axes are {', '.join(contraction.letters)}")
     made = build(contraction, *_ranges(axes, table, at), kind)
     inputs, result = list(made.inputs), made.result
     letters: dict[str, Sequence[str]] = dict(
@@ -307,7 +312,7 @@ def _einsum(
     )
     for step in epilogue:
         if step not in EPILOGUES:
-            raise refusal(f"{at}.epilogue", f"there is no epilogue {step!r}", ", ".join(EPILOGUES))
+            raise refusal(at / "epilogue", f"there is no epilogue {step!r}", ", ".join(EPILOGUES))
         if step in ("bias", "residual"):
             shape = result.shape[-1:] if step == "bias" else result.shape
             inputs.append(oc.placeholder(shape, result.dtype, name=step))
@@ -326,7 +331,7 @@ def _einsum(
 
 
 def _op(
-    table: Mapping[str, Any], axes: Mapping[str, Values], at: str
+    table: Mapping[str, Any], axes: Mapping[str, Values], at: Place
 ) -> tuple[Described, Mapping[str, Any]]:
     name, inputs = text_of(table, "op", at), table.get("inputs", {})
     function = getattr(oc.ops, name, None)
@@ -335,25 +340,25 @@ def _op(
 
         public = [one for one in dir(oc.ops) if not one.startswith("_")]
         raise refusal(
-            f"{at}.op", f"there is no oc.ops.{name}", *filter(None, [nearest(name, public)])
+            at / "op", f"there is no oc.ops.{name}", *filter(None, [nearest(name, public)])
         )
     example = 'inputs = {x = "m, n"}'
     if not isinstance(inputs, Mapping) or not inputs:
         raise refusal(
-            f"{at}.inputs", "it has no shape for each input, in the order of the call", example
+            at / "inputs", "it has no shape for each input, in the order of the call", example
         )
     extents, placeholders, letters = _extents(axes, table, at), [], dict[str, Sequence[str]]()
     for label, bound_arguments in inputs.items():
         one = (
             bound_arguments if isinstance(bound_arguments, Mapping) else {"shape": bound_arguments}
         )
-        check_keys(one, ("shape", "type"), f"{at}.inputs.{label}")
+        check_keys(one, ("shape", "type"), at / "inputs" / label)
         shape, element = one.get("shape", ""), one.get("type", table["type"])
         parts = [part.strip() for part in str(shape).split(",") if part.strip()]
         for part in parts:
             if part not in extents and not re.fullmatch(r"\d+", part):
                 raise refusal(
-                    f"{at}.inputs.{label}",
+                    at / "inputs" / label,
                     f"the axis {part!r} has no size",
                     f"sizes = {{{part} = …}}",
                 )
@@ -366,7 +371,7 @@ def _op(
         inspect.signature(function).bind(*bound_arguments, **others)
     except TypeError as error:
         raise refusal(
-            f"{at}.arguments",
+            at / "arguments",
             f"oc.ops.{name}: {error}",
             f"oc.ops.{name}{inspect.signature(function)}",
         ) from error
@@ -399,7 +404,7 @@ def _bound_arguments(
 
 
 def _program(
-    table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
+    table: Mapping[str, Any], axes: Mapping[str, Values], at: Place, folder: Path
 ) -> tuple[Described, Mapping[str, Any]]:
     file = file_of(table, "program", at, folder, 'program = "gemm.offcut"')
     program = oc.parse(file.read_text(encoding="utf-8"))
@@ -412,7 +417,7 @@ def _program(
                 else f"the program has no size {name!r}"
             )
             raise refusal(
-                f"{at}.sizes", because, f"the sizes are {', '.join(sorted(sizes)) or 'none'}"
+                at / "sizes", because, f"the sizes are {', '.join(sorted(sizes)) or 'none'}"
             )
     constants = tuple(table.get("constants", ()))
     workload = Described(program, None, constants, table.get("values", {}))
@@ -420,22 +425,22 @@ def _program(
 
 
 def _own(
-    table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
+    table: Mapping[str, Any], axes: Mapping[str, Values], at: Place, folder: Path
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return what a user's function describes: it takes extents by name, and gives ``(output, inputs)`` or a `Workload`."""
     text = text_of(table, "describe", at)
-    own = named(text, "offcut.operators", folder, f"{at}.describe")
+    own = named(text, "offcut.operators", folder, at / "describe")
     arguments = dict(table_of(table, "arguments", at, "arguments = {channels = 64}"))
     description = own.value(**_extents(axes, table, at), **arguments)
     if not isinstance(description, tuple):
         workload: Workload = description
         if not all(hasattr(workload, name) for name in ("task", "compiled")):
-            raise refusal(f"{at}.describe", f"it gave {description!r}", "return output, [A, B]")
+            raise refusal(at / "describe", f"it gave {description!r}", "return output, [A, B]")
         return workload, {"describe": text, "digest": own.digest, "arguments": arguments}
     if len(description) != 2 or not all(
         isinstance(one, oc.Tensor) for one in _items(description[1])
     ):
-        raise refusal(f"{at}.describe", f"it gave {description!r}", "return output, [A, B]")
+        raise refusal(at / "describe", f"it gave {description!r}", "return output, [A, B]")
     output, inputs = description[0], _items(description[1])
     letters = {tensor.name: [str(extent) for extent in tensor.shape] for tensor in inputs}
     constants = _constants(table, letters, axes, at)

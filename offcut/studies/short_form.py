@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from offcut.studies.errors import check_keys, number_of, pattern_of, refusal, whole_of
+from offcut.studies.errors import Place, check_keys, number_of, pattern_of, refusal, whole_of
 from offcut.studies.sizes import Point
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ POINTS = 3
 T = TypeVar("T")
 
 
-def shorten(definition: Definition, table: Any, at: str) -> Definition:
+def shorten(definition: Definition, table: Any, at: Place) -> Definition:
     """Return the short form that the table ``[short]`` of a study's file describes.
 
     operators, contenders  regular expressions: those stay in whose names they are found, and the baseline
@@ -59,11 +59,11 @@ def shorten(definition: Definition, table: Any, at: str) -> Definition:
     )
 
 
-def _matching(every: Sequence[T], pattern: str, at: str, what: str) -> list[T]:
+def _matching(every: Sequence[T], pattern: str, at: Place, what: str) -> list[T]:
     matching = [one for one in every if re.search(pattern, getattr(one, "name", ""))]
     if not matching:
         listed = ", ".join(getattr(one, "name", "") for one in every)
-        raise refusal(f"{at}.{what}s", f"no {what} has {pattern!r} in its name", listed)
+        raise refusal(at / f"{what}s", f"no {what} has {pattern!r} in its name", listed)
     return matching
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.experiment.sizes import sample
-from offcut.studies.errors import check_keys, refusal, text_of, whole_of
+from offcut.studies.errors import Place, check_keys, refusal, text_of, whole_of
 
 EXAMPLES = (
     "m = 64",
@@ -49,7 +49,7 @@ class Point:
         return ", ".join(f"{name}={extent}" for name, extent in self.sizes.items())
 
 
-def read_values(given: Any, at: str, folder: Path) -> Values:
+def read_values(given: Any, at: Place, folder: Path) -> Values:
     """Return the extents that `given` says.
 
     given   a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
@@ -99,7 +99,7 @@ def points_of(values: Mapping[str, Values]) -> tuple[Point, ...]:
     )
 
 
-def axes_of(values: Mapping[str, Values], at: str) -> dict[str, Values]:
+def axes_of(values: Mapping[str, Values], at: Place) -> dict[str, Values]:
     """Return the extents of each axis, where a key may name several with commas between.
 
     Raises DescribeError for an axis that two keys name.
@@ -131,7 +131,7 @@ def _of_weights(pairs: Iterable[tuple[int, float]]) -> Values:
     return Values({extent: weights[extent] / total for extent in sorted(weights)}, swept=True)
 
 
-def _weighted(given: Mapping[str, Any], at: str) -> Values:
+def _weighted(given: Mapping[str, Any], at: Place) -> Values:
     weights: dict[int, float] = {}
     for key, weight in given.items():
         if not re.fullmatch(r"[0-9]{1,10}", str(key)):
@@ -148,7 +148,7 @@ def _weighted(given: Mapping[str, Any], at: str) -> Values:
     return _of_weights(weights.items())
 
 
-def _of_range(text: str, points: int, at: str) -> Values:
+def _of_range(text: str, points: int, at: Place) -> Values:
     match = re.fullmatch(r"\s*([0-9]{1,10})\s*:\s*([0-9]{1,10})\s*(?::\s*([0-9]{1,10})\s*)?", text)
     if match is None:
         raise refusal(at, f"{text!r} is neither a range nor the name of a CSV file", *EXAMPLES)
@@ -180,7 +180,7 @@ class _Csv:
         """Return a cell without blanks around it, "" where the line has fewer."""
         return line[position].strip() if position < len(line) else ""
 
-    def extents(self, position: int, at: str, *help: str) -> list[int]:
+    def extents(self, position: int, at: Place, *help: str) -> list[int]:
         """Return the extents in a column.
 
         Raises DescribeError for a cell that is none.
@@ -194,7 +194,7 @@ class _Csv:
             extents.append(_extent(int(text), f"{at} ({place})"))
         return extents
 
-    def weights(self, column: str, at: str) -> list[float]:
+    def weights(self, column: str, at: Place) -> list[float]:
         """Return the weight of each line: the number in a column, or 1 without one.
 
         Raises DescribeError for a column that there is not, and a cell that is no number above 0.
@@ -204,7 +204,7 @@ class _Csv:
         if not self.has_names or self.header.count(column) != 1:
             listed = ", ".join(self.header) if self.has_names else "without names"
             because = f"{self.file.name} has no column {column!r}: its columns are {listed}"
-            raise refusal(f"{at}.weights", because, 'weights = "…", a column of numbers above 0')
+            raise refusal(at / "weights", because, 'weights = "…", a column of numbers above 0')
         weights = []
         for number, line in self.lines:
             text = self.cell(line, self.header.index(column))
@@ -216,13 +216,13 @@ class _Csv:
                 because = (
                     f"{self.file.name}, line {number}: the weight {text!r} is not a number above 0"
                 )
-                raise refusal(f"{at}.weights", because, "a number above 0 in each line")
+                raise refusal(at / "weights", because, "a number above 0 in each line")
             weights.append(weight)
         return weights
 
 
 def vectors_of_csv(
-    file: Path, columns: Mapping[str, str] | None, weights: str, at: str
+    file: Path, columns: Mapping[str, str] | None, weights: str, at: Place
 ) -> list[tuple[dict[str, int], float]]:
     """Return the vectors of extents in the lines of a CSV file, whose first line has names, each with its weight.
 
@@ -252,7 +252,7 @@ def vectors_of_csv(
     return list(zip(vectors, table.weights(weights, at), strict=True))
 
 
-def _read_csv(file: Path, at: str) -> _Csv:
+def _read_csv(file: Path, at: Place) -> _Csv:
     """Return the lines of a CSV file: cells are apart by the comma, semicolon or tab that its first line has most of.
 
     Lines of nothing and of comments are left out.
@@ -276,10 +276,10 @@ def _read_csv(file: Path, at: str) -> _Csv:
     return _Csv(file, header, numbered[has_names:], has_names)
 
 
-def _of_csv(file: Path, column: str, weights: str, at: str) -> Values:
+def _of_csv(file: Path, column: str, weights: str, at: Place) -> Values:
     """Return the extents in a column of a CSV file, whose first line has names; a file of one column needs no name."""
     table = _read_csv(file, at)
-    header, name = table.header, column or at.rpartition(".")[2]
+    header, name = table.header, column or at.keys[-1]
     if header.count(name) > 1:
         because = f"{file.name} has {header.count(name)} columns {name!r}: its columns are {', '.join(header)}"
         raise refusal(at, because, "one name for one column")
@@ -300,7 +300,7 @@ def _of_csv(file: Path, column: str, weights: str, at: str) -> Values:
     return _of_weights(zip(extents, table.weights(weights, at), strict=True))
 
 
-def _extent(value: Any, at: str) -> int:
+def _extent(value: Any, at: Place | str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
         raise refusal(
             at, f"{value!r} is not a size: sizes are whole numbers from 1 to 2**31 - 1", *EXAMPLES

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.core.nearest import nearest
-from offcut.studies.errors import check_keys, refusal, text_of
+from offcut.studies.errors import Place, check_keys, refusal, text_of
 
 FOLDER = Path(__file__).with_name("suites")
 GROUP = "offcut.suites"
@@ -43,7 +43,7 @@ def _points() -> list[Any]:
     return sorted(entry_points(group=GROUP), key=lambda point: point.name)
 
 
-def suite_operators(name: str, folder: Path, at: str) -> Suite:
+def suite_operators(name: str, folder: Path, at: Place) -> Suite:
     """Return the suite of that name, or of a file of the study's folder.
 
     Raises DescribeError where there is none.
@@ -57,7 +57,7 @@ def suite_operators(name: str, folder: Path, at: str) -> Suite:
     names = [*(path.stem for path in sorted(FOLDER.glob("*.toml"))), *known]
     close = nearest(name, names)
     raise refusal(
-        f"{at}.suite", f"there is no suite {name!r}", *filter(None, [close]), ", ".join(names)
+        at / "suite", f"there is no suite {name!r}", *filter(None, [close]), ", ".join(names)
     )
 
 
@@ -70,14 +70,14 @@ def read_suite(file: Path) -> Suite:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise refusal(file.name, str(error), what="cannot read the suite") from error
-    check_keys(table, ("about", "source", "operators"), file.name)
+    top = Place(file.name)
+    check_keys(table, ("about", "source", "operators"), top)
     operators = table.get("operators", [])
-    for number, one in enumerate(operators):
-        if not text_of(one, "name", f"{file.name}, operators[{number}]"):
-            raise refusal(
-                f"{file.name}, operators[{number}]", "it has no name", 'name = "bert qkv"'
-            )
-    about, source = text_of(table, "about", file.name), text_of(table, "source", file.name)
+    for number, one in enumerate(operators, 1):
+        at = top.entry("operator", number, one)
+        if not text_of(one, "name", at):
+            raise refusal(at, "it has no name", 'name = "bert qkv"')
+    about, source = text_of(table, "about", top), text_of(table, "source", top)
     if not (about and source and operators):
-        raise refusal(file.name, "a suite has about, source and operators", 'source = "…, table 3"')
+        raise refusal(top, "a suite has about, source and operators", 'source = "…, table 3"')
     return Suite(file.stem, about, source, tuple(operators), file.parent)

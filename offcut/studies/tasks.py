@@ -15,7 +15,7 @@ from offcut.core.dtypes import FLOATS
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.experiment.reference import Reference
-from offcut.studies.errors import refusal
+from offcut.studies.errors import Place, refusal
 from offcut.studies.peers import LoopTask
 from offcut.studies.sizes import Point, Values
 
@@ -175,7 +175,7 @@ def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str =
         raise DescribeError("study", what, because=because) from error
 
 
-def check_values(how: Any, at: str) -> None:
+def check_values(how: Any, at: Place | str) -> None:
     """Refuse what is no way to draw values, as `drawn` takes it."""
     if not isinstance(how, str) or (how not in ("", *HOW) and _ends(how) is None):
         raise refusal(at, f"{how!r} draws nothing", *HOW, '"0:30521" of whole numbers')

@@ -44,7 +44,7 @@ def distribution(program: Program, users: Users, weights: object) -> Weights:
     """
     names = {name: user for user, name in users.sizes}
     sizes = {names[size.name]: size for size in program.sizes}
-    if weights is None and not sizes:
+    if not sizes and (weights is None or weights == {}):
         return (({}, 1.0),)
     if not isinstance(weights, Mapping) or not weights:
         raise _refused(weights, f"it does not say which values {_listed(sizes)} take")

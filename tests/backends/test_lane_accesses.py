@@ -314,3 +314,17 @@ def test_bits_of_narrow_groups_are_those_of_every_strategy(channels: int) -> Non
     for strategy in ("mask", "ladder"):
         result = oc.compile(y, inputs=[x, w], strategy=strategy)(*given)
         np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_load_of_a_constant_may_leave_the_loops_around_it_and_no_other() -> None:
+    n = oc.dim("n", max=64)
+    X = oc.placeholder((n, 5, 40), "float32", name="X")
+    W = oc.placeholder((5,), "float32", name="W")
+    Y = oc.compute((n, 5, 40), lambda i, c, j: X[i, c, j] * W[c], "Y")
+    w = np.arange(5, dtype=np.float32)
+    fixed = oc.compile(Y, inputs=[X, W], constants={"W": w})
+    assert "!invariant.load" in fixed.source("llvm")
+    assert "!invariant.load" not in oc.compile(Y, inputs=[X, W]).source("llvm")
+    x = np.ones((3, 5, 40), np.float32)
+    assert (fixed(x) == w[:, None]).all()
+    assert (fixed.with_constants({"W": w + 1})(x) == w[:, None] + 1).all()

@@ -11,6 +11,7 @@ import pytest
 import offcut as oc
 from offcut import Kernel, Partition, Target, Tensor
 from tests.agree import agree, of_program
+from tests.conftest import slow
 from tests.facade import called_by, evaluate, strategies
 
 OF_QUEUES = ("vta", "vta-osdi18", "gemmini")  # they take int8 alone
@@ -95,6 +96,8 @@ def values(dtype: str, shape: list[int]) -> Any:
     return rng.normal(size=shape).astype(dtype)
 
 
+OF_MANY_CODES = (("product", "residue"), ("product", "mix"))
+"""For which other programs, and other strategies of products, stand in `make test`."""
 IN_WORDS = ("balance", "even", "shift")
 """Strategies by which a tile along the lanes of words would begin inside of one."""
 
@@ -136,7 +139,12 @@ def check_schedule(target: Target, result: Tensor, inputs: list[Tensor], made: P
 
 @pytest.mark.every(24)
 @pytest.mark.parametrize(
-    ("program", "strategy"), [(program, name) for program in PROGRAMS for name in strategies()]
+    ("program", "strategy"),
+    [
+        slow(program, name) if (program, name) in OF_MANY_CODES else (program, name)
+        for program in PROGRAMS
+        for name in strategies()
+    ],
 )
 def test_the_loops_and_the_schedule_of_a_partition_run_on_its_target(
     target: Target, program: str, strategy: str

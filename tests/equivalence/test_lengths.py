@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -59,24 +60,28 @@ def drawn(dtype: Any, heads: tuple[int, int], n: int, t: int) -> tuple[Array, Ar
     return q, k, v
 
 
+@cache
+def compiled(**options: Any) -> oc.Kernel:
+    output, inputs = described(**options)
+    return oc.compile(output, inputs=inputs)
+
+
 CASES: dict[str, dict[str, Any]] = {
     "alone": {},
-    "causal": {"causal": True},
-    "window": {"window": 5},
-    "shared heads": {"heads": (4, 2)},
+    "causal, bytes": {"causal": True, "lengths": "uint8"},
+    "window, shared heads": {"window": 5, "heads": (4, 2)},
+    "64 bits": {"lengths": "int64"},
     "bfloat16": {"dtype": "bfloat16"},
     "bfloat16, causal": {"dtype": "bfloat16", "causal": True},
-    "bytes": {"lengths": "uint8"},
-    "64 bits": {"lengths": "int64"},
 }
+"""Each element type, mask and type of lengths, and the pairs of which one changes how another one is compiled."""
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_keys_from_the_length_of_their_batch_on_are_not_read(case: str) -> None:
     options = CASES[case]
     dtype, heads = options.get("dtype", "float32"), options.get("heads", (2, 2))
-    output, inputs = described(**options)
-    kernel = oc.compile(output, inputs=inputs)
+    kernel = compiled(**options)
     ends = np.iinfo(options.get("lengths", "int32"))
     for n, t in SIZES:
         q, k, v = drawn(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype, heads, n, t)
@@ -92,10 +97,9 @@ def test_keys_from_the_length_of_their_batch_on_are_not_read(case: str) -> None:
         check(kernel(q, k, v, lengths), wanted, dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_sequence_has_the_bits_that_it_has_alone(dtype: str) -> None:
-    output, inputs = described(dtype)
-    kernel = oc.compile(output, inputs=inputs)
+@pytest.mark.parametrize("options", [{}, {"dtype": "bfloat16"}], ids=["float32", "bfloat16"])
+def test_a_sequence_has_the_bits_that_it_has_alone(options: dict[str, str]) -> None:
+    kernel, dtype = compiled(**options), options.get("dtype", "float32")
     q, k, v = drawn(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype, (2, 2), 23, 70)
     lengths = np.array([1, 17, 33, 64, 70], np.int32)
     together = np.asarray(kernel(q, k, v, lengths))
@@ -106,18 +110,17 @@ def test_a_sequence_has_the_bits_that_it_has_alone(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "length"),
-    [("int32", "lengths[b_]"), ("int64", "max(min(lengths[b_], 2147483647), 0)")],
+    ("options", "length"),
+    [({}, "lengths[b_]"), ({"lengths": "int64"}, "max(min(lengths[b_], 2147483647), 0)")],
+    ids=["int32", "int64"],
 )
-def test_loops_over_keys_end_at_the_length(dtype: str, length: str) -> None:
-    output, inputs = described(lengths=dtype)
-    text = str(oc.compile(output, inputs=inputs).loops)
+def test_loops_over_keys_end_at_the_length(options: dict[str, str], length: str) -> None:
+    text = str(compiled(**options).loops)
     assert f"in 0:min(t, index({length}))" in text
     assert "where(" not in text
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize("strategy", ["guard", "pad"])
+@pytest.mark.parametrize(("strategy", "dtype"), [("guard", "int64"), ("pad", "int32")])
 def test_strategies_whose_loops_cannot_end_at_the_length_ask_it_inside(
     strategy: str, dtype: str
 ) -> None:
@@ -139,9 +142,7 @@ def test_strategies_whose_loops_cannot_end_at_the_length_ask_it_inside(
         check(again(q, k, v, lengths), wanted, "float32")
 
 
-@pytest.mark.parametrize(
-    ("dtype", "of_lengths"), [("float32", "int32"), ("bfloat16", "int32"), ("float32", "int64")]
-)
+@pytest.mark.parametrize(("dtype", "of_lengths"), [("bfloat16", "int32"), ("float32", "int64")])
 def test_a_gpu_reads_no_key_behind_the_length_either(dtype: str, of_lengths: str) -> None:
     output, inputs = described(dtype, of_lengths)
     target = oc.target("cuda", machine="h200", device="emulated")

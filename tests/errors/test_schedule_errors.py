@@ -827,19 +827,6 @@ def test_tiles_by_the_height_of_others_are_refused_where_these_are_not_around(ed
         oc.compile(y, inputs=[a, w], target=target, schedule=schedule)
 
 
-def test_a_copy_in_panels_in_another_order_is_refused_by_a_line() -> None:
-    q, k, v = (
-        oc.placeholder((2, length, 8), name=name) for name, length in (("Q", n), ("K", m), ("V", m))
-    )
-    y = oc.ops.attention(q, k, v, name="Y")
-    target = oc.target("cpu", machine="avx2")
-    text = str(oc.compile(y, inputs=[q, k, v], target=target).schedule)
-    assert "order K_panels j_tile j_in" in text
-    edited = text.replace("order K_panels j_tile j_in", "order K_panels j_in j_tile")
-    with pytest.raises(oc.PartitionError, match="line "):
-        oc.compile(y, inputs=[q, k, v], target=target, schedule=oc.Schedule.parse(edited))
-
-
 LINES_OF_DENSE = """\
 schedule Y
 split Y.i balance 6 as i_tile i_in

@@ -26,6 +26,12 @@ def broken():
     raise KeyError("mine")
 def number():
     return 1, 2, 3
+class Own:
+    __slots__ = ()
+    def task(self, sizes, seed):
+        pass
+    def compiled(self, options):
+        pass
 def halves(axis):
     yield axis.full()
     yield axis.fixed(1)
@@ -53,7 +59,7 @@ einsum = "mk,kn->mn"
 an operator of two kinds
 given HEAD + DENSE + 'op = "softmax"\n' + AUTO
 study: cannot read the study
-  at       study.toml, operators[0]
+  at       study.toml, operator 1
   because  it has einsum and op of the keys einsum, op, program, model, describe, suite, and one is needed
   help     einsum = "mk,kn->mn"
   help     op = "softmax"
@@ -62,14 +68,14 @@ study: cannot read the study
 an axis without a size
 given HEAD + DENSE.replace(', n = 16', '') + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].sizes
+  at       study.toml, operator 1, sizes
   because  the axis 'n' has no size
   help     the axes are m, k, n
 
 a size of nothing
 given HEAD + DENSE.replace('[1, 3]', '[0, 3]') + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].sizes.m
+  at       study.toml, operator 1, sizes.m
   because  0 is not a size: sizes are whole numbers from 1 to 2**31 - 1
   help     m = 64
   help     m = [1, 7, 33]
@@ -80,14 +86,14 @@ study: cannot read the study
 a column that is not there
 given HEAD + DENSE.replace('[1, 3]', '{csv = "lengths.csv", column = "tokens"}') + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].sizes.m
+  at       study.toml, operator 1, sizes.m
   because  lengths.csv has no column 'tokens': its columns are m, t
   help     {csv = "lengths.csv", column = "…"}
 
 a suite that is none
 given HEAD + '[[operators]]\nsuite = "dietcod"\n' + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].suite
+  at       study.toml, operator 1, suite
   because  there is no suite 'dietcod'
   help     did you mean dietcode?
   help     bert, deepbench, dietcode, llama2, mikpoly, polybench, resnet50, vta
@@ -95,7 +101,7 @@ study: cannot read the study
 a strategy that is none
 given HEAD + DENSE + '[[contenders]]\nstrategy = "laddr"\n'
 study: cannot read the study
-  at       study.toml, contenders[0].strategy
+  at       study.toml, contender 1, strategy
   because  there is no 'laddr'; entry points of offcut.strategies: none
   help     did you mean ladder?
   help     "module:function", a file beside the study
@@ -103,7 +109,7 @@ study: cannot read the study
 a peer that is none
 given HEAD + DENSE + '[[contenders]]\npeer = "nump"\n'
 study: cannot read the study
-  at       study.toml, contenders[0].peer
+  at       study.toml, contender 1, peer
   because  there is no 'nump'; entry points of offcut.peers: none
   help     did you mean numpy or numba?
   help     "module:function", a file beside the study
@@ -125,36 +131,43 @@ study: cannot read the study
 an expression of a suite that is none
 given HEAD + '[[operators]]\nsuite = "bert"\nonly = "("\n' + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].only
+  at       study.toml, operator 1, only
   because  '(' is not a regular expression: missing ), unterminated subpattern at position 0
   help     only = '\('
 
 a contender twice
 given HEAD + DENSE + AUTO + AUTO
 study: cannot read the study
-  at       study.toml
+  at       study.toml, contenders
   because  two contenders are called 'auto'
   help     name = "…"
 
 a contraction that is none
 given HEAD + DENSE.replace('mk,kn->mn', 'mk,kn->mx') + AUTO
 study: cannot describe einsum = 'mk,kn->mx'
-  at       study.toml, operators[0]
+  at       study.toml, operator 1
   because  the result has the axis 'x' and no operand has it
   help     "mk,kn->m"
 
 a function that raises
 given HEAD + '[[operators]]\ndescribe = "mine:broken"\n' + AUTO
 study: cannot describe describe = 'mine:broken'
-  at       study.toml, operators[0]
+  at       study.toml, operator 1
   because  KeyError: 'mine'
 
 a function that gives something else
 given HEAD + '[[operators]]\ndescribe = "mine:number"\n' + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].describe
+  at       study.toml, operator 1, describe
   because  it gave (1, 2, 3)
   help     return output, [A, B]
+
+a tolerance of a workload of one's own
+given HEAD + '[[operators]]\ndescribe = "mine:Own"\ntolerance = 0.1\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, tolerance
+  because  mine:Own gives a workload, whose tasks say how far a result may be off
+  help     Exact(values, tolerance, by), of its task
 
 two strategies of one name
 given HEAD + DENSE + ''.join((f'[[contenders]]\nstrategy = "{name}:halves"\n' for name in ('mine', 'theirs')))
@@ -166,7 +179,7 @@ study: cannot read the study
 a strategy with a name of offcut's
 given HEAD + DENSE + '[[contenders]]\nstrategy = "mine:ladder"\n'
 study: cannot take the strategy 'mine:ladder'
-  at       study.toml, contenders[0].strategy
+  at       study.toml, contender 1, strategy
   because  offcut has a strategy of that name
   help     @oc.strategy("halve")
 
@@ -180,34 +193,34 @@ study: cannot read the study
 a line that is no size
 given HEAD + DENSE.replace('[1, 3]', '"requests.csv"') + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].sizes.m
+  at       study.toml, operator 1, sizes.m
   because  requests.csv, line 5: 'x' is not a whole number
 
 values of no input
 given HEAD + DENSE + 'values = {C = "positive"}\n' + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].values
+  at       study.toml, operator 1, values
   because  there is no input 'C'
   help     the inputs are A, B
 
 a goal of no contender
 given HEAD + DENSE + AUTO + '[[goals]]\nover = "torch"\nmean = 1.1\n'
 study: cannot read the study
-  at       study.toml, goals[0].over
+  at       study.toml, goal 1, over
   because  there is no contender 'torch'
   help     auto
 
 a reference that is a number
 given HEAD + DENSE + AUTO + '[[goals]]\nreference = 3\n'
 study: cannot read the study
-  at       study.toml, goals[0].reference
+  at       study.toml, goal 1, reference
   because  3 is neither sizes nor an operator
   help     reference = {m = 1024} or reference = "another operator"
 
 an expression that is none
 given HEAD + DENSE + AUTO + '[[goals]]\noperators = "("\n'
 study: cannot read the study
-  at       study.toml, goals[0].operators
+  at       study.toml, goal 1, operators
   because  '(' is not a regular expression: missing ), unterminated subpattern at position 0
   help     operators = '\('
 
@@ -221,21 +234,21 @@ study: cannot read the study
 an axis with sizes twice
 given HEAD + DENSE.replace('k = 8', 'k = 8, "m, n" = [3]') + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].sizes
+  at       study.toml, operator 1, sizes
   because  the axis 'm' has sizes twice
   help     "m, n" alone
 
 an unknown frontend
 given HEAD + DENSE + '[[contenders]]\nfrontend = "tflite"\n'
 study: cannot read the study
-  at       study.toml, contenders[0].frontend
+  at       study.toml, contender 1, frontend
   because  there is no frontend 'tflite'
   help     torch, onnx
 
 an operator that offcut lacks
 given HEAD + '[[operators]]\nop = "softmx"\ninputs = {x = "m, 8"}\nsizes = {m = [1]}\n' + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].op
+  at       study.toml, operator 1, op
   because  there is no oc.ops.softmx
   help     did you mean softmax or log_softmax or sort?
 
@@ -249,7 +262,7 @@ study: cannot read the file
 values that draw nothing
 given HEAD + DENSE + 'values = {A = "positiv"}\n' + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].values.A
+  at       study.toml, operator 1, values.A
   because  'positiv' draws nothing
   help     normal
   help     positive
@@ -261,7 +274,7 @@ study: cannot read the study
 values between ends the wrong way round
 given HEAD + DENSE + 'values = {B = "9:3"}\n' + AUTO
 study: cannot read the study
-  at       study.toml, operators[0].values.B
+  at       study.toml, operator 1, values.B
   because  '9:3' draws nothing
   help     normal
   help     positive
@@ -273,41 +286,41 @@ study: cannot read the study
 a function that its file lacks
 given HEAD + DENSE + '[[contenders]]\npeer = "mine:numbr"\n'
 study: cannot load 'mine:numbr'
-  at       study.toml, contenders[0].peer
+  at       study.toml, contender 1, peer
   because  mine has no 'numbr'
   help     did you mean number?
 
 a price that is a number
 given HEAD + DENSE + '[[contenders]]\nprice = "mine:PRICE"\n'
 study: cannot read the study
-  at       study.toml, contenders[0].price
+  at       study.toml, contender 1, price
   because  mine:PRICE is int, not a function
   help     "module:function" of the loops of a variant, sizes, and the built-in price
 
 a peer that is a number
 given HEAD + DENSE + '[[contenders]]\npeer = "mine:PRICE"\n'
 study: cannot read the study
-  at       study.toml, contenders[0].peer
+  at       study.toml, contender 1, peer
   because  mine:PRICE is int, not a function
   help     "module:function" of inputs and sizes
 
 a target that is none
 given HEAD + DENSE + '[[contenders]]\ntarget = "cpux"\n'
 study: cannot plan for 'cpux'
-  at       study.toml, contenders[0]
+  at       study.toml, contender 1, target
   because  there is no such target
   help     target="accelerator", target="cpu", target="cuda", target="gemmini", target="interpret", target="vta", target="vta-osdi18"
 
 a field that a machine lacks
 given HEAD + DENSE + '[[contenders]]\ntarget = "cpu"\nmachine = "zen5"\nmachine_fields = {unit = {9 = {rows = 2}}}\n'
 study: cannot change the machine
-  at       study.toml, contenders[0], machine_fields
+  at       study.toml, contender 1, machine_fields
   because  the description has no '9' there, but fma float32, fma float64, vpdpbusd, vdpbf16ps
 
 a device that is none
 given HEAD + DENSE + '[[contenders]]\ntarget = "cuda"\ndevice = "x"\n'
 study: cannot take device='x'
-  at       study.toml, contenders[0]
+  at       study.toml, contender 1, device
   because  a device is the GPU that is there, or emulated
   help     device=None
   help     device="emulated"
@@ -315,7 +328,7 @@ study: cannot take device='x'
 an explorer that is none
 given HEAD + DENSE + '[[contenders]]\ntune = {explorer = "annel"}\n'
 study: cannot take explorer='annel'
-  at       study.toml, contenders[0].tune.explorer
+  at       study.toml, contender 1, tune.explorer
   because  there is no such explorer
   help     anneal, beam, evolution, exhaustive, gradient, random, tree
   help     a function of (space, seen, rng, count)
@@ -323,14 +336,14 @@ study: cannot take explorer='annel'
 a table inside of a text
 given HEAD + DENSE + '[[contenders]]\nstrategy = "cut"\neach = {"strategy.x" = ["cut"]}\n'
 study: cannot read the study
-  at       study.toml, contenders[0].each
+  at       study.toml, contender 1, each
   because  'strategy' is 'cut', and not a table that 'strategy.x' leads into
   help     each = {strategy = ["cut", "mask"]}
 
 a strategy whose heights are none
 given HEAD + DENSE + '[[contenders]]\nstrategy = "ladder(x)"\n'
 study: cannot take strategy='ladder(x)'
-  at       study.toml, contenders[0].strategy
+  at       study.toml, contender 1, strategy
   because  there is no such strategy
   help     did you mean ladder?
   help     auto, guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix
@@ -338,36 +351,66 @@ study: cannot take strategy='ladder(x)'
 heights of a strategy that takes none
 given HEAD + DENSE + '[[contenders]]\nstrategy = {i = "cut(3)"}\n'
 study: cannot take strategy='cut(3)'
-  at       study.toml, contenders[0].strategy, axis i
+  at       study.toml, contender 1, strategy.i
   because  1 height is given, and cut takes no heights
   help     "cut"
+
+the choice itself in a list of strategies
+given HEAD + DENSE + '[[contenders]]\nstrategy = ["mine:halves", "auto"]\n'
+study: cannot take strategy=['halves', 'auto']
+  at       study.toml, contender 1, strategy
+  because  auto is the choice among strategies, and none of those that a list has compete
+  help     strategy=['halves', 'ladder', 'balance'], which auto chooses from on a CPU
+  help     strategy="auto"
 
 a strategy of an axis that an operator lacks
 given HEAD + DENSE + '[[contenders]]\nname = "tall"\nstrategy = {z = "cut"}\n'
 study: cannot find the axis 'z'
-  at       study.toml, contender 'tall'.strategy
+  at       study.toml, contender 'tall', strategy
   because  mk,kn->mn: no axis has that name
   help     the axes are result.i, result.j, result.k
   help     only = '…', the operators that have the axis
 
+a strategy in a list that is expanded
+given HEAD + DENSE + AUTO + '[[contenders]]\nname = "ours"\neach = {strategy = ["cut", "laddr"]}\n'
+study: cannot read the study
+  at       study.toml, contender 'ours laddr', strategy
+  because  there is no 'laddr'; entry points of offcut.strategies: none
+  help     did you mean ladder?
+  help     "module:function", a file beside the study
+
+a key behind a table that is expanded
+given HEAD + DENSE + '[[contenders]]\neach = {strategy = ["cut", "mask"]}\n[[contenders]]\npeer = "numpy"\nthread = 2\n'
+study: cannot read the study
+  at       study.toml, contender 2
+  because  there is no key 'thread'
+  help     threads = …
+
+an operator of a suite with a type that it lacks
+given HEAD + '[[operators]]\nsuite = "bert"\ntype = "int4"\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, suite bert, operator 'qkv', type
+  because  there is no contraction of 'int4'
+  help     float64, float32, float16, bfloat16, int8, uint8
+
 a microkernel that is a number
 given HEAD + DENSE + '[[contenders]]\nmicrokernels = "mine:PRICE"\n'
 study: cannot read the study
-  at       study.toml, contenders[0].microkernels
+  at       study.toml, contender 1, microkernels
   because  mine:PRICE is int, not a microkernel
   help     oc.external_microkernel(…), or a list of these
 
 a module that ends the process while it is read
 given HEAD + DENSE + '[[contenders]]\npeer = "gone:f"\n'
 study: cannot load 'gone:f'
-  at       study.toml, contenders[0].peer
+  at       study.toml, contender 1, peer
   because  SystemExit: it ends the process by os._exit(3)
   help     "module:function", a file beside the study
 
 a function that ends the process while it is read
 given HEAD + '[[operators]]\ndescribe = "mine:leave"\n' + AUTO
 study: cannot describe describe = 'mine:leave'
-  at       study.toml, operators[0]
+  at       study.toml, operator 1
   because  SystemExit: it ends the process by os._exit(3)""",
     globals(),
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 
 import offcut as oc
 from tests.agree import agree
@@ -275,8 +276,11 @@ def test_a_line_that_a_schedule_before_has_decided_says_which() -> None:
     )
 
 
-def test_a_grid_of_no_rows_has_a_cheapest_strategy() -> None:
-    of = case("softmax")
-    text = "schedule Y\nsplit S.i 3 as io ii\nsplit S.io mix 8 as t s"
+@pytest.mark.parametrize(
+    "splits",
+    ["split S.i mix 8 as t s", slow("split S.i 3 as io ii\nsplit S.io mix 8 as t s")],
+)
+def test_a_grid_of_no_rows_has_a_cheapest_strategy(splits: str) -> None:
+    of, text = case("softmax"), f"schedule Y\n{splits}"
     kernel = compiled(of, text, "cuda", 1)
     check_values(of, kernel, text, (0, 1, 29))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import runpy
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import offcut
-from tests.agree import agree
 from tests.facade import app
 
 ROOT = Path(__file__).parents[2]
@@ -47,18 +44,6 @@ def test_a_bench_explains_itself_and_refuses_what_it_does_not_know(
     assert f"usage: {bench.name} [-h]" in capsys.readouterr().out
     assert status_of(bench, "--unknown", monkeypatch) == 2
     assert "unrecognized arguments: --unknown" in capsys.readouterr().err
-
-
-def test_a_row_of_a_script_is_that_of_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(BENCH)
-    harness = importlib.import_module("harness")
-    times = {"ours": [2e-3] * 7, "library": [4e-3] * 7}
-    row = harness.row_of("calls", "small", times)
-    wrong = harness.row_of("calls", "wrong", times, wrong={"ours": "off"})
-
-    assert (row.label, row.fastest(times)) == ("calls small", "ours")
-    agree(np.array(row.over("ours", "library").value), np.array(2.0))
-    assert (wrong.samples["ours"].failed, wrong.fastest(times)) == ("wrong values: off", "library")
 
 
 def test_the_command_says_its_version() -> None:

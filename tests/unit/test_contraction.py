@@ -25,7 +25,7 @@ def test_a_text_names_operands_result_and_reduced_axes() -> None:
     assert contraction.operands == ("bij", "bkj")
     assert contraction.result == "bik"
     assert contraction.letters == ("b", "i", "j", "k")
-    assert contraction.reduced == ("j",)
+    assert contraction.summed_letters == ("j",)
     assert contraction.names == ("A", "B")
     assert str(contraction) == "bij,bkj->bik"
 
@@ -169,7 +169,7 @@ def test_a_function_of_an_epilogue_carries_the_error_of_its_argument(step: str, 
     """The bound is that of its greatest slope: no argument within `allowed` gives a result outside, and one of twice as much does."""
     value = np.linspace(-6, 6, 1201)
     allowed = np.full_like(value, 1e-3)
-    result, error = STEP_FUNCTIONS[step].bounded(value, allowed, kind)
+    result, error = STEP_FUNCTIONS[step].apply(value, allowed, kind)
     reached = np.zeros_like(value)
     for part in np.linspace(-1, 1, 9):
         moved = STEP_FUNCTIONS[step].call(value + part * allowed)

@@ -66,3 +66,7 @@ def test_a_program_without_sizes_has_one_call() -> None:
 def test_sizes_are_read_from_the_command_line() -> None:
     texts = ["n=1,7,33", "m = 8:64", "rows=1:512:8"]
     assert read_sizes(texts) == {"n": [1, 7, 33], "m": range(8, 65), "rows": range(1, 513, 8)}
+
+
+def test_a_program_without_sizes_has_one_vector_however_it_is_said() -> None:
+    assert of(None) == of({}) == [({}, 1.0)]

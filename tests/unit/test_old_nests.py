@@ -125,7 +125,9 @@ def test_stages_of_an_older_text_run_and_are_those_that_today_names() -> None:
     old = oc.compile(result, inputs=[x, f], schedule=Schedule.parse(CONVOLUTION), records=False)
     policy = str(oc.compile(result, inputs=[x, f], records=False).schedule)
     stages = "\n".join(
-        line for line in policy.splitlines() if line.startswith(("stage value", "stage write"))
+        line
+        for line in policy.splitlines()
+        if line.startswith(("stage value", "stage write")) and "layout" not in line
     )
     whole = re.sub(r"(?m)^stage value narrow.*\n^stage write.*", stages, str(old.schedule))
     assert whole != str(old.schedule)

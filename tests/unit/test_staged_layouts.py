@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
+from compiled import same_bits
 from conftest import rejection
 
 import offcut as oc
@@ -72,6 +77,99 @@ def test_a_microkernel_reads_panels_that_a_line_stages(staged: str, constant: bo
     kernel = check_values(lines + COVER, constant)
     assert "@panels(0, 1, 16)" in str(kernel.loops)
     assert "call void @oc_fma_float32_avx512" in kernel.source("llvm")
+
+
+def transposed(dtype: str, depth: int) -> tuple[oc.Tensor, list[oc.Tensor]]:
+    a = oc.placeholder((oc.dim("n", max=64), depth), name="A", dtype=dtype)
+    w = oc.placeholder((48, depth), name="W", dtype=dtype)
+    wide = "int32" if dtype == "int8" else dtype
+    k = oc.reduce_axis(depth, "k")
+    body = lambda i, j: oc.sum(a[i, k].astype(wide) * w[j, k].astype(wide), axis=k)  # noqa: E731
+    return oc.compute((a.shape[0], 48), body, name="C"), [a, w]
+
+
+def convolution() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    x = oc.placeholder((oc.dim("n", max=64), 8, 5, 5), name="X")
+    f = oc.placeholder((32, 8, 3, 3), name="F")
+    return oc.ops.conv2d(x, f, padding=1, name="Y"), [x, f]
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize(
+    ("case", "lines"),
+    [
+        (
+            partial(transposed, "float32", 64),
+            ["stage value W[j, k] for C as W_panels(k, j) layout panels(0, 1, 16)"],
+        ),
+        pytest.param(
+            partial(transposed, "int8", 7),
+            ["stage value W[j, k] for C as W_panels(k, j) layout panels(0, 1, 16, 4, "],
+            marks=pytest.mark.isa("avx512vnni"),
+        ),
+        (
+            convolution,
+            [
+                "stage value F[o, c, r, s] for Y_turned as F_panels(r, s, c, o) layout panels(2, 3, 16)",
+                "order Y_turned r s c\n",
+            ],
+        ),
+    ],
+    ids=["float32", "int8", "convolution"],
+)
+def test_the_copy_that_a_policy_makes_is_made_by_hand_too(
+    case: Callable[[], tuple[oc.Tensor, list[oc.Tensor]]], lines: list[str]
+) -> None:
+    """The text says which axes the copy has, and in which order a sum runs: loops in another order than the policy's are decided by hand."""
+    result, inputs = case()
+    policy = oc.compile(result, inputs=inputs, strategy="balance", records=False)
+    text = str(policy.schedule)
+    assert [line for line in lines if line not in text] == []
+    copying = re.search(r"order \w+_panels .*", text)
+    assert copying is not None
+    *outer, tile, inner = copying[0].split()
+    edited = oc.Schedule.parse(text.replace(copying[0], " ".join((*outer, inner, tile))))
+    by_hand = oc.compile(result, inputs=inputs, schedule=edited)
+    assert str(by_hand.schedule).startswith(str(edited))
+    assert by_hand.loops != policy.loops
+    assert "@cover" in str(by_hand.loops)
+    draw = np.random.default_rng(3)
+    for n in (0, 1, 13, 29):
+        shapes = ((n, *one.shape[1:]) if one is inputs[0] else one.shape for one in inputs)
+        arrays = [
+            draw.integers(-9, 9, tuple(map(int, shape))).astype(one.dtype)
+            for shape, one in zip(shapes, inputs, strict=True)
+        ]
+        assert same_bits(by_hand(*arrays), policy(*arrays))
+
+
+def test_a_copy_of_anything_else_than_the_operand_of_the_columns_is_refused() -> None:
+    result, inputs = transposed("float32", 64)
+    target = oc.target("cpu", machine="avx2")
+    text = str(oc.compile(result, inputs=inputs, target=target, strategy="balance").schedule)
+    staged = "stage value W[j, k] for C as W_panels(k, j) layout panels(0, 1, 8)"
+    assert staged in text
+    edited = text.replace("W_panels(k, j)", "W_panels(j, k)")
+    with rejection(f"""\
+PartitionError: schedule: cannot pack W[j, k] for C
+  at       line 2: {staged.replace("(k, j)", "(j, k)")}
+  because  fma_float32_avx2 reads W[j, k] along its columns, whose copy is over k, j
+  help     {staged}"""):
+        oc.compile(result, inputs=inputs, target=target, schedule=oc.Schedule.parse(edited))
+
+
+def test_a_sum_runs_innermost_along_what_a_microkernel_takes() -> None:
+    result, inputs = convolution()
+    target = oc.target("cpu", machine="avx2")
+    text = str(oc.compile(result, inputs=inputs, target=target, strategy="balance").schedule)
+    assert "order Y_turned r s c\n" in text
+    edited = oc.Schedule.parse(text.replace("order Y_turned r s c\n", "order Y_turned c r s\n"))
+    with rejection("""\
+PartitionError: schedule: cannot run along s innermost
+  at       line 7: order Y_turned c r s
+  because  what covers Y_turned runs along c innermost
+  help     order Y_turned r s c"""):
+        oc.compile(result, inputs=inputs, target=target, schedule=edited)
 
 
 def refusal(text: str) -> str:

@@ -24,7 +24,7 @@ from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
 from offcut.studies.environment import digest, read_environments, write_environment
 from offcut.studies.named import named
-from offcut.studies.peers.loops import as_python, compiled_elsewhere, loops_call
+from offcut.studies.peers.loops import as_python, compile_loops, loops_call
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
@@ -71,6 +71,23 @@ def test_a_cell_that_fails_in_the_second_folder_is_named(tmp_path: Path) -> None
     assert comparison.failed == ("dense m=3 auto: wrong values",)
     assert "failed in the second  dense m=3 auto: wrong values" in str(comparison)
     assert comparison.alone == (0, 0)
+
+
+def test_cells_that_changed_with_a_file_are_compared_by_their_names(tmp_path: Path) -> None:
+    mine = Sample("before", "dense", {"m": 3}, "mine", (1.0,) * 9, 1)
+    after = replace(mine, cell="after", seconds=(2.0,) * 9)
+    gone = replace(mine, cell="gone", sizes={"m": 4})
+    for name, samples in (("a", (mine, gone)), ("b", (after,))):
+        (tmp_path / name).mkdir()
+        append_samples(tmp_path / name / FILE, samples)
+
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    (change,) = comparison.changes
+    assert (change.label, change.verdict) == ("dense m=3 mine", "slower")
+    assert (comparison.by_name, comparison.alone) == (("dense m=3 mine",), (1, 0))
+    lines = str(comparison).splitlines()
+    assert "compared by name, since what they measure differs (1): dense m=3 mine" in lines
+    assert "cells of the first alone (1): dense m=4 mine" in lines
 
 
 def test_what_a_file_of_ones_own_imports_is_part_of_it(tmp_path: Path) -> None:
@@ -166,10 +183,12 @@ def test_one_contender_does_not_spoil_the_others(tmp_path: Path) -> None:
         "def writes(inputs, sizes):\n    inputs['A'][...] = 0\n    return lambda: inputs['A'] @ inputs['B']\n"
         "def tires(inputs, sizes):\n    left = [0] * 3\n"
         "    return lambda: (left.pop(), inputs['A'] @ inputs['B'])[1]\n"
+        "def spoils(inputs, sizes):\n    a, b = inputs['A'], inputs['B']\n"
+        "    def call():\n        result = a @ b\n        a[...] = 0\n        return result\n    return call\n"
         "def nothing(inputs, sizes):\n    return lambda: None\n"
         "def leaves(inputs, sizes):\n    sys.exit(3)\n"
     )
-    names = ("writes", "tires", "nothing", "leaves")
+    names = ("writes", "tires", "spoils", "nothing", "leaves")
     own = "".join(f'[[contenders]]\npeer = "mine:{name}"\n' for name in names)
     text = HEAD + DENSE.replace("[1, 3]", "[2]") + AUTO + own + NUMPY
     outcome = oc.study(written(tmp_path, text), tmp_path / "out")
@@ -177,6 +196,9 @@ def test_one_contender_does_not_spoil_the_others(tmp_path: Path) -> None:
 
     failed = {one.contender: one.failed for one in read_samples(tmp_path / "out" / FILE).values()}
     assert failed.pop("mine:writes").startswith("wrong values: 32 of 32 elements are off; ")
+    assert failed.pop("mine:spoils").startswith(
+        "wrong values after it was timed, as if a call changed its inputs: 32 of 32 elements are off; "
+    )
     assert failed == {
         "auto": "",
         "numpy": "",
@@ -184,7 +206,7 @@ def test_one_contender_does_not_spoil_the_others(tmp_path: Path) -> None:
         "mine:nothing": "wrong values: results of shape () where (2, 16) are due",
         "mine:leaves": "SystemExit: 3",
     }
-    assert (outcome.measured, again.measured, again.kept) == (6, 4, 2)
+    assert (outcome.measured, again.measured, again.kept) == (7, 5, 2)
 
 
 def test_equal_contenders_are_measured_each(tmp_path: Path) -> None:
@@ -402,11 +424,11 @@ def test_a_file_of_ones_own_says_what_it_needs(
         pytest.skip(f"{package} is installed")
     (tmp_path / "own.py").write_text(f"import {package}\n")
     with pytest.raises(DescribeError) as refused:
-        named("own:model", "offcut.operators", tmp_path, "study.toml, operators[0].model")
+        named("own:model", "offcut.operators", tmp_path, "study.toml, operator 1, model")
 
     assert str(refused.value) == (
         "study: cannot load 'own:model'\n"
-        "  at       study.toml, operators[0].model\n"
+        "  at       study.toml, operator 1, model\n"
         f"  because  {because}\n"
         f"  help     {help}"
     )
@@ -466,7 +488,7 @@ def test_loops_mean_elsewhere_what_they_mean_here(name: str, peer: str) -> None:
         exec(as_python(program), scope)
         return lambda: scope["run"](*arrays, *(values[size.name] for size in program.sizes))
 
-    bound = plain if peer == "python" else compiled_elsewhere(peer, program)
+    bound = plain if peer == "python" else compile_loops(peer, program)
     run, results = loops_call(bound, program, task.operands, sizes)
     for _ in range(2):
         run()

@@ -16,6 +16,7 @@ import offcut as oc
 from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.limits import Bound
 from offcut.studies.definition import Definition, read_definition
+from offcut.studies.errors import Place
 from offcut.studies.goals import Goal
 from offcut.studies.groups import measure_group
 from offcut.studies.lock import locked
@@ -147,9 +148,10 @@ def test_rows_have_rates_limits_and_the_ratio_to_the_best_peer() -> None:
 
 
 def test_axes_that_are_named_together_have_one_extent() -> None:
-    values = {key: read_values(x, "s", Path()) for key, x in {"i, j": [5, 9], "d": 64}.items()}
+    at = Place("s.toml") / "sizes"
+    values = {key: read_values(x, at, Path()) for key, x in {"i, j": [5, 9], "d": 64}.items()}
 
-    assert list(axes_of(values, "s")) == ["i", "j", "d"]
+    assert list(axes_of(values, at)) == ["i", "j", "d"]
     assert [point.sizes for point in points_of(values)] == [
         {"i": 5, "j": 5, "d": 64},
         {"i": 9, "j": 9, "d": 64},

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import slow
 
 import offcut as oc
 from offcut.errors import OffcutError
@@ -35,61 +36,57 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offcut.studies.report.is_installed", lambda name: False)
 
 
-@pytest.mark.parametrize(
-    "end",
-    ["leaves", *(pytest.param(end, marks=pytest.mark.slow) for end in ("segfaults", "aborts"))],
-)
-def test_a_contender_that_ends_its_process_is_a_row_that_says_how(tmp_path: Path, end: str) -> None:
+MINE = """
+import ctypes, os
+def ends(inputs, sizes):
+    return lambda: {code}
+def ends_at_one(inputs, sizes):
+    if sizes['m'] == 1:
+        os._exit(3)
+    return lambda: inputs['A'] @ inputs['B']
+"""
+OWN = """
+import os
+class Own:
+    def task(self, sizes, seed):
+        os._exit(7)
+    def compiled(self, options):
+        pass
+def own(m):
+    return Own()
+"""
+
+
+@pytest.mark.parametrize("end", ["leaves", slow("segfaults"), slow("aborts")])
+def test_what_ends_its_process_is_rows_that_say_how_and_all_others_are_measured(
+    tmp_path: Path, end: str
+) -> None:
+    """An operator ends it, so all of its cells fail; a contender at every size, and one at one size."""
     code, because = ENDS[end]
-    mine = f"import ctypes, os\ndef ends(inputs, sizes):\n    return lambda: {code}\n"
-    (tmp_path / "mine.py").write_text(mine)
-    (tmp_path / "study.toml").write_text(HEAD + DENSE + PEERS)
-    outcome = oc.study(tmp_path / "study.toml", tmp_path / "out")
-
-    samples = list(read_samples(tmp_path / "out" / FILE).values())
-    assert (outcome.measured, outcome.failed) == (6, 2)
-    assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 6
-    assert {one.failed for one in samples if one.contender == "mine:ends"} == {
-        f"its process ended: {because}"
-    }
-    assert [one.peer for one in samples if one.failed] == [True] * 2
-    others = [one for one in samples if one.contender != "mine:ends"]
-    assert [one.failed for one in others] == [""] * 4
-    assert len({one.turns for one in others}) == 2, "those that are left take turns"
-
-
-def test_a_contender_that_ends_its_process_at_one_size_is_measured_at_the_others(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import os\ndef ends(inputs, sizes):\n    if sizes['m'] == 1:\n        os._exit(3)\n"
-        "    return lambda: inputs['A'] @ inputs['B']\n"
-    )
-    (tmp_path / "study.toml").write_text(HEAD + DENSE + PEERS)
-    oc.study(tmp_path / "study.toml", tmp_path / "out")
-
-    samples = read_samples(tmp_path / "out" / FILE).values()
-    assert [(one.contender, one.sizes["m"]) for one in samples if one.failed] == [("mine:ends", 1)]
-
-
-def test_an_operator_that_ends_its_process_fails_in_all_its_cells_and_the_next_one_goes_on(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "own.py").write_text(
-        "import os\nclass Own:\n"
-        "    def task(self, sizes, seed):\n        os._exit(7)\n"
-        "    def compiled(self, options):\n        pass\n"
-        "def own(m):\n    return Own()\n"
-    )
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "mine.py").write_text(MINE.format(code=code))
     own = '[[operators]]\nname = "own"\ndescribe = "own:own"\nsizes = {m = [4]}\n'
-    (tmp_path / "mine.py").write_text("def ends(inputs, sizes):\n    raise KeyError('mine')\n")
-    (tmp_path / "study.toml").write_text(HEAD + own + DENSE + PEERS)
+    at_one = '[[contenders]]\npeer = "mine:ends_at_one"\n'
+    (tmp_path / "study.toml").write_text(HEAD + own + DENSE + PEERS + at_one)
     outcome = oc.study(tmp_path / "study.toml", tmp_path / "out")
 
     samples = list(read_samples(tmp_path / "out" / FILE).values())
-    assert [one.failed for one in samples[:3]] == ["its process ended: it left with status 7"] * 3
-    assert {one.operator for one in samples[:3]} == {"own"}
-    assert (outcome.measured, outcome.failed) == (9, 3 + 2)
+    assert (outcome.measured, outcome.failed) == (12, 4 + 3)
+    assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 12
+    assert {one.operator for one in samples[:4]} == {"own"}
+    assert [one.failed for one in samples[:4]] == ["its process ended: it left with status 7"] * 4
+
+    dense = [one for one in samples if one.operator != "own"]
+    failed = [one for one in dense if one.failed]
+    assert {(one.contender, one.sizes["m"], one.failed) for one in failed} == {
+        ("mine:ends", 1, f"its process ended: {because}"),
+        ("mine:ends", 3, f"its process ended: {because}"),
+        ("mine:ends_at_one", 1, "its process ended: it left with status 3"),
+    }
+    assert all(one.peer for one in failed)
+    others = [one for one in dense if one.contender in ("auto", "numpy")]
+    assert len(others) == 4
+    assert len({one.turns for one in others}) == 2, "those that are left take turns"
 
 
 class FakeChildren:

@@ -17,6 +17,7 @@ from offcut.studies import compile_options
 from offcut.studies.compile_options import change_fields
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.entries import expand_table
+from offcut.studies.errors import Place
 from offcut.studies.keep import keep_results, machine_name
 from offcut.studies.order import order_table
 from offcut.studies.results import Results, results_of
@@ -287,7 +288,7 @@ def test_order_is_of_the_contenders_of_one_target(tmp_path: Path) -> None:
 
 def test_a_table_among_the_values_of_each_is_in_the_name_by_its_values() -> None:
     key, units = "machine_fields.unit.0", [{"rows": 1, "columns": 32}, {"rows": 2, "columns": 16}]
-    found = list(expand_table({"name": "vta", "each": {key: units}}, "here"))
+    found = list(expand_table({"name": "vta", "each": {key: units}}, Place("here")))
 
     assert [one["name"] for one in found] == ["vta 1×32", "vta 2×16"]
     assert found[1]["machine_fields"] == {"unit": {"0": units[1]}}
@@ -317,70 +318,70 @@ REJECTED = {
     "measure": (
         'measure = "speed"\n',
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].measure\n"
+        "  at       study.toml, contender 1, measure\n"
         "  because  nothing called 'speed' is measured\n"
         "  help     call, predicted, simulated, compile, cached compile, proof, first call",
     ),
     "only": (
         'only = "("\n',
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].only\n"
+        "  at       study.toml, contender 1, only\n"
         "  because  '(' is not a regular expression: missing ), unterminated subpattern at position 0\n"
         "  help     only = '\\('",
     ),
     "each": (
         "each = {strategy = []}\n",
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].each.strategy\n"
+        "  at       study.toml, contender 1, each.strategy\n"
         "  because  [] is not a list of values\n"
         '  help     each = {strategy = ["cut", "mask"]}',
     ),
     "tune": (
         "tune = {trails = 3}\n",
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].tune\n"
+        "  at       study.toml, contender 1, tune\n"
         "  because  there is no key 'trails'\n"
         "  help     trials = …",
     ),
     "tune, a number": (
         "tune = 3\n",
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].tune\n"
+        "  at       study.toml, contender 1, tune\n"
         "  because  3 is not a table\n"
         '  help     tune = {explorer = "anneal", trials = 64}',
     ),
     "tune, budget": (
         "tune = {budget = 0}\n",
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].tune.budget\n"
+        "  at       study.toml, contender 1, tune.budget\n"
         "  because  0 is not a number from 0.001 on\n"
         "  help     budget = 0.3",
     ),
     "draw with a strategy": (
         'strategy = "cut"\ndraw = 3\n',
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].strategy\n"
+        "  at       study.toml, contender 1, strategy\n"
         "  because  a schedule is drawn\n"
         "  help     draw = 0",
     ),
     "draw": (
         "draw = -1\n",
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].draw\n"
+        "  at       study.toml, contender 1, draw\n"
         "  because  -1 is not a whole number from 0 on\n"
         "  help     draw = 0",
     ),
     "hiding": (
         "hiding = 1\n",
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].hiding\n"
+        "  at       study.toml, contender 1, hiding\n"
         "  because  1 is neither true nor false\n"
         "  help     hiding = false",
     ),
     "tune with a strategy": (
         'strategy = "cut"\ntune = {trials = 3}\n',
         "study: cannot read the study\n"
-        "  at       study.toml, contenders[0].strategy\n"
+        "  at       study.toml, contender 1, strategy\n"
         "  because  what is tuned decides that itself\n"
         "  help     tune = {…}",
     ),

@@ -9,20 +9,23 @@ import numpy as np
 import pytest
 
 from offcut.errors import DescribeError
+from offcut.studies.errors import Place
 from offcut.studies.operators import read_operators
 from offcut.studies.sizes import read_values
 from tests.agree import agree
+
+AXIS = Place("s.toml") / "sizes" / "m"
 
 
 def test_sizes_are_numbers_lists_ranges_weights_and_files(tmp_path: Path) -> None:
     (tmp_path / "lengths.csv").write_text("# requests\nm,t\n3,9\n3,1\n17,1\n")
     values = {
-        "one": read_values(5, "s.m", tmp_path),
-        "list": read_values([7, 1, 7, 9], "s.m", tmp_path),
-        "range": read_values("1:4", "s.m", tmp_path),
-        "weights": read_values({"3": 3, "17": 1}, "s.m", tmp_path),
-        "file": read_values("lengths.csv", "s.m", tmp_path),
-        "column": read_values({"csv": "lengths.csv", "column": "t"}, "s.m", tmp_path),
+        "one": read_values(5, AXIS, tmp_path),
+        "list": read_values([7, 1, 7, 9], AXIS, tmp_path),
+        "range": read_values("1:4", AXIS, tmp_path),
+        "weights": read_values({"3": 3, "17": 1}, AXIS, tmp_path),
+        "file": read_values("lengths.csv", AXIS, tmp_path),
+        "column": read_values({"csv": "lengths.csv", "column": "t"}, AXIS, tmp_path),
     }
 
     assert {name: tuple(one.weights) for name, one in values.items()} == {
@@ -53,7 +56,7 @@ def test_lines_of_a_csv_file_are_vectors_of_sizes(tmp_path: Path) -> None:
         read_operators([{**table, "sizes": "shapes.csv"}], tmp_path / "study.toml")
     assert str(refused.value) == (
         "study: cannot read the study\n"
-        "  at       study.toml, operators[0].sizes\n"
+        "  at       study.toml, operator 1, sizes\n"
         "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number\n"
         '  help     {csv = "shapes.csv", columns = {m = "M"}}'
     )
@@ -67,9 +70,7 @@ def test_a_table_out_of_a_paper_is_read_as_it_stands(tmp_path: Path, comma: str,
     table = {"einsum": "mk,kn->mn", "constants": []}
     sizes = {"csv": "shapes.csv", "columns": {"m": "M", "k": "K", "n": "N"}, "weights": "calls"}
     (operator,), _ = read_operators([{**table, "sizes": sizes}], tmp_path / "study.toml")
-    one = read_values(
-        {"csv": "shapes.csv", "column": "K", "weights": "calls"}, "study.toml, m", tmp_path
-    )
+    one = read_values({"csv": "shapes.csv", "column": "K", "weights": "calls"}, AXIS, tmp_path)
 
     assert [(dict(one.sizes), one.weight) for one in operator.points] == [
         ({"m": 1, "k": 64, "n": 80}, 0.875),
@@ -91,7 +92,7 @@ def test_weights_that_are_none_are_refused(
     (tmp_path / "t.csv").write_text("m,w\n3,1\n4,0\n")
 
     with pytest.raises(DescribeError) as refused:
-        read_values({"csv": "t.csv", "column": "m", **more}, "s.toml, sizes.m", tmp_path)
+        read_values({"csv": "t.csv", "column": "m", **more}, AXIS, tmp_path)
 
     assert (refused.value.at, refused.value.because) == ("s.toml, sizes.m.weights", because)
 
@@ -100,13 +101,13 @@ def test_a_csv_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> N
     (tmp_path / "lengths.csv").write_text("m,m\n3,9\n")
 
     with pytest.raises(DescribeError) as refused:
-        read_values("lengths.csv", "s.m", tmp_path)
+        read_values("lengths.csv", AXIS, tmp_path)
 
     assert refused.value.because == "lengths.csv has 2 columns 'm': its columns are m, m"
 
 
 def test_a_long_range_is_sampled_with_both_ends() -> None:
-    values = read_values({"range": "1:512", "points": 9}, "s.m", Path())
+    values = read_values({"range": "1:512", "points": 9}, AXIS, Path())
 
     assert len(values.weights) == 9
     assert {1, 512} <= set(values.weights)

@@ -17,6 +17,7 @@ from offcut.errors import DescribeError
 from offcut.experiment import plots
 from offcut.experiment.sizes import sample
 from offcut.studies.contraction import parse_contraction
+from offcut.studies.errors import Place
 from offcut.studies.peers import load_peers
 from offcut.studies.sizes import read_values
 from offcut.studies.sweep import sizes_of_texts
@@ -27,7 +28,10 @@ from tests.problems import draw, make_problem
 def extents(texts: list[str], points: int | None) -> dict[str, tuple[int, ...]]:
     """Return the extents that a study takes of what texts spell."""
     spelt = sizes_of_texts(texts, points)
-    return {key: tuple(read_values(given, key, Path()).weights) for key, given in spelt.items()}
+    return {
+        key: tuple(read_values(given, Place("sweep") / key, Path()).weights)
+        for key, given in spelt.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_sizes_that_are_none_are_refused_as_a_study_refuses_them(text: str, beca
     first, at, reason, *_ = CliRunner().invoke(app, words).stderr.splitlines()
 
     assert first == "study: cannot read the study"
-    assert at == "  at       sweep, operators[0].sizes.m"
+    assert at == "  at       sweep, operator 'float32 mk,kn->mn at k=3, n=3', sizes.m"
     assert reason == f"  because  {because}"
 
 
@@ -144,7 +148,7 @@ def test_a_peer_that_is_not_installed_is_named_as_missing(monkeypatch: pytest.Mo
 
     loaded = load_peers(["numpy", "torch", "torch.mm"])
 
-    assert [peer.name for peer in loaded.found] == ["numpy"]
+    assert [peer.name for peer in loaded.available] == ["numpy"]
     assert loaded.missing == ("torch", "torch.mm")
 
 
@@ -154,7 +158,7 @@ def test_an_unknown_strategy_is_refused() -> None:
     first, at, because, *help = done.stderr.splitlines()
     assert (first, at) == (
         "study: cannot read the study",
-        "  at       sweep, contenders[1].strategy",
+        "  at       sweep, contender 2, strategy",
     )
     assert because.startswith("  because  there is no 'best'; offcut has auto, balance, ")
     assert help == ['  help     "module:function", a file beside the study']
@@ -176,7 +180,7 @@ def test_every_way_of_torch_computes_the_reference(text: str) -> None:
     loaded = load_peers(["torch"])
     problem = make_problem(contraction, sizes, constants)
     with loaded.session():
-        ways = loaded.found[0].ways(problem)
+        ways = loaded.available[0].ways(problem)
         assert ways
         for way in ways:
             assert problem.reference().mismatch(way.read(way.run())) == "", way.name
@@ -239,25 +243,34 @@ def run_command(tmp_path: Path, against: str = "numpy", *more: str) -> Result:
 def test_the_command_prints_rows_and_writes_a_study_s_folder_which_it_goes_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Once the time is over, no size is begun; the same command goes on with what is measured."""
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "torch" else find(n))
+    csv = tmp_path / "out" / "cells.csv"
+
+    first = run_command(tmp_path, "numpy,torch", "--seconds", "0")
+    assert first.exit_code == 0, first.output
+    assert "3 of 4 rows are not measured: the seconds are over" in first.stdout
+    assert "2 cells measured, 0 kept" in first.stdout
+    assert csv.read_text().count(",numpy,") == 1
 
     result = run_command(tmp_path, "numpy,torch")
-
     assert result.exit_code == 0, result.output
     assert "float32 mk,kn->mn at k=6, n=4" in result.stdout
     assert "cut over the best peer: geometric mean" in result.stdout
     assert "missing: torch is not installed" in result.stdout
-    assert "8 cells measured, 0 kept" in result.stdout
-    written = (tmp_path / "out" / "cells.csv").read_text()
+    assert "6 cells measured, 2 kept" in result.stdout
+    written = csv.read_text()
     assert written.startswith("# study sweep\n# machine: ")
     assert written.count(",numpy,") == written.count(",cut,") == 4
     assert (tmp_path / "out" / "speed_0.png").exists() == is_installed("matplotlib")
-    told = [re.sub(r"(cut|numpy) [\d.]+", r"\1 #", line) for line in result.stderr.splitlines()]
+    told = [
+        re.sub(r"(cut|numpy) [\d.]+", r"\1 #", line)
+        for line in (first.stderr + result.stderr).splitlines()
+    ]
     assert told == [
         f"offcut: sweep: m={m}, k=6, n=4: cut #, numpy # GFLOP/s" for m in (1, 3, 11, 40)
     ]
-    assert "0 cells measured, 8 kept" in run_command(tmp_path).stdout
 
 
 def test_the_command_reports_wrong_values_and_exits_with_1(
@@ -273,11 +286,3 @@ def test_the_command_reports_wrong_values_and_exits_with_1(
     assert result.exit_code == 1
     said = r"m=1, k=6, n=4 mine:wrong.*: wrong values: \d of 4 elements are off; "
     assert re.search(said, result.stdout)
-
-
-def test_no_size_is_begun_once_the_time_is_over(tmp_path: Path) -> None:
-    result = run_command(tmp_path, "numpy", "--seconds", "0")
-
-    assert result.exit_code == 0, result.output
-    assert "3 of 4 rows are not measured: the seconds are over" in result.stdout
-    assert (tmp_path / "out" / "cells.csv").read_text().count(",numpy,") == 1

@@ -91,6 +91,12 @@ def problem(name: str, seed: int = 0) -> Problem:
     return Problem(request, options, target, SIZES, seed)
 
 
+@cache
+def closed_form(of: str, seed: int) -> ClosedForm:
+    """Return the price of schedules, which all campaigns of a problem share: it predicts each of them once."""
+    return ClosedForm(problem(of, seed), spaces.space(of, 2).computation)
+
+
 def campaign(
     bench: Bench,
     records: Path,
@@ -101,13 +107,11 @@ def campaign(
     seed: int = 0,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> Campaign:
-    space = spaces.space(of, 2)
-    made = problem(of, seed)
-    price = ClosedForm(made, space.computation)
+    space, price = spaces.space(of, 2), closed_form(of, seed)
     expected = ExpectedCost(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
     named, explores = explorer_named(explorer)
     return Campaign(
-        *(made, replace(space, expected=expected), expected, explores, named),
+        *(price.problem, replace(space, expected=expected), expected, explores, named),
         *(Records(records), bench.measured, trials, seconds, tell),
     )
 

@@ -20,6 +20,7 @@ from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.external import PREFIX, check_external, time_kernels
 from offcut.backends.cpu.packed_constants import pack
 from offcut.backends.cpu.planning import planner
+from offcut.backends.cpu.planning.competing_plans import first_schedule
 from offcut.backends.cpu.planning.cover_report import check_covers, external_kernels, report_covers
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan as CpuPlanned
@@ -125,8 +126,8 @@ class Cpu(Target):
     def space(
         self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
     ) -> ScheduleSpace:
-        """Return the ways of nests, or the cuts of loops as they stand."""
-        first = _own(planned).unnamed
+        """Return the ways of nests, or the cuts of loops as they stand; of schedules that compete, the ways of the first one's."""
+        first = first_schedule(_own(planned).unnamed)
         computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), self.machine
         return OpenDecisions(first, request.program, kernels, machine, computation, most).space

@@ -21,7 +21,7 @@ from offcut.core.accesses import accessed_arrays, indices, read_arrays, stored_a
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.plain_loops import strip_annotations
-from offcut.core.program import For, Form, If, Program, Stmt, Tile
+from offcut.core.program import Choose, For, Form, If, Program, Stmt, Tile
 from offcut.core.program import walk as statements
 from offcut.core.traversal import all_bound_names, expressions, map_blocks, substitute_coordinates
 from offcut.polyhedral import Facts, Space, try_isl
@@ -133,7 +133,7 @@ def unequal_pairs(pairs: Iterable[tuple[Program, Program]]) -> tuple[int, ...]:
 
 
 def concatenate_loops(program: Program) -> Program:
-    """`program`, bare, with loops joined that follow each other at every size; bounds are of sizes."""
+    """`program`, bare, with outermost loops joined that follow each other at every size, in options too; bounds are of sizes."""
     facts = Facts(Space(program.sizes, program.assumptions))
     sizes = {size.name for size in program.sizes}
 
@@ -153,7 +153,9 @@ def concatenate_loops(program: Program) -> Program:
             if isinstance(last, For) and isinstance(stmt, For) and follow(last, stmt):
                 statements[-1] = replace(last, hi=stmt.hi)
             else:
-                statements.append(stmt)
+                statements.append(
+                    map_blocks(stmt, concatenate) if isinstance(stmt, Choose) else stmt
+                )
         return tuple(statements)
 
     plain = strip_annotations(program)

@@ -51,16 +51,20 @@ def pair_options(source: Program, emitted: Program) -> list[tuple[Program, Progr
 
 
 def pair_whole_options(source: Program, emitted: Program) -> list[tuple[Program, Program]] | None:
-    """Two programs for each option of a choice that is all of `emitted`, whose source has no choice or the same one; None where there
-    is no such choice, or an iteration decides it.
+    """Two programs for each option of a choice that is all of `emitted`, or ends it, whose source has no choice, or the same one behind
+    the same statements; None where there is no such choice, or an iteration decides it.
     """
     match source.body, emitted.body:
-        case (Choose(before),), (Choose(after),) if [(o.label, o.cost) for o in before] == [
-            (o.label, o.cost) for o in after
-        ]:
-            bodies = [(a.body, b.body) for a, b in zip(before, after, strict=True)]
-        case _, (Choose(after),) if count_combinations(source.body) == 1:
-            bodies = [(source.body, option.body) for option in after]
+        case (*begin, Choose(before)), (*same, Choose(after)) if begin == same and [
+            (o.label, o.cost) for o in before
+        ] == [(o.label, o.cost) for o in after]:
+            bodies = [
+                ((*begin, *a.body), (*begin, *b.body)) for a, b in zip(before, after, strict=True)
+            ]
+        case _, (*begin, Choose(after)) if (
+            count_combinations(source.body) == count_combinations(tuple(begin)) == 1
+        ):
+            bodies = [(source.body, (*begin, *option.body)) for option in after]
         case _:
             return None
     if find_iteration_dependent_cost(emitted) is not None:

@@ -36,6 +36,7 @@ from offcut.schedule.apply.staged_form import Nests
 from offcut.schedule.apply.without_windows import join_tiles
 from offcut.schedule.decisions import (
     ANY,
+    VECTORS,
     At,
     Bind,
     Choose,
@@ -500,7 +501,7 @@ class HandSchedule:
             if isinstance(step, Staging) and step.name in absent
             for reader in step.readers
         }
-        own = {kernel.name for kernel in self._nests.microkernels}
+        own = {VECTORS, *(kernel.name for kernel in self._nests.microkernels)}
         covers = (s for s in steps if isinstance(s, Cover) and s.stage in readers)
         names = {cover.microkernel for cover in covers} - own
         return any(

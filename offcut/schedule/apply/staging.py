@@ -10,16 +10,18 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import read_arrays
-from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.dtypes import ITEM_BYTES, reduction_start
 from offcut.core.expr import (
     Const,
     Expr,
     Load,
+    Select,
     Var,
     dtype_of,
     rewrite,
     walk,
 )
+from offcut.core.panels import as_panels
 from offcut.core.program import Buffer, For, If, Kind, Size, Stmt, Store
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.layouts import format_layout
@@ -69,6 +71,23 @@ def local_buffer(step: Staging, dtype: str, shape: tuple[Expr, ...]) -> Buffer:
     buffer = Buffer(step.name, dtype, shape, Kind.LOCAL, step.layout, step.memory)
     check_layout(primitive_of(step), buffer)
     return buffer
+
+
+def whole_panels(
+    step: Staging, axes: Sequence[str], shape: tuple[Expr, ...], value: Expr
+) -> tuple[tuple[Expr, ...], Expr]:
+    """Return the extents and the values of an array in main memory whose layout is in panels: zeros up to a whole multiple of their rows.
+
+    What reads panels multiplies such rows by zeros, so that they must be no NaN.
+    """
+    panel = as_panels(step.layout) if step.memory is None else None
+    if panel is None or (ix.literal_value(shape[panel.rows]) or 1) % panel.multiple == 0:
+        return shape, value
+    rows, dtype = shape[panel.rows], dtype_of(value)
+    inside = ix.compare("<", Var(axes[panel.rows]), rows)
+    whole = ix.mul(ix.ceildiv(rows, panel.multiple), panel.multiple)
+    shape = (*shape[: panel.rows], whole, *shape[panel.rows + 1 :])
+    return shape, Select(inside, value, Const(reduction_start("sum", dtype), dtype))
 
 
 def check_layout(op: str, buffer: Buffer) -> None:
@@ -148,7 +167,10 @@ def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nes
     original = nests.buffer(buffer)
     first = min(k for k, nest in enumerate(nests.nests) if nest.name in readers)
     names = _axis_names(nests.nests[first], buffer, len(original.shape))
-    copy = read_nest(_copy(name, original, buffer, names), name, copies=True)
+    point = tuple(map(Var, names))
+    shape, value = whole_panels(step, names, original.shape, Load(buffer, point, original.dtype))
+    body = in_loops(_roots(names, shape), (Store(name, point, value),))
+    copy = read_nest(body, name, copies=True)
 
     def redirect(node: Expr) -> Expr | None:
         match node:
@@ -161,7 +183,7 @@ def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nes
         with_expressions(n, lambda e: rewrite(e, redirect)) if n.name in readers else n
         for n in nests.nests
     )
-    local = local_buffer(step, original.dtype, original.shape)
+    local = local_buffer(step, original.dtype, shape)
     new_nests = (*rewritten[:first], copy, *rewritten[first:])
     result = replace(nests, buffers=(*nests.buffers, local), nests=new_nests)
     alike = None if is_gathered(nests, buffer) else (nests.source, result.source)
@@ -279,7 +301,8 @@ def build_stage_value(
     pairs = zip(nests.nests, rewritten, strict=True)
     first = next(k for k, (before, after) in enumerate(pairs) if before != after)
     point = tuple(map(Var, staged.axes))
-    body = in_loops(_roots(staged.axes, shape), (Store(step.name, point, staged.value),))
+    shape, value = whole_panels(step, staged.axes, shape, staged.value)
+    body = in_loops(_roots(staged.axes, shape), (Store(step.name, point, value),))
     copy_nest = read_nest(body, step.name, copies=True)
     local = local_buffer(step, dtype_of(staged.value), shape)
     new_nests = (*rewritten[:first], copy_nest, *rewritten[first:])

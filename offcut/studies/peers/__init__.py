@@ -14,13 +14,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from offcut.core.renamed import warn_renamed
 from offcut.errors import DescribeError
 from offcut.studies.peers.loops import COMPILERS
 from offcut.studies.peers.loops import LOOP_COMPILERS as LOOP_COMPILERS
 from offcut.studies.peers.loops import LoopCompiler as LoopCompiler
 from offcut.studies.peers.loops import LoopTask as LoopTask
-from offcut.studies.peers.matmul import Contender as Contender
 from offcut.studies.peers.matmul import Matmul as Matmul
+from offcut.studies.peers.matmul import Peer as Peer
 from offcut.studies.peers.matmul import Way as Way
 from offcut.studies.peers.matmul import as_matmul as as_matmul
 from offcut.studies.peers.with_numpy import Numpy as Numpy
@@ -60,16 +61,22 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 class Peers:
     """The peers that were asked for.
 
-    found     those that are installed
+    available  those that are installed
     missing   names of those that are not
-    versions  of the packages of those found
+    versions  of the packages of those
     session   what their calls have to run in
     """
 
-    found: tuple[Contender, ...]
+    available: tuple[Peer, ...]
     missing: tuple[str, ...]
     versions: tuple[str, ...]
     session: Callable[[], AbstractContextManager[object]]
+
+    @property
+    def found(self) -> tuple[Peer, ...]:
+        """Return the peers that are installed; the old name of `available`."""
+        warn_renamed("Peers.found", "Peers.available")
+        return self.available
 
 
 def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
@@ -79,7 +86,7 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
 
     Raises DescribeError when a name is not known.
     """
-    contenders: list[Contender] = []
+    contenders: list[Peer] = []
     missing: list[str] = []
     versions: list[str] = []
     session: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -120,16 +127,16 @@ class OneWay:
     """One of the ways of a peer, alone."""
 
     name: str
-    peer: Contender
+    peer: Peer
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
         """That way; none where the peer cannot compute `task` so."""
         return tuple(way for way in self.peer.ways(task) if way.name == self.name)
 
 
-def _contender(name: str, library: Any, threads: int) -> Contender:
+def _contender(name: str, library: Any, threads: int) -> Peer:
     package = name.partition(".")[0]
-    peers: dict[str, Callable[[], Contender]] = {
+    peers: dict[str, Callable[[], Peer]] = {
         COMPILED: lambda: TorchCompiled(library),
         "numpy": lambda: Numpy(einsum=name == "numpy.einsum"),
         "torch": lambda: Torch(library),

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offcut.core.functions import erf
-from offcut.experiment.reference import HALF_ULP
-
-Wide = NDArray[np.float64]
+from offcut.experiment.reference import HALF_ULP, DoubleArray
 
 FUNCTION_UNITS = 8
 """Half units in the last place that a library's function of an epilogue may be off: of gelu in float32, 4 of erf, 2 of the sum with 1, both halved,
@@ -36,7 +33,9 @@ class StepFunction:
     units: int = FUNCTION_UNITS
     is_scaled: bool = False
 
-    def bounded(self, value: Wide, allowed: Wide, stored: str) -> tuple[Wide, Wide]:
+    def apply(
+        self, value: DoubleArray, allowed: DoubleArray, stored: str
+    ) -> tuple[DoubleArray, DoubleArray]:
         """Return the function of `value`, and the error allowed of it where the argument's is `allowed`.
 
         stored  the element type of the result: a 16-bit float is calculated in float32 and rounded once
@@ -50,7 +49,7 @@ class StepFunction:
         return result, error
 
 
-def _sigmoid(x: Wide) -> Wide:
+def _sigmoid(x: DoubleArray) -> DoubleArray:
     with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-x))
 

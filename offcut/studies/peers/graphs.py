@@ -44,7 +44,7 @@ class Graph:
     inputs     arrays by name
     extents    of each input, and of Y
     constants  arrays in it, by name
-    keeps      those of the task that they were made of: tasks that share these, and all else but the arrays, share the model
+    key_arrays  those of the task that constants were made of: tasks that share these, and all else but the arrays, share the model
     out        where Y goes
     view       the result with the task's axes, of `out` after it was written
     """
@@ -54,17 +54,17 @@ class Graph:
     inputs: Mapping[str, Array]
     extents: Mapping[str, Extents]
     constants: Mapping[str, Any]
-    keeps: tuple[Array, ...]
+    key_arrays: tuple[Array, ...]
     out: Array
     view: Callable[[Array], Array] = lambda out: out
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What is equal for tasks that can share the model, as long as `keeps` are alive."""
+        """What is equal for tasks that can share the model, as long as `key_arrays` are alive."""
         types = {name: array.dtype.name for name, array in self.inputs.items()}
         numbers = {name: x for name, x in self.constants.items() if np.ndim(x) == 0}
         texts = map(str, (self.nodes, self.extents, types, numbers))
-        return (self.name, *texts, *map(id, self.keeps))
+        return (self.name, *texts, *map(id, self.key_arrays))
 
     @property
     def is_contributed(self) -> bool:
@@ -80,7 +80,7 @@ class Graph:
             name: (_exchanged(array), self.extents[name]) for name, array in self.inputs.items()
         }
         output = _exchanged(self.out), self.extents["Y"]
-        return serialised(self.nodes, declared, output, self.constants)
+        return serialize_model(self.nodes, declared, output, self.constants)
 
     def read(self, _: object = None) -> Array:
         """Return the result with the task's axes."""
@@ -127,8 +127,8 @@ def _single(
 ) -> Graph:
     """Return a model of one operator with one input, X, that is no constant."""
     node = (operator, [*inputs, *constants], ["Y"], dict(attributes))
-    extents, keeps = {"X": x, "Y": y}, tuple(constants.values())
-    return Graph(operator, [node], inputs, extents, constants, keeps, task.result())
+    extents, key_arrays = {"X": x, "Y": y}, tuple(constants.values())
+    return Graph(operator, [node], inputs, extents, constants, key_arrays, task.result())
 
 
 def _matmul(task: Problem) -> tuple[Graph, ...]:
@@ -253,14 +253,14 @@ def _dequantized(task: Dequantized) -> tuple[Graph, ...]:
         ("MatMul", ["A", "B"], ["Y"], {}),
     ]
     extents = {"X": ["m", inner], "Y": ["m", columns]}
-    keeps = (task.w, task.scales)
+    key_arrays = (task.w, task.scales)
     return tuple(
-        Graph(nodes[0][0], nodes, {"X": task.x}, extents, constants, keeps, task.result())
+        Graph(nodes[0][0], nodes, {"X": task.x}, extents, constants, key_arrays, task.result())
         for nodes in (whole, parts)
     )
 
 
-def serialised(
+def serialize_model(
     nodes: Sequence[Node],
     inputs: Mapping[str, tuple[np.dtype[Any], Extents]],
     output: tuple[np.dtype[Any], Extents],

@@ -42,8 +42,8 @@ _TYPES = {"float64": "double", "float32": "float", "index": "int64_t", "bool": "
 _TYPES |= {
     f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
-_GIVEN = (Kind.INPUT, Kind.INOUT, Kind.CONSTANT)
-_RESULTS = (Kind.OUTPUT, Kind.INOUT)
+_READ_KINDS = (Kind.INPUT, Kind.INOUT, Kind.CONSTANT)
+_WRITTEN_KINDS = (Kind.OUTPUT, Kind.INOUT)
 _PRELUDE = """#include <stdbool.h>
 #include <stdint.h>
 #include <math.h>
@@ -72,19 +72,19 @@ def _python_name(name: str) -> str:
     return f"{name}_" if is_taken else name
 
 
-def no_text(at: str, because: str) -> DescribeError:
+def no_text_error(at: str, because: str) -> DescribeError:
     """Return the error for what a program has and other compilers are not given."""
     return DescribeError(
         "study", "cannot write a program for another compiler", at=at, because=because
     )
 
 
-_C = Dialect(_TYPES, _c_name, "({type})({value})", no_text)
+_C = Dialect(_TYPES, _c_name, "({type})({value})", no_text_error)
 _PYTHON = Dialect(
     {name: f"np.{name}" for name in _TYPES} | {"index": "np.int64", "bool": "bool"},
     _python_name,
     "{type}({value})",
-    no_text,
+    no_text_error,
     {"and": " and ", "or": " or ", "not": "not "},
 )
 
@@ -110,7 +110,7 @@ class _PythonExpressions(CExpressions):
     def function(self, op: str, dtype: str) -> str:
         name = super().function(op, "float64")
         if not hasattr(math, name):
-            raise no_text(op, "it is not a function of Python's math")
+            raise no_text_error(op, "it is not a function of Python's math")
         return f"math.{name}"
 
     def literal(self, value: int | float, dtype: str) -> str:
@@ -201,10 +201,10 @@ def _python_lines(program: Program, writer: CExpressions, stmt: Stmt) -> list[st
             return [first, *(line for one in body for line in _python_lines(program, writer, one))]
         case Store():
             return [_assignment(program, writer, stmt)]
-    raise no_text(format_head(stmt), "this statement has no text so far")
+    raise no_text_error(format_head(stmt), "this statement has no text so far")
 
 
-def compiled_elsewhere(
+def compile_loops(
     peer: str, program: Program
 ) -> Callable[[Sequence[Array], Mapping[str, int]], Callable[[], None]]:
     """Return what runs a program on all of its arrays, compiled by a peer: called with these and sizes, it gives a call.
@@ -237,7 +237,7 @@ def compiled_elsewhere(
                 raise DescribeError("study", what, because=last)
         run = ctypes.CDLL(library).run
 
-    def bound(arrays: Sequence[Array], sizes: Mapping[str, int]) -> Callable[[], None]:
+    def bind(arrays: Sequence[Array], sizes: Mapping[str, int]) -> Callable[[], None]:
         pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
         values = (ctypes.c_int64 * len(sizes))(*(sizes[size.name] for size in program.sizes))
         arrays_alive = tuple(arrays)  # their addresses are what a call takes
@@ -248,11 +248,11 @@ def compiled_elsewhere(
 
         return call
 
-    return bound
+    return bind
 
 
 def loops_call(
-    bound: Callable[[Sequence[Array], Mapping[str, int]], Callable[[], None]],
+    bind: Callable[[Sequence[Array], Mapping[str, int]], Callable[[], None]],
     program: Program,
     inputs: Mapping[str, Array],
     sizes: Mapping[str, int],
@@ -261,18 +261,18 @@ def loops_call(
     arrays: list[Array] = []
     copies: list[tuple[Array, Array]] = []
     for buffer in program.buffers:
-        if buffer.kind in _GIVEN and buffer.kind is not Kind.INOUT:
+        if buffer.kind in _READ_KINDS and buffer.kind is not Kind.INOUT:
             arrays.append(np.ascontiguousarray(inputs[buffer.name]))
             continue
         shape = tuple(int(evaluate(extent, sizes)) for extent in buffer.shape)
         arrays.append(np.zeros(shape or (1,), numpy_dtype(buffer.dtype)))
         if buffer.kind is Kind.INOUT:
             copies.append((arrays[-1], inputs[buffer.name]))
-    call = bound(arrays, sizes)
+    call = bind(arrays, sizes)
     results = tuple(
         array.reshape(array.shape if buffer.shape else ())
         for array, buffer in zip(arrays, program.buffers, strict=True)
-        if buffer.kind in _RESULTS
+        if buffer.kind in _WRITTEN_KINDS
     )
 
     def run() -> None:
@@ -308,6 +308,6 @@ class LoopCompiler:
             return ()
         key = task.program.digest
         if key not in self._compiled:
-            self._compiled[key] = compiled_elsewhere(self.name, task.program)
+            self._compiled[key] = compile_loops(self.name, task.program)
         run, results = loops_call(self._compiled[key], task.program, task.arrays, task.sizes)
         return (Way(self.name, run, lambda _: results),)

@@ -104,7 +104,7 @@ class Way:
     read: Callable[[Any], Any]
 
 
-class Contender(Protocol):
+class Peer(Protocol):
     """Something that computes tasks: a strategy of offcut's, or a peer."""
 
     @property

@@ -24,13 +24,13 @@ class TorchTask:
     """A module that is ready to be called, the tensors of a call, and what exports it to ONNX."""
 
     module: Any
-    given: Sequence[Any]
-    exported: Callable[[], ModelTask]
+    inputs: Sequence[Any]
+    to_onnx: Callable[[], ModelTask]
 
 
 def as_onnx(task: ModelTask | TorchTask) -> ModelTask:
     """Return a model as a file of ONNX, which torch exports of a module."""
-    return task.exported() if isinstance(task, TorchTask) else task
+    return task.to_onnx() if isinstance(task, TorchTask) else task
 
 
 def results_of(outputs: Any) -> tuple[Array, ...]:

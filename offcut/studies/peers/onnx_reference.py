@@ -24,8 +24,8 @@ def exact_results(file: bytes, feed: Mapping[str, Array]) -> tuple[tuple[Array, 
     from onnx.reference import ReferenceEvaluator
 
     try:
-        wide = ReferenceEvaluator(widened(onnx.load_from_string(file)))
-        wide_feed = {name: _widened_array(array) for name, array in feed.items()}
+        wide = ReferenceEvaluator(widen_model(onnx.load_from_string(file)))
+        wide_feed = {name: _widen_array(array) for name, array in feed.items()}
         return tuple(
             map(np.asarray, wide.run(None, wide_feed))
         ), "onnx's reference evaluator in float64"
@@ -41,7 +41,7 @@ def exact_results(file: bytes, feed: Mapping[str, Array]) -> tuple[tuple[Array, 
     return tuple(session.run(None, dict(feed))), "onnxruntime in float32"
 
 
-def widened(model: Any) -> Any:
+def widen_model(model: Any) -> Any:
     """Return an ONNX model with float64 in place of shorter floats: in inputs, results, constants, and casts."""
     from onnx import ModelProto, TensorProto
 
@@ -90,7 +90,7 @@ def _widen(tensor: Any, shorter: set[int]) -> None:
         tensor.CopyFrom(wide)
 
 
-def _widened_array(array: Array) -> Array:
+def _widen_array(array: Array) -> Array:
     return (
         array.astype(np.float64)
         if array.dtype.name in ("float32", "float16", "bfloat16")

@@ -13,14 +13,12 @@ from itertools import product
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offcut.describe.request import Array
-from offcut.experiment.reference import HALF_ULP, Reference, poisoned
+from offcut.experiment.reference import HALF_ULP, DoubleArray, Reference, poison_array
 from offcut.studies.contraction import ELEMENTS, Contraction
 from offcut.studies.peers.epilogue import ADDED_STEPS, STEP_FUNCTIONS
 
-Wide = NDArray[np.float64]
 EPSILON = 1e-5
 """Added to the variance by a layer norm."""
 
@@ -57,7 +55,7 @@ class Problem:
 
     def result(self) -> Array:
         """A new array for the result, every page touched."""
-        return poisoned(self.shape, ELEMENTS[self.kind][-1])
+        return poison_array(self.shape, ELEMENTS[self.kind][-1])
 
     def reference(self) -> Reference:
         """The result in float64, with the error that float32 is allowed.
@@ -69,7 +67,7 @@ class Problem:
         text = str(self.contraction)
         value = np.einsum(text, *operands, optimize=True)
         magnitude = np.einsum(text, *map(np.abs, operands), optimize=True)
-        terms = math.prod(self.sizes[letter] for letter in self.contraction.reduced)
+        terms = math.prod(self.sizes[letter] for letter in self.contraction.summed_letters)
         _, _, summed, stored = ELEMENTS[self.kind]
         steps = terms + len(operands)
         allowed = steps * HALF_ULP[summed] * magnitude
@@ -80,7 +78,7 @@ class Problem:
                 value = value + self.arrays[step].astype(np.float64)
                 allowed = allowed + HALF_ULP[stored] * (np.abs(value) + allowed)
             else:
-                value, allowed = STEP_FUNCTIONS[step].bounded(value, allowed, stored)
+                value, allowed = STEP_FUNCTIONS[step].apply(value, allowed, stored)
         return Reference(np.asarray(value), np.asarray(allowed))
 
 
@@ -103,7 +101,7 @@ class Attention:
 
     def result(self) -> Array:
         """A new array for the result."""
-        return poisoned(self.q.shape, self.kind)
+        return poison_array(self.q.shape, self.kind)
 
     def reference(self) -> Reference:
         """The result in float64; a rounding of a score is one of the exponent."""
@@ -156,7 +154,7 @@ class Convolution:
 
     def result(self) -> Array:
         """A new array for the result."""
-        return poisoned(self.shape, "float32")
+        return poison_array(self.shape, "float32")
 
     def reference(self) -> Reference:
         """The result in float64, as one product of matrices for each element of a window."""
@@ -167,7 +165,7 @@ class Convolution:
         )
         return Reference(value, (terms + 2) * UNIT * magnitude)
 
-    def _summed(self, image: Wide, weights: Wide) -> Wide:
+    def _summed(self, image: DoubleArray, weights: DoubleArray) -> DoubleArray:
         p, step = self.padding, self.stride
         batch, outputs, height, width = self.shape
         padded = np.pad(image, ((0, 0), (0, 0), (p, p), (p, p)))
@@ -190,7 +188,7 @@ class _Rows:
 
     def result(self) -> Array:
         """A new array for the result."""
-        return poisoned(self.x.shape, "float32")
+        return poison_array(self.x.shape, "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,7 @@ class Dequantized:
 
     def result(self) -> Array:
         """A new array for the result."""
-        return poisoned((self.x.shape[0], self.w.shape[1]), "float32")
+        return poison_array((self.x.shape[0], self.w.shape[1]), "float32")
 
     def reference(self) -> Reference:
         """The result in float64; integers are exact, what follows is rounded a few times."""

@@ -35,7 +35,7 @@ class Numpy:
                 return _with_epilogue(product or self._einsum(task), task)
             case Attention(kind="float32") | Softmax() | LayerNorm():
                 out = task.result()
-                run = partial(_written(task), out)
+                run = partial(_numpy_call(task), out)
                 return (Way("numpy.ufuncs", run, lambda _: out),)
         return ()
 
@@ -98,7 +98,7 @@ def _one_and_exp(x: Array) -> Array:
     return np.add(result, 1, out=result)
 
 
-def _written(task: Attention | Softmax | LayerNorm) -> Callable[[Array], object]:
+def _numpy_call(task: Attention | Softmax | LayerNorm) -> Callable[[Array], object]:
     """What computes `task` into a given array."""
     match task:
         case Attention(q, k, v):

@@ -39,7 +39,7 @@ class Onnxruntime:
         return tuple(graph_ways)
 
     def _bound(self, graph: Graph) -> Any:
-        session = self._session(graph.key, graph.model, graph.keeps)
+        session = self._session(graph.key, graph.model, graph.key_arrays)
         binding = session.io_binding()
         for name, array in graph.inputs.items():
             place = ("cpu", 0, array.dtype, array.shape, array.ctypes.data)
@@ -54,11 +54,11 @@ class Onnxruntime:
         return Way("onnxruntime", partial(session.run, None, feed), lambda outputs: outputs)
 
     def _session(
-        self, key: object, model: Callable[[], bytes], keeps: tuple[Array, ...] = ()
+        self, key: object, model: Callable[[], bytes], key_arrays: tuple[Array, ...] = ()
     ) -> Any:
         if key not in self._sessions:
             session = onnxruntime_session(self.onnxruntime, model(), self.threads)
-            self._sessions[key] = session, keeps
+            self._sessions[key] = session, key_arrays
         return self._sessions[key][0]
 
 

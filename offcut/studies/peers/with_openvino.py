@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -20,7 +21,11 @@ INTEGER_OPERATORS = ("MatMulInteger", "DequantizeLinear")
 
 @dataclass(frozen=True, slots=True)
 class Openvino:
-    """Compiled models with symbolic shapes; bfloat16 tasks have bfloat16 at the borders."""
+    """Compiled models with symbolic shapes; bfloat16 tasks have bfloat16 at the borders.
+
+    Tasks share a compiled model if the same of their extents are 1: OpenVINO 2026.4 gives wrong values of attention at lengths
+    from 16 on where the first call of a model had length 1.
+    """
 
     openvino: Any
     threads: int = 1
@@ -59,7 +64,7 @@ class Openvino:
         return partial(_call, request)
 
     def _model(self, graph: Graph, kind: str, hint: str) -> Any:
-        key = (graph.key, kind, hint)
+        key = (graph.key, kind, hint, unit_extents(graph.inputs))
         if key not in self._compiled:
             core = self.openvino.Core()
             model = core.read_model(graph.model())
@@ -70,16 +75,17 @@ class Openvino:
                 borders.output(0).tensor().set_element_type(self.openvino.Type.bf16)
                 model = borders.build()
             options = openvino_options(self.threads, hint)
-            self._compiled[key] = core.compile_model(model, "CPU", options), graph.keeps
+            self._compiled[key] = core.compile_model(model, "CPU", options), graph.key_arrays
         return self._compiled[key][0]
 
     def _model_way(self, task: ModelTask) -> Way:
         """Return a request on the memory of the arrays."""
-        if task.file not in self._compiled:
+        key = (task.file, unit_extents(task.feed))
+        if key not in self._compiled:
             core, options = self.openvino.Core(), openvino_options(self.threads)
             model = core.compile_model(core.read_model(task.file, b""), "CPU", options)
-            self._compiled[task.file] = model, ()
-        model = self._compiled[task.file][0]
+            self._compiled[key] = model, ()
+        model = self._compiled[key][0]
         request = model.create_infer_request()
         for name in {name for one in model.inputs for name in one.names} & task.feed.keys():
             request.set_tensor(name, self._tensor(np.ascontiguousarray(task.feed[name])))
@@ -96,6 +102,11 @@ class Openvino:
             shape = self.openvino.Shape(array.shape)
             return self.openvino.Tensor(array.view(np.int16), shape, self.openvino.Type.bf16)
         return self.openvino.Tensor(array, shared_memory=True)
+
+
+def unit_extents(arrays: Mapping[str, Array]) -> tuple[tuple[bool, ...], ...]:
+    """Return, for each array, which of its axes have extent 1."""
+    return tuple(tuple(extent == 1 for extent in array.shape) for array in arrays.values())
 
 
 def computes_bfloat16(openvino: Any) -> bool:

@@ -47,9 +47,9 @@ class Torch:
             case Problem():
                 return self._contraction(task)
             case Attention():
-                return self._tried(self._attention(task))
+                return self._working_ways(self._attention(task))
             case Convolution():
-                return self._tried(self._convolution(task))
+                return self._working_ways(self._convolution(task))
             case Softmax(x):
                 tensors, out = torch_of(self.torch, x), task.result()
                 into = torch_of(self.torch, out)
@@ -61,9 +61,9 @@ class Torch:
                 run = partial(call, torch_of(self.torch, x), (x.shape[-1],), *tensors, EPSILON)
                 return (Way("torch.layer_norm", run, array_of),)
             case Dequantized():
-                return self._tried(self._dequantized(task))
-            case TorchTask(module, given):
-                return (Way("torch", partial(module, *given), lambda outputs: outputs),)
+                return self._working_ways(self._dequantized(task))
+            case TorchTask(module, inputs):
+                return (Way("torch", partial(module, *inputs), lambda outputs: outputs),)
         return ()
 
     def _contraction(self, problem: Problem) -> tuple[Way, ...]:
@@ -76,11 +76,11 @@ class Torch:
             return ()
         names = problem.contraction.names
         operands = [torch_of(self.torch, problem.arrays[name]) for name in names]
-        finish = _epilogue(self.torch, problem.epilogue, self._read_by(problem))
-        run = _then(partial(self.torch.einsum, str(problem.contraction), *operands), finish)
+        finish = _epilogue(self.torch, problem.epilogue, self._step_operands(problem))
+        run = _with_finish(partial(self.torch.einsum, str(problem.contraction), *operands), finish)
         return (Way("torch.einsum", run, array_of),)
 
-    def _read_by(self, problem: Problem) -> Mapping[str, Any]:
+    def _step_operands(self, problem: Problem) -> Mapping[str, Any]:
         """Return the tensors that steps of an epilogue read, by step."""
         steps = [step for step in problem.epilogue if step in problem.arrays]
         return {step: torch_of(self.torch, problem.arrays[step]) for step in steps}
@@ -96,20 +96,24 @@ class Torch:
                 ("_int_mm", lambda: partial(torch._int_mm, a, b, out=c)),
                 ("_int_mm.turned", lambda: partial(torch._int_mm, a, turned, out=c)),
             ]
-            return self._tried(iter(offers), lambda _: product.out)
+            return self._working_ways(iter(offers), lambda _: product.out)
         name, call = ("bmm", torch.bmm) if product.batched else ("mm", torch.mm)
-        run, steps, others = partial(call, a, b, out=c), problem.epilogue, self._read_by(problem)
+        run, steps, others = (
+            partial(call, a, b, out=c),
+            problem.epilogue,
+            self._step_operands(problem),
+        )
         if steps[:1] == ("bias",) and product.has_row_bias and not product.batched:
             name, steps = "addmm", steps[1:]
             run = partial(torch.addmm, others["bias"], a, b, out=c)
         finish = _epilogue(torch, steps, others, torch_of(torch, product.out))
-        return (Way(f"torch.{name}", _then(run, finish), lambda _: product.out),)
+        return (Way(f"torch.{name}", _with_finish(run, finish), lambda _: product.out),)
 
     def _constant(self, product: Matmul, problem: Problem) -> tuple[Way, ...]:
         """The ways that hold the second operand as a weight of shape (n, k), and what is added along n as its bias."""
         if product.batched or not product.constant_b or product.kind in ("int8", "uint8"):
             return ()
-        steps, others = problem.epilogue, dict(self._read_by(problem))
+        steps, others = problem.epilogue, dict(self._step_operands(problem))
         if steps and not product.is_in_order:
             return ()
         torch, ops = self.torch, self.torch.ops
@@ -128,22 +132,29 @@ class Torch:
         def onednn() -> Run:
             packed = ops.mkldnn._reorder_linear_weight(weight, None)
             call = partial(ops.mkldnn._linear_pointwise, x, packed, bias)
-            return partial(call, *fused) if fused else _then(partial(call, "none", [], ""), finish)
+            return (
+                partial(call, *fused)
+                if fused
+                else _with_finish(partial(call, "none", [], ""), finish)
+            )
 
         def mkl() -> Run:
             packed = ops.mkl._mkl_reorder_linear_weight(weight, rows)
-            return _then(partial(ops.mkl._mkl_linear, x, packed, weight, bias, rows), finish)
+            return _with_finish(partial(ops.mkl._mkl_linear, x, packed, weight, bias, rows), finish)
 
         def read(value: Any) -> Array:
             product.c[...] = array_of(value)
             return product.out
 
         offers: list[Offer] = [
-            ("linear", lambda: _then(partial(torch.nn.functional.linear, x, weight, bias), finish)),
+            (
+                "linear",
+                lambda: _with_finish(partial(torch.nn.functional.linear, x, weight, bias), finish),
+            ),
             ("onednn", onednn),
             *([("mkl", mkl)] if product.kind == "float32" else []),
         ]
-        return self._tried(iter(offers), read)
+        return self._working_ways(iter(offers), read)
 
     def _attention(self, task: Attention) -> Iterator[Offer]:
         q, k, v = (torch_of(self.torch, array) for array in (task.q, task.k, task.v))
@@ -188,10 +199,10 @@ class Torch:
 
         yield "onednn.qlinear", packed
 
-    def _tried(
+    def _working_ways(
         self, offers: Iterator[Offer], read: Callable[[Any], Array] | None = None
     ) -> tuple[Way, ...]:
-        """The offers that this build of torch keeps on these operands."""
+        """The offers that this build of torch accepts on these operands."""
         ways = []
         for name, prepare in offers:
             try:
@@ -220,7 +231,7 @@ class TorchCompiled:
         read: Callable[[Any], Array] = array_of
         arrays: tuple[Array, ...]
         key: object
-        keeps: object
+        key_arrays: object
         match task:
             case Problem(kind="float32" | "bfloat16"):
                 product = as_matmul(task)
@@ -246,38 +257,38 @@ class TorchCompiled:
                         value = functional.linear(x, w)
                         return value if finish is None else finish(value)
 
-                    make = _frozen(torch, linear, turned)
+                    make = _freeze(torch, linear, turned)
 
                 def read(value: Any) -> Array:
                     product.c[...] = array_of(value)
                     return product.out
 
-                keeps = weight
+                key_arrays = weight
             case Attention(q, k, v):
-                arrays, key, keeps = (q, k, v), ("attention", task.kind), None
+                arrays, key, key_arrays = (q, k, v), ("attention", task.kind), None
                 make = functional.scaled_dot_product_attention
             case Convolution(image, weights, stride, padding):
-                arrays, keeps = (image,), weights
+                arrays, key_arrays = (image,), weights
                 key = ("convolution", id(weights), stride, padding)
-                make = _frozen(
+                make = _freeze(
                     torch,
                     lambda x, w: functional.conv2d(x, w, None, stride, padding),
                     torch_of(torch, weights),
                 )
             case Softmax(x):
-                arrays, key, keeps = (x,), "softmax", None
+                arrays, key, key_arrays = (x,), "softmax", None
                 make = partial(torch.softmax, dim=-1)
             case LayerNorm(x, gain, bias):
-                arrays, key, keeps = (x,), ("layer norm", id(gain)), (gain, bias)
+                arrays, key, key_arrays = (x,), ("layer norm", id(gain)), (gain, bias)
                 tensors = [torch_of(torch, array) for array in (gain, bias)]
                 make = lambda x: functional.layer_norm(x, (x.shape[-1],), *tensors, EPSILON)  # noqa: E731
-            case TorchTask(module, given):
-                run = partial(self._compiled(id(module), module, module), *given)
+            case TorchTask(module, inputs):
+                run = partial(self._compiled(id(module), module, module), *inputs)
                 return (Way("torch.compile", run, lambda outputs: outputs),)
             case _:
                 return ()
         run = partial(
-            self._compiled(key, make, keeps), *(torch_of(torch, array) for array in arrays)
+            self._compiled(key, make, key_arrays), *(torch_of(torch, array) for array in arrays)
         )
         try:
             run()
@@ -285,13 +296,13 @@ class TorchCompiled:
             return ()  # its compiler fails on some operators of symbolic shape
         return (Way("torch.compile", run, read),)
 
-    def _compiled(self, key: object, make: Any, keeps: object) -> Any:
+    def _compiled(self, key: object, make: Any, key_arrays: object) -> Any:
         """Return a function or a module, compiled once for all sizes, with its weights frozen."""
         torch = self.torch
         if key not in self._modules:
             torch._inductor.config.freezing = True
             torch._dynamo.config.cache_size_limit = COMPILED_GRAPHS
-            self._modules[key] = torch.compile(make, dynamic=True), keeps
+            self._modules[key] = torch.compile(make, dynamic=True), key_arrays
         return self._modules[key][0]
 
 
@@ -335,12 +346,12 @@ def _epilogue(
     return finish
 
 
-def _then(run: Run, finish: Callable[[Any], Any] | None) -> Run:
+def _with_finish(run: Run, finish: Callable[[Any], Any] | None) -> Run:
     """Return a call whose result goes through `finish`."""
     return run if finish is None else lambda: finish(run())
 
 
-def _frozen(torch: Any, call: Callable[..., Any], weight: Any) -> Any:
+def _freeze(torch: Any, call: Callable[..., Any], weight: Any) -> Any:
     """A module that applies `call` to its first input, a constant, and further inputs."""
 
     class Frozen(torch.nn.Module):  # type: ignore[misc]  # torch is loaded when it is wanted

@@ -23,7 +23,7 @@ from conftest import rejection, slow
 from machines import shipped
 
 import offcut as oc
-from offcut import Kernel, Schedule, Tensor
+from offcut import Kernel, Tensor
 from offcut.backends.accelerator.planning.planner import layout_labels
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.polyhedral.sync import Agents
@@ -128,11 +128,15 @@ def pooled() -> Kernel:
     return oc.compile(result, inputs=inputs, target="vta")
 
 
-def in_one_way(schedule: Schedule, number: int) -> Schedule:
-    """A schedule that chooses among alternatives with one of them alone."""
+@cache
+def pooled_in_one_way(number: int) -> Kernel:
+    """The same, by one of the alternatives that its schedule chooses among."""
+    inputs, result = pooling(64)
+    schedule = pooled().schedule
     (choice,) = schedule.steps
     assert isinstance(choice, Choose)
-    return replace(schedule, steps=choice.options[number].steps)
+    alone = replace(schedule, steps=choice.options[number].steps)
+    return oc.compile(result, inputs=inputs, target="vta", schedule=alone)
 
 
 def maxima(images: Array) -> Array:
@@ -154,14 +158,7 @@ def test_images_are_pooled_alike_whichever_way_words_lie(machine: str) -> None:
 
 
 def test_a_call_takes_the_way_that_words_are_filled_better_by() -> None:
-    kernel = pooled()
-    inputs, result = pooling(64)
-    alone = [
-        oc.compile(
-            result, inputs=inputs, target="vta", schedule=in_one_way(kernel.schedule, number)
-        )
-        for number in range(2)
-    ]
+    kernel, alone = pooled(), [pooled_in_one_way(number) for number in range(2)]
     taken = set()
     for n in (1, 5, 12, 16, 17, 33, 64):
         each = [one.timeline(n=n).cycles for one in alone]
@@ -176,6 +173,7 @@ def test_a_call_takes_the_way_that_words_are_filled_better_by() -> None:
     assert kernel.timeline(n=64).cycles < 100_000
 
 
+@cache
 def two_layers() -> Kernel:
     """Two dense layers, and something beside that is stored as well."""
     (a, w), first = dense(70, 45)
@@ -308,9 +306,7 @@ def test_options_of_a_program_are_taken_by_what_they_cost() -> None:
         costs[number] = "costs 1.0"
         dearer = oc.parse(parts[0] + costs[0] + parts[1] + costs[1] + parts[2])
         one = oc.compile(dearer, target="vta")
-        own = in_one_way(kernel.schedule, number)
-        inputs, result = pooling(64)
-        alone = oc.compile(result, inputs=inputs, target="vta", schedule=own)
+        alone = pooled_in_one_way(number)
         for n in (1, 33):
             assert one.timeline(n=n).cycles == alone.timeline(n=n).cycles
 

@@ -7,6 +7,7 @@ at its barrier. An access outside of an array or of a window is a fault.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import importlib.util
 import re
@@ -169,6 +170,8 @@ extern "C" void launch_{name}(unsigned x__, unsigned y__, unsigned z__, int thre
   written__.end_launch();
 }}
 """
+_WITHOUT = ("-fno-exceptions", "-fno-asynchronous-unwind-tables")
+"""Options of what no kernel needs: code without it is compiled sooner."""
 UNCHECKED = -1
 """In place of the bytes of an array: what lies around it is not known."""
 _KERNEL = re.compile(r"__launch_bounds__\((\d+)[\d, ]*\) (\w+)\((.*)\) {")
@@ -258,30 +261,51 @@ def _launch(name: str, bound: str, parameters: list[str]) -> str:
 
 
 @cache
+def _prelude() -> Path:
+    """Return the header with the primitives of all texts, which is compiled once: compilers find what they made of it beside it."""
+    of_device = ("asm", "__uint_as_float", "__cvta_generic_to_shared", "__shfl_sync")
+    own = [one for one in _PRIMITIVES if not any(word in one for word in of_device)]
+    own = [_POINTER.sub(r"Pointer<\1> \2", one) for one in own]
+    header = _folder() / "prelude.hpp"
+    header.write_text("\n".join([FIBERS, HEAD, *own]))
+    made = ["-x", "c++-header", "-o", f"{header}.gch", str(header)]
+    subprocess.run([*_command(), *made], check=False, capture_output=True, timeout=900)
+    return header
+
+
+@cache
+def _folder() -> Path:
+    """Return the folder of all sources and libraries, which is removed at the end."""
+    folder = mkdtemp(prefix="offcut-kernels-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _command() -> list[str]:
+    """Return the command of the compiler, with the options of all sources."""
+    assert COMPILER is not None
+    return [*COMPILER, "-std=c++17", "-O0", "-fPIC", "-w", "-fwrapv", *_WITHOUT]
+
+
+@cache
 def compiled(text: str) -> ctypes.CDLL:
     """Return the library of a text: ``launch_KERNEL(x, y, z, threads, bytes of shared memory, arguments…)`` for each of its kernels.
 
     Each pointer to an array is followed by its bytes, or `UNCHECKED`.
     """
-    of_device = ("asm", "__uint_as_float", "__cvta_generic_to_shared", "__shfl_sync")
-    own = [one for one in _PRIMITIVES if not any(word in one for word in of_device)]
-    own = [_POINTER.sub(r"Pointer<\1> \2", one) for one in own]
-    kernels = kernels_of(text)
     wrappers = [
         _launch(name, bound, parameters.split(", "))
         for bound, name, parameters in _KERNEL.findall(text)
     ]
-    kernels = _WINDOW.sub(_checked_window, _ARRAY.sub(r"Pointer<\1> \2", kernels))
+    kernels = _WINDOW.sub(_checked_window, _ARRAY.sub(r"Pointer<\1> \2", kernels_of(text)))
     kernels = kernels.replace("extern __shared__", "//")
-    folder = Path(mkdtemp(prefix="offcut-kernel-"))
-    source, made = folder / "kernel.cpp", folder / "kernel.so"
-    source.write_text("\n".join([FIBERS, HEAD, *own, kernels, *wrappers]))
-    assert COMPILER is not None
-    command = [*COMPILER, "-std=c++17", "-O0", "-shared", "-fPIC", "-w", "-fwrapv"]
-    subprocess.run([*command, "-o", str(made), str(source)], check=True, timeout=900)
-    library = ctypes.CDLL(str(made))
+    source = _folder() / f"kernels_{crc32(text.encode()):08x}.cpp"
+    library_file = source.with_suffix(".so")
+    source.write_text("\n".join([kernels, *wrappers]))
+    command = [*_command(), "-shared", "-include", str(_prelude())]
+    subprocess.run([*command, "-o", str(library_file), str(source)], check=True, timeout=900)
+    library = ctypes.CDLL(str(library_file))
     library.fault_found.restype = ctypes.c_char_p
-    shutil.rmtree(folder)
     return library
 
 

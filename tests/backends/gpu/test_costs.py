@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.costmodel.grid import grid_cost
 from offcut.search import Records, Source
 from tests.agree import nearly
 
@@ -135,6 +136,37 @@ def test_blocks_that_are_resident_are_as_many_as_their_windows_leave_room_for() 
     assert rows[1] == nearly(rows[0], rel=0.1)
 
 
+LENGTHS = """program P
+size b in 0:99
+size n in 0:4096
+input L: int32[b]
+input X: float32[b, n]
+output S: float32[b]
+for i in 0:b  @block
+  for w in 0:1  @warp
+    S[i] = 0.0
+    if 0 < L[i]
+      for j in 0:min(n, index(L[i]))
+        S[i] += X[i, j]
+"""
+
+
+@pytest.mark.parametrize(("b", "n"), [(1, 8), (8, 128), (99, 4096)])
+def test_a_loop_that_ends_at_an_element_of_an_array_is_priced_as_if_that_were_the_longest(
+    b: int, n: int
+) -> None:
+    whole = LENGTHS.replace("min(n, index(L[i]))", "n").replace("if 0 < L[i]", "if 0 < n")
+    (ragged_piece,), (whole_piece,) = (
+        grid_cost(
+            oc.parse(text), oc.parse(text), THERE.machine, (), {"b": b, "n": n}, {"b": b, "n": n}
+        ).pieces
+        for text in (LENGTHS, whole)
+    )
+    assert ragged_piece.cycles == nearly(whole_piece.cycles)
+    assert ragged_piece.bytes == whole_piece.bytes
+
+
+@pytest.mark.slow
 def test_lengths_that_an_array_holds_are_priced_as_if_all_were_the_longest() -> None:
     b, n = oc.dim("b", max=8), oc.dim("n", max=128)
     q, k, v = (oc.placeholder((b, 2, n, 16), "float32", name) for name in "QKV")

@@ -350,6 +350,7 @@ def test_lanes_are_decisions() -> None:
     assert "bind softmax_A_max.k lane tree" in str(kept.schedule)
 
 
+@pytest.mark.slow
 def test_the_schedule_of_a_padded_convolution_is_taken_again() -> None:
     made, source = kernel("padded convolution")
     schedule = oc.Schedule.parse(str(made.schedule))

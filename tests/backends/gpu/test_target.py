@@ -12,6 +12,7 @@ from conftest import rejection, slow
 
 import offcut as oc
 from offcut.backends.gpu.room import check_room
+from offcut.backends.gpu.units import AGENTS
 from offcut.polyhedral.window_room import window_rooms
 from tests.agree import nearly
 from tests.facade import own_strategies
@@ -142,15 +143,33 @@ def test_a_strategy_is_right_at_sizes_around_its_tiles(strategy: str) -> None:
     assert f"i {strategy}{by} 64 as" in str(kernel.schedule)
 
 
+SYMBOLIC_HEIGHTS = [
+    "  because  when it runs is told by more than sums of iterators and sizes",
+    '  help     tiles of literal heights: "balance(16)" for "balance", axis.balanced(16) for axis.balanced()',
+]
+
+
+@pytest.mark.usefixtures("own")
+def test_blocks_of_tiles_of_symbolic_heights_are_not_synchronized() -> None:
+    a, w, s = product(16, 20, most=300)
+    text = str(oc.compile(s, inputs=[a, w], target=there(), strategy={"i": "guard"}).schedule)
+    assert "i guard 64 as" in text
+    schedule = oc.Schedule.parse(text.replace("i guard 64 as", "i uneven 64 as"))
+    program = oc.compile(s, inputs=[a, w], target="interpret").loops
+    by_hand = oc.create_schedule(program).with_microkernels(there().microkernels())
+    emitted = by_hand.apply(schedule).emitted
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.sync.synchronized(emitted, AGENTS)
+    assert str(refused.value).splitlines()[2:] == SYMBOLIC_HEIGHTS
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("own")
 def test_tiles_of_symbolic_heights_are_refused_and_those_of_literal_ones_named() -> None:
     a, w, s = product(16, 20, most=300)
     with pytest.raises(oc.PartitionError) as refused:
         oc.compile(s, inputs=[a, w], target=there(), strategy={"i": "uneven"})
-    assert str(refused.value).splitlines()[2:] == [
-        "  because  when it runs is told by more than sums of iterators and sizes",
-        '  help     tiles of literal heights: "balance(16)" for "balance", axis.balanced(16) for axis.balanced()',
-    ]
+    assert str(refused.value).splitlines()[2:] == SYMBOLIC_HEIGHTS
 
 
 def test_a_product_of_few_rows_and_a_sum_of_an_open_size_is_tiled() -> None:

@@ -11,6 +11,8 @@ from conftest import rejection, slow
 from on_cpu import COMPILER, run_text
 
 import offcut as oc
+from offcut.backends.gpu.boxes import check_boxes
+from offcut.backends.gpu.registers import check_registers
 
 SIZES = (0, 1, 64, 65, 127, 129)
 KINDS = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
@@ -246,7 +248,39 @@ compile: cannot cover a tile by wgmma_m64nNk16_kn_bfloat16
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+NO_BOXES = {
+    # what is written, old text, new text, and why it is refused
+    "an operand row by row": (f" @{LAYOUT.removeprefix(' layout ')}", "", "W_in lies row by row"),
+    "rows that begin inside of cells": ("A: bfloat16[n, 200]", "A: bfloat16[n, 204]", "rows of A are not a multiple of 16 bytes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NO_BOXES)
+def test_a_program_whose_arrays_boxes_do_not_copy_is_refused(what: str) -> None:
+    old, new, because = NO_BOXES[what]
+    before, found, after = str(kernel("kn", 200, 264).loops).rpartition(old)
+    assert found
+    with pytest.raises(oc.PartitionError) as refused:
+        check_boxes(oc.parse(before + new + after), there().microkernels())
+    assert because in refused.value.because
+
+
+def test_sums_beyond_the_registers_of_a_machine_are_refused() -> None:
+    with pytest.raises(oc.PartitionError) as refused:
+        check_registers(kernel("kn", 200, 264).loops, 40960)
+    assert refused.value.because.startswith("it takes 128 registers of a thread, and 2 warpgroups")
+
+
+def test_a_program_of_warpgroups_is_refused_by_a_machine_that_has_none() -> None:
+    with pytest.raises(oc.PartitionError) as refused:
+        there("a100").check_features(kernel("kn", 200, 264).loops)  # type: ignore[attr-defined]
+    assert refused.value.because == "it wants sm_90a, and a100 is sm_80"
+
+
+SLOW_REFUSALS = {*REFUSED} - {"terms that end inside of boxes"}
+
+
+@pytest.mark.parametrize("what", [slow(one) if one in SLOW_REFUSALS else one for one in REFUSED])
 def test_what_warpgroups_do_not_find_is_refused_in_full(what: str) -> None:
     edits, expected = REFUSED[what]
     c, *inputs = described("kn", 200, 264)
@@ -254,6 +288,7 @@ def test_what_warpgroups_do_not_find_is_refused_in_full(what: str) -> None:
         oc.compile(c, inputs=inputs, target=there(), schedule=edited(*edits))
 
 
+@pytest.mark.slow
 def test_rows_that_begin_inside_of_cells_are_not_copied_in_boxes() -> None:
     c, *inputs = described("kn", 204, 264)
     with rejection("""\
@@ -264,6 +299,7 @@ PartitionError: compile: cannot run tma_load_2d_bfloat16 in C
         oc.compile(c, inputs=inputs, target=there(), schedule=edited())
 
 
+@pytest.mark.slow
 def test_a_machine_without_warpgroups_refuses_a_schedule_of_them() -> None:
     c, *inputs = described("kn", 200, 264)
     with rejection("""\

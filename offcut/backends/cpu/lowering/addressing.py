@@ -35,6 +35,7 @@ class Memory:
              that has one: in panels, from one row, or one set of rows side by side, to the next
     origins  the coordinate at `base`, per axis
     digits   of a layout: for each axis (step, extent, bytes) of its digits, the most significant first
+    is_constant  whether nothing writes there while a call runs: a load may leave the loops around it
     """
 
     base: str
@@ -43,6 +44,12 @@ class Memory:
     origins: tuple[str, ...]
     layout: Layout | None = None
     digits: tuple[tuple[tuple[int, int | None, str], ...], ...] = ()
+    is_constant: bool = False
+
+    @property
+    def load_metadata(self) -> str:
+        """Return what a load of it says to LLVM beside its address."""
+        return ", !invariant.load !{}" if self.is_constant else ""
 
     @property
     def panels(self) -> str:
@@ -191,12 +198,15 @@ class Addressing(Scalars, ABC):
             case Spacing(1, 0):
                 address = self.address(memory, index)
                 if lanes.path is None:
-                    element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")
+                    element = self.f.let(
+                        f"load {STORED[dtype]}, ptr {address}, align {align}{memory.load_metadata}"
+                    )
                 else:
                     element = self.load_if_any(address, dtype, mask or "", lanes)
                 raw = self.splat_stored(element, dtype, lanes)
             case Spacing(1, 1):
-                raw = self.beside(self.address(memory, index), dtype, mask, lanes.width)
+                address = self.address(memory, index)
+                raw = self.beside(address, dtype, mask, lanes.width, memory.load_metadata)
             case Spacing(1, -1):
                 address = self.address(memory, index)
                 address, mask = self.turned_back(address, mask, align, lanes)
@@ -341,11 +351,16 @@ class Addressing(Scalars, ABC):
         mask = f"<{len(places)} x i32> {_listed('i32', places)}"
         return self.f.let(f"shufflevector {source} {vector}, {source} poison, {mask}")
 
-    def beside(self, first: str, dtype: str, mask: str | None, width: int) -> str:
-        """A vector of elements side by side from `first` on, as they lie in memory; of lanes that are off nothing is read."""
+    def beside(
+        self, first: str, dtype: str, mask: str | None, width: int, metadata: str = ""
+    ) -> str:
+        """A vector of elements side by side from `first` on, as they lie in memory; of lanes that are off nothing is read.
+
+        metadata  of a load of all lanes
+        """
         stored, align = self.elements(width).stored(dtype), item_bytes(dtype)
         if mask is None:
-            return self.f.let(f"load {stored}, ptr {first}, align {align}")
+            return self.f.let(f"load {stored}, ptr {first}, align {align}{metadata}")
         bits = f"<{width} x i1>"
         return self.f.call(
             stored,

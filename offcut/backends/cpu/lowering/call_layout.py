@@ -88,7 +88,7 @@ class Storage(Vectors):
             address = self.f.let(f"getelementptr ptr, ptr %pointers, i64 {position}")
             base = self.f.let(f"load ptr, ptr {address}", "array")
             if buffer.kind is Kind.CONSTANT:
-                self.memory[buffer.name] = self.dense(buffer, base)
+                self.memory[buffer.name] = replace(self.dense(buffer, base), is_constant=True)
                 continue
             strides = []
             for axis in range(len(buffer.shape)):

@@ -8,70 +8,89 @@ of its axes, too, and copied::
     Y_turned[n, i, j, c] = X_staged[n, P[n, i, j], Q[n, i, j], c]
     Y[n, c, i, j] = Y_turned[n, i, j, c]
 
-Both copies turn squares of vectors in registers. They pay where an element of the result reads several, as an interpolation does.
+Both copies turn squares of vectors in registers. They pay where an element of the result reads several, as an interpolation does, and
+where the images are no larger than what is read of them: of sizes that are not known, both orders compete at a call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from functools import partial, reduce
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Var, loads, reads_memory, variables
-from offcut.costmodel import Inside, Machine, StatementPrices
+from offcut.core.expr import Binary, Expr, Load, Var, loads, reads_memory, real, variables
+from offcut.costmodel import Inside, Machine, StatementPrices, prune_dominated
 from offcut.describe.computation import Computation, Names, Stage
 from offcut.partition import StagedValue, reading_value
 from offcut.schedule import beside
 
 
 @dataclass(frozen=True, slots=True)
-class TurnedGather:
-    """The order of a stage's axes in which it gathers nothing.
+class GatherOrder:
+    """An order of a stage's axes, that of its lanes last.
 
-    copies  of the arrays that it reads at computed places
-    order   of its axes, that of its lanes last
+    copies   of the arrays that it reads at computed places, in which its lanes lie side by side; none: it gathers
+    seconds  that it is predicted to take, with the copies: an expression over the sizes
     """
 
-    copies: tuple[StagedValue, ...]
     order: tuple[str, ...]
+    copies: tuple[StagedValue, ...]
+    seconds: Expr
 
 
-def turned_gather(
+def gather_orders(
     computation: Computation, position: int, machine: Machine, lanes: int
-) -> TurnedGather | None:
-    """Return the order of a group's axes in which it reads vectors instead of gathering; None if it does not gather, or if the copies
-    are predicted to cost more than that saves.
+) -> tuple[GatherOrder, ...]:
+    """Return the orders of a group's axes that are worth their code, each the best at some sizes: one, or the one that gathers and
+    one that reads vectors of copies; none if it does not gather.
 
     lanes  elements of the group's type in a vector
     """
     group = computation.groups[position]
     lead, bodies = group[0], [stage.body for stage in group]
-    names = [axis.name for axis in lead.axes]
-    rank = len(names)
+    names = tuple(axis.name for axis in lead.axes)
     if lead.reducer is not None or not any(
         _is_gather(load, name) for name in names[-1:] for load in _loads_of_group(group)
     ):
-        return None
-    if any(len(computation.buffer(stage.buffer).shape) != rank for stage in group):
-        return None
+        return ()
+    if any(len(computation.buffer(stage.buffer).shape) != len(names) for stage in group):
+        return ()
     prices = StatementPrices(machine, lanes)
-    gather_price = sum(prices.value(body, Inside(names[-1])) for body in bodies) / lanes
-    copy_price = machine.loops.gather_cycles + machine.loops.vector_cycles / lanes
-    least_price, best = gather_price / (1 + machine.traffic.convert_share), None
+
+    def seconds(*terms: tuple[Sequence[Expr], float]) -> Expr:
+        """Return the sum of products of extents, each times cycles; in float64, since there may be more than 2**63 elements."""
+        parts = (
+            reduce(partial(Binary, "*"), (*map(real, extents), real(each / machine.hertz)))
+            for extents, each in terms
+        )
+        return reduce(partial(Binary, "+"), parts)
+
+    extents = [axis.extent for axis in lead.axes]
+    gather_cycles = sum(prices.value(body, Inside(names[-1])) for body in bodies) / lanes
+    orders = [GatherOrder(names, (), seconds((extents, gather_cycles)))]
+    copy_cycles = machine.loops.gather_cycles + machine.loops.vector_cycles / lanes
+    margin = 1 + machine.traffic.convert_share
     for axis in lead.axes[:-1]:
-        extent = ix.literal_value(axis.extent)
-        copies = _copies(computation, position, axis.name) if extent else None
-        if not extent or copies is None:
+        copies = _copies(computation, position, axis.name)
+        if not copies:
             continue
         bodies_by_copies = [_read_copies(stage, copies).body for stage in group]
         each = sum(prices.value(body, Inside(axis.name)) for body in bodies_by_copies)
-        sources = {load.buffer for copy in copies for load in _loads(copy.value)}
-        elements_copied = 1 + sum(_size_ratio(computation, source, lead) for source in sources)
-        price = each * -(-extent // lanes) / extent + copy_price * elements_copied
-        if price < least_price:
-            order = (*(name for name in names if name != axis.name), axis.name)
-            least_price, best = price, TurnedGather(copies, order)
-    return best
+        vectors = ix.ceildiv(axis.extent, lanes)
+        rows = [other.extent for other in lead.axes if other is not axis]
+        copied_rows = [rows, *(_rows(computation, copy) for copy in copies)]
+        order = (*(name for name in names if name != axis.name), axis.name)
+        cost = seconds(
+            ((*rows, vectors), margin * each),
+            *(((*one, vectors), margin * lanes * copy_cycles) for one in copied_rows),
+        )
+        orders.append(GatherOrder(order, copies, cost))
+    costs = [order.seconds for order in orders]
+    sizes, assumptions = computation.sizes, computation.assumptions
+    best = prune_dominated(costs, sizes, assumptions, machine.policy.gain, machine.call)
+    turned = [orders[number] for number in best if number]
+    return (*(orders[:1] if 0 in best else ()), *turned[:1])
 
 
 def _loads(expr: Expr) -> list[Load]:
@@ -124,17 +143,9 @@ def _copy(computation: Computation, array: str, place: int, names: Names) -> Sta
     return StagedValue(names.fresh(f"{array}_staged"), order, tuple(map(Var, order)), element)
 
 
-def _size_ratio(computation: Computation, source: str, lead: Stage) -> float:
-    """Return how many elements an array has for each that a stage computes, at most; infinite if that has no end."""
-    remaining = [axis.extent for axis in lead.axes]
-    own = list[Expr]()
-    for extent in computation.buffer(source).shape:
-        if extent in remaining:
-            remaining.remove(extent)
-        else:
-            own.append(extent)
-    numbers = [ix.literal_value(extent) for extent in own]
-    if None in numbers:
-        return inf
-    computed = prod(ix.literal_value(extent) or 1 for extent in remaining)
-    return prod(number for number in numbers if number is not None) / computed
+def _rows(computation: Computation, copy: StagedValue) -> list[Expr]:
+    """Return the extents of the axes of a copy but the last."""
+    (load,) = _loads(copy.value)
+    shape = computation.buffer(load.buffer).shape
+    last = load.index.index(Var(copy.axes[-1]))
+    return [extent for place, extent in enumerate(shape) if place != last]

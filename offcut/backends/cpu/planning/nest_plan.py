@@ -74,8 +74,12 @@ RUN_TIME_REASON = "whether it reads inside of its arrays is asked at run time, o
 """The reason why a product of elements that are looked up runs by no microkernel."""
 
 
-def nest_schedule(computation: Computation, host: Host, options: Options) -> Schedule:
+def nest_schedule(
+    computation: Computation, host: Host, options: Options, competes: bool = False
+) -> Schedule:
     """Return the schedule that the policy prefers for a computation.
+
+    competes  whether it may be a choice among schedules (`competing_plans`)
 
     Raises PartitionError for an axis that there is not, or where isl does not answer in bounded work.
     """
@@ -92,6 +96,7 @@ def nest_schedule(computation: Computation, host: Host, options: Options) -> Sch
             host.threads,
             options.reassociate,
             options.keep_pruned,
+            competes,
         )
     return with_thread_binds(replace(schedule, steps=(*schedule.steps, ANY_TREE)), host)
 

@@ -20,7 +20,6 @@ A schedule, or a strategy, decides: of these, it leaves what it does not say.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +27,11 @@ from functools import partial
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.planning.competing_plans import (
+    competing_schedules,
+    lines_below,
+    plan_competing,
+)
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.loop_plan import plan_cut_loops, plan_loops
 from offcut.backends.cpu.planning.nest_plan import (
@@ -85,7 +89,7 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
     not say in bounded work.
     """
     schedule = options.schedule
-    by_hand = () if schedule is None else hand_steps(schedule)
+    by_hand = () if schedule is None or competing_schedules(schedule) else hand_steps(schedule)
     if schedule is None or not by_hand:
         return changed_plans(_plans_in_order(program, users, host, options), lambda plan: plan)
     with debug.timed("primitives"):
@@ -130,13 +134,8 @@ def _recut_binds(by_hand: Sequence[Primitive], plan: CpuPlan) -> Iterator[str]:
 
 def _with_line_offset(plans: Plans[CpuPlan], lines: int) -> Plans[CpuPlan]:
     """Yield plans of a schedule that stands below `lines` lines of another one; errors count these lines."""
-    try:
+    with lines_below(lines):
         yield from plans
-    except PartitionError as refused:
-        refused.at = re.sub(
-            r"^line (\d+)", lambda match: f"line {int(match[1]) + lines}", refused.at
-        )
-        raise
 
 
 def _plans_in_order(
@@ -149,7 +148,8 @@ def _plans_in_order(
     """Yield the plans of the program that primitives by hand make, in order of preference."""
     if options.schedule is not None:
         check_once(options.schedule)
-    if options.schedule is None or parts_of(options.schedule):
+    schedule = options.schedule
+    if schedule is None or parts_of(schedule) or competing_schedules(schedule):
         computation, why = computation_of(program, users, options.reassociate)
     else:
         computation, why = None, ""
@@ -165,6 +165,7 @@ class _Preferences:
     why          the reason that it is none, as text
     by_hand      the primitives that made the program
     own_loops    the decisions about the program in its own loops, without a schedule
+    competes     whether schedules of the whole computation may compete by size
     notes        of each plan: how it differs from those that are preferred to it
     """
 
@@ -176,6 +177,7 @@ class _Preferences:
     why: str
     by_hand: tuple[Primitive, ...] = ()
     own_loops: tuple[Step, ...] = (ANY_PRODUCTS, ANY_TREE, ANY_LANES)
+    competes: bool = True
     notes: tuple[str, ...] = ()
 
     @property
@@ -196,6 +198,10 @@ class _Preferences:
             yield from whole.plans()
             return
         unproved = yield self.with_notes(first)
+        if self.decides and competing_schedules(first.unnamed):
+            _check_undecided(unproved)
+            yield from self.without_competition(f"one schedule: {unproved.why}").plans()
+            return
         if self.decides and first.applied is not None and unproved.step == 0:
             # It is not shown that the computation is the program: no cut of it will be proved.
             yield from self.uncut(unproved.why).plans()
@@ -259,6 +265,10 @@ class _Preferences:
         computation = replace(self.computation, groups=groups)
         return replace(self, computation=computation, notes=(*self.notes, note))
 
+    def without_competition(self, *notes: str) -> _Preferences:
+        """Return the preferences for the program by one schedule."""
+        return replace(self, competes=False, notes=(*self.notes, *notes))
+
     def without_products(self, note: str) -> _Preferences:
         """Return the preferences for the program in its own loops, whose nests are not cut."""
         loops = tuple(step for step in self.own_loops if step != ANY_PRODUCTS)
@@ -297,7 +307,16 @@ class _Preferences:
             )
         if options.strategy != "auto":
             return self.in_nests(self.nests())
-        cut = attempt(lambda: self.in_nests(self.nests()))
+        schedule = attempt(self.nests)
+        cut = (
+            attempt(partial(self.in_nests, schedule))
+            if isinstance(schedule, Schedule)
+            else schedule
+        )
+        if isinstance(schedule, Schedule) and competing_schedules(schedule):
+            if isinstance(cut, CpuPlan) and not _keeps_conditions(cut):
+                return cut
+            return self.without_competition().first()
         if isinstance(cut, PartitionError):  # isl does not say in bounded work, for one
             return self.uncut(f"{cut.refused}: {cut.because}").in_loops()
         if not _keeps_conditions(cut):
@@ -317,10 +336,13 @@ class _Preferences:
 
         Raises PartitionError, with the line, for a decision that is not legal.
         """
-        if not parts_of(schedule):
+        competes = self.computation is not None and competing_schedules(schedule)
+        if not competes and not parts_of(schedule):
             return plan_cut_loops(self.program, self.users, self.host, self.options, schedule)
         if self.computation is None:
             return plan_loops(self.program, self.host, self.options, schedule, self.why)
+        if competes:
+            return self.in_nests(schedule)
         if is_of_loops(schedule.steps[0]) and decisions_about(schedule, self.computation) is None:
             why = "its schedule cuts some of its nests"
             return plan_loops(self.program, self.host, self.options, schedule, why)
@@ -333,15 +355,21 @@ class _Preferences:
         Raises PartitionError for an axis that there is not, or where isl does not answer in bounded work.
         """
         assert self.computation is not None
-        schedule = nest_schedule(self.computation, self.host, self.options)
+        competes = self.competes and self.decides and not self.by_hand
+        competes = competes and not self.options.keep_pruned
+        schedule = nest_schedule(self.computation, self.host, self.options, competes)
+        if competing_schedules(schedule):
+            return schedule
         whole = replace(schedule, steps=(*self.by_hand, *schedule.steps))
         if hand_steps(whole) == self.by_hand:
             return schedule
         return replace(schedule, steps=(Separate(1), *schedule.steps))
 
     def in_nests(self, schedule: Schedule) -> CpuPlan:
-        """Return the computation in the nests of a schedule."""
+        """Return the computation in the nests of a schedule, or of several that compete."""
         assert self.computation is not None
+        if competing_schedules(schedule):
+            return plan_competing(self.computation, self.host, self.options, schedule)
         return plan_nests(self.computation, self.host, self.options, schedule)
 
     def in_loops(self) -> CpuPlan:

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from math import prod
 from typing import Literal, TypeGuard
 
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.gather_lanes import turned_gather
+from offcut.backends.cpu.planning.gather_lanes import GatherOrder, gather_orders
 from offcut.backends.cpu.planning.operand_layout import OperandChoice, OperandPlanner
 from offcut.backends.cpu.planning.row_reductions import is_row_reduction
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, Var, loads, variables
-from offcut.costmodel import prune_dominated
+from offcut.core.expr import Binary, Expr, Var, loads, variables
+from offcut.costmodel import prune_dominated, simplify_cost
 from offcut.describe.computation import Computation, Stage
 from offcut.partition import (
     BALANCE,
@@ -56,6 +57,7 @@ from offcut.schedule import (
     beside,
     conversion_stagings,
     decisions_of,
+    each_decision,
     min_nest_block_bytes,
     nests_in,
     pack_of,
@@ -64,8 +66,10 @@ from offcut.schedule import (
     transform_stages,
     value_staging,
     whole_stagings,
+    with_orders_of_terms,
     with_shared,
 )
+from offcut.schedule.decisions import Alternative, Choose
 
 CANDIDATES = (LADDER, BALANCE)
 
@@ -78,6 +82,7 @@ def policy(
     threads: int = 1,
     reassociate: bool = True,
     every: bool = False,
+    competes: bool = True,
 ) -> Schedule:
     """Return how `computation` is cut for the cores that run it.
 
@@ -86,11 +91,27 @@ def policy(
     threads    that a call may use: each takes cache groups of its own where columns are enough
     reassociate  whether a sum over several axes may add them in another order
     every        whether ways stay that are predicted to gain nothing at any size
+    competes     whether schedules may be options of a choice, of which a call runs the cheapest; else it gathers where sizes decide
 
     Raises PartitionError for an axis that does not exist.
     """
     planner = _Planner(computation, isa, families, strategy, threads, reassociate, every)
-    return planner.schedule()
+    schedule = planner.schedule()
+    if not competes or not planner.gathers:
+        return schedule
+    turning = _Planner(
+        computation, isa, families, strategy, threads, reassociate, every, turns=True
+    )
+    options = zip((schedule, turning.schedule()), zip(*planner.gathers, strict=True), strict=True)
+    alternatives = (
+        Alternative(
+            f"lanes_{orders[0].order[-1]}",
+            simplify_cost(reduce(_plus, (order.seconds for order in orders))),
+            tuple(each_decision(option.steps)),
+        )
+        for option, orders in options
+    )
+    return Schedule(computation.name, (Choose(tuple(alternatives)),))
 
 
 def unblock_shared_loops(schedule: Schedule) -> Schedule:
@@ -118,7 +139,17 @@ def _is_block(step: Step) -> TypeGuard[Split]:
     return isinstance(step, Split) and any(level.room is not None for level in step.levels)
 
 
+def _plus(a: Expr, b: Expr) -> Expr:
+    return Binary("+", a, b)
+
+
 class _Planner:
+    """Decides how a computation is cut; arguments are those of `policy`.
+
+    turns    whether stages that gather are turned where sizes decide whether that pays
+    gathers  of these stages, the orders that compete
+    """
+
     def __init__(
         self,
         computation: Computation,
@@ -128,7 +159,10 @@ class _Planner:
         threads: int,
         reassociate: bool,
         every: bool,
+        turns: bool = False,
     ) -> None:
+        self.turns = turns
+        self.gathers: list[tuple[GatherOrder, ...]] = []
         self.isa, self.machine, self.threads = isa, isa.machine, threads
         self.reassociate, self.every = reassociate, every
         self.families = {family.microkernel.name: family for family in families}
@@ -189,7 +223,7 @@ class _Planner:
         limits = [self.limit(k, group[0]) for k, group in enumerate(self.given.groups)]
         parts = share_loops(self.given, limits)
         self.hold(with_shared(self.given, parts))
-        nests = [self.nest(part, ()) for part in parts]
+        nests = with_orders_of_terms([self.nest(part, ()) for part in parts], self.given)
         sums = frozenset(
             (group[0].buffer, axis.name)
             for group in self.given.groups
@@ -212,14 +246,21 @@ class _Planner:
                 return
 
     def turn_gather(self, stage: str) -> None:
-        """Decide that a stage which gathers is computed in an order of its axes in which it reads vectors, if the copies pay."""
+        """Decide that a stage which gathers is computed in an order of its axes in which it reads vectors, if the copies pay; where sizes
+        decide that, if gathers are turned at all.
+        """
         position, dtype = position_of(self.given, stage), self.given.buffer(stage).dtype
         if not self.auto:
             return
-        turned = turned_gather(self.given, position, self.machine, self.isa.lanes(dtype))
-        if turned is not None:
-            axes = tuple((name, Var(name)) for name in turned.order)
-            self.decide(*(value_staging(stage, copy) for copy in turned.copies))
+        orders = gather_orders(self.given, position, self.machine, self.isa.lanes(dtype))
+        if len(orders) > 1:
+            self.gathers.append(orders)
+        if not orders:
+            return
+        chosen = orders[-1] if self.turns else orders[0]
+        if chosen.copies:
+            axes = tuple((name, Var(name)) for name in chosen.order)
+            self.decide(*(value_staging(stage, copy) for copy in chosen.copies))
             self.decide(*whole_stagings(self.given, Staging("write", stage, ANY, (), axes)))
 
     def nest(self, part: Nest | Together, around: tuple[str, ...]) -> Nest | Together:

@@ -44,8 +44,10 @@ from offcut.schedule import (
     loop_name,
     nests_in,
     nests_of,
+    panel_copies,
     parts_of,
     transform_stages,
+    with_orders_of_terms,
 )
 from offcut.search import ScheduleSpace
 from offcut.search.decisions import AllOf, CaseOf, OneOf
@@ -96,7 +98,7 @@ class OpenDecisions:
         steps: list[Step] = []
         for place, step in enumerate(self.first.steps):
             match step:
-                case Staging("value" | "write"):
+                case Staging("value" | "write") if place in self._stage_steps:
                     steps += [step] if place != dropped else []
                 case Staging("prepack", buffer):
                     steps += [lays[buffer]] if buffer in lays else []
@@ -106,7 +108,9 @@ class OpenDecisions:
         if nests.variants:
             pairs = zip(nests.variants, variants, strict=True)
             ways = {decision.stage: decision.written(one) for decision, one in pairs}
-            steps += decisions_of(nests.tree.written(kept, ways), self._sums)
+            assert nests.computation is not None
+            parts = with_orders_of_terms(nests.tree.written(kept, ways), nests.computation)
+            steps += decisions_of(parts, self._sums)
         return Schedule(self.first.name, (*steps, *(step for step in said if step is not None)))
 
     def _read(self, schedule: Schedule) -> tuple[int | None, Decided] | None:
@@ -149,12 +153,15 @@ class OpenDecisions:
             for axis in group[0].reduce_axes
         )
 
-    @property
+    @lazy_property
     def _stage_steps(self) -> list[int]:
+        """Return the places of the decisions that make stages with nests of their own."""
+        copies = panel_copies(self.first.steps)
         return [
             place
             for place, step in enumerate(self.first.steps)
             if isinstance(step, Staging) and step.how in ("value", "write")
+            if step.name not in copies
         ]
 
     @lazy_property
