@@ -164,8 +164,7 @@ def _operator(
     if tolerance is not None:
         if not hasattr(workload, "tolerance"):
             because = f"{table[kind]} gives a workload, whose tasks say how far a result may be off"
-            help = "Exact(values, tolerance, by), of its task"
-            raise refusal(at / "tolerance", because, help)
+            raise refusal(at / "tolerance", because, "Exact(values, tolerance, by), of its task")
         workload.tolerance = tolerance
         identity = {**identity, "tolerance": tolerance}
     identity = {"kind": kind, "type": table["type"], "values": values, **identity}
