@@ -104,7 +104,7 @@ _NAMES = {
     "simpler_cuts": "reduce",
     # Searches and records.
     "Case": "costmodel.learned.case",
-    "Cases": "tuning.learning.corrected",
+    "Cases": "tuning.learning.online_model",
     "Measured": "tuning.problem",
     "Problem": "tuning.problem",
     "LoopCuts": "backends.cpu.planning.loop_decisions",
@@ -120,8 +120,8 @@ _NAMES = {
     "with_parts": "schedule",
     "shipped_machines": "costmodel",
     # Files that are read.
-    "Pair": "costmodel.learned.pair",
-    "Rows": "costmodel.learned.rows",
+    "Pair": "costmodel.learned.corrected_model",
+    "Rows": "costmodel.learned.dataset",
     "Valued": "graph.sizes.extent_values",
     "app": "cli",
     "handed_over": "search.record:read_file",
@@ -465,7 +465,7 @@ def cached(key: str, data: bytes) -> None:
 
 def cached_model(key: str) -> Any:
     """Return the steps of a model that the cache holds, or None."""
-    return _module("graph.models.compiling.kept").read(key, {}, ())
+    return _module("graph.models.compiling.plan_cache").read(key, {}, ())
 
 
 def cached_nearest_key(architecture: str, features: frozenset[str]) -> str:

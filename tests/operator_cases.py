@@ -10,7 +10,7 @@ import numpy as np
 
 import offcut as oc
 from offcut.graph.operators import get_operator
-from offcut.graph.programs import Applied, given_to
+from offcut.graph.program_operators import Applied, given_to
 from tests.compiled import Array
 from tests.facade import Bound, Builder, Ref, numpy_dtype
 

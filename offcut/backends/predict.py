@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.correction import corrected_plan
 from offcut.backends.options import Options, TargetPlan
 from offcut.backends.plan import CallPredictor, Plan, check_sizes, evaluate_plan
+from offcut.backends.result_checks import check_result
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import (

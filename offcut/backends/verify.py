@@ -12,7 +12,7 @@ from offcut.backends.covers import complete_covers, unknown_covers, unknown_micr
 from offcut.backends.options import Options
 from offcut.core.plain_loops import is_synchronized, strip_synchronization
 from offcut.core.program import Program
-from offcut.core.text.read_back import read_back
+from offcut.core.text.round_trip import read_back
 from offcut.polyhedral.sync import Agents, check
 
 if TYPE_CHECKING:

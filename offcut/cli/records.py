@@ -38,7 +38,7 @@ def list_command(records: In = None) -> None:
     from rich.console import Console
 
     from offcut.search import Records
-    from offcut.tuning.overview import list_records
+    from offcut.tuning.record_tables import list_records
 
     with refusals():
         Console().print(list_records(Records(records)))
@@ -54,7 +54,7 @@ def show(
     from rich.table import Table
 
     from offcut.search import Records
-    from offcut.tuning.overview import show_records
+    from offcut.tuning.record_tables import show_records
 
     with refusals():
         for part in show_records(Records(records), digest):
@@ -74,7 +74,7 @@ def compare(
     from rich.console import Console
 
     from offcut.search import Records
-    from offcut.tuning.overview import compare_records
+    from offcut.tuning.record_tables import compare_records
 
     with refusals():
         for table in compare_records(Records(records), one, other):
@@ -120,7 +120,7 @@ def plot(
 ) -> None:
     """Draw the best so far over the trials of a program."""
     from offcut.search import Records
-    from offcut.tuning.overview import curve
+    from offcut.tuning.record_tables import curve
 
     with refusals():
         curve(Records(records), program, png)

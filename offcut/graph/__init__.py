@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from offcut.core.renamed import renamed_names
-from offcut.graph.build import Builder, rebuilt
+from offcut.graph.builder import Builder, rebuilt
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.interpret import interpret_graph
 from offcut.graph.models.compile_graph import compile_graph
@@ -12,8 +12,7 @@ from offcut.graph.models.cost import ModelCost
 from offcut.graph.models.model import Model
 from offcut.graph.models.plan import ModelPlan
 from offcut.graph.sizes import extents
-from offcut.graph.substitution.rules import Rule, rule
-from offcut.graph.substitution.substitute import (
+from offcut.graph.substitution.rewrite_search import (
     Substituted,
     joined_convolutions,
     joined_products,
@@ -21,6 +20,7 @@ from offcut.graph.substitution.substitute import (
     search_rewrites,
     widened_convolutions,
 )
+from offcut.graph.substitution.rules import Rule, rule
 from offcut.graph.text import parse_graph
 
 __all__ = [

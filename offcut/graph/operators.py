@@ -13,10 +13,10 @@ from typing import Any
 
 from offcut import ops
 from offcut.core.expr import Binary, Cast, Expr, Reduce, loads
-from offcut.core.nearest import nearest
+from offcut.core.spelling import nearest
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.graph.programs import PROGRAMS
+from offcut.graph.program_operators import PROGRAMS
 from offcut.graph.views import VIEWS
 
 

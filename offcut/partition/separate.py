@@ -65,7 +65,6 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.traversal import canonicalize, expressions, substitute_coordinates, used_names
 from offcut.describe.computation import Names
-from offcut.partition.breaks import breaks, is_short
 from offcut.partition.comparisons import (
     Asked,
     comparisons,
@@ -73,6 +72,7 @@ from offcut.partition.comparisons import (
     fold_comparisons,
     is_index,
 )
+from offcut.partition.split_points import breaks, is_short
 from offcut.polyhedral import BudgetExceeded, Facts, Space, pass_budget
 
 COPIES = 64  # stores in the separated program, per store of the source, at most

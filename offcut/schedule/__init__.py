@@ -45,6 +45,7 @@ from offcut.schedule.decisions import (
     stages_in,
     unit_splits,
 )
+from offcut.schedule.diagnostics import at_decision, at_line, check_once
 from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, LoopNames, stages_of
 from offcut.schedule.nest_decisions import (
     decisions_of,
@@ -67,16 +68,15 @@ from offcut.schedule.nests import (
 )
 from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_of
-from offcut.schedule.priced import OwnPrice, with_user_costs
-from offcut.schedule.refusing import at_decision, at_line, check_once
-from offcut.schedule.restaging import (
+from offcut.schedule.shared_loops import share_loops, with_shared
+from offcut.schedule.stage_transforms import (
     conversion_stagings,
     position_of,
     transform_stages,
     value_staging,
     whole_stagings,
 )
-from offcut.schedule.shared_loops import share_loops, with_shared
+from offcut.schedule.user_cost_model import OwnPrice, with_user_costs
 
 __all__ = [
     "ANY",

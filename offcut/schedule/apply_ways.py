@@ -58,12 +58,12 @@ from offcut.schedule.decisions import (
     is_prepacked,
     panel_copies,
 )
+from offcut.schedule.diagnostics import at_line, not_applied
 from offcut.schedule.nest_reader import nests_of, parts_of
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way
 from offcut.schedule.packing import packed_stages
-from offcut.schedule.refusing import at_line, not_applied
-from offcut.schedule.restaging import position_of, transform_stages
 from offcut.schedule.shared_loops import check_shared, with_shared
+from offcut.schedule.stage_transforms import position_of, transform_stages
 
 # Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
 # cover lays over them, way, constants in panels) -> a float64 expression

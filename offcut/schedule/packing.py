@@ -16,9 +16,9 @@ from offcut.polyhedral import coefficient
 from offcut.schedule.apply.staging import parse_value, whole_panels
 from offcut.schedule.checks import check_layout
 from offcut.schedule.decisions import ANY, Staging
+from offcut.schedule.diagnostics import not_applied
 from offcut.schedule.nests import Pack
-from offcut.schedule.refusing import not_applied
-from offcut.schedule.restaging import value_staging
+from offcut.schedule.stage_transforms import value_staging
 from offcut.schedule.text import format_decision
 
 

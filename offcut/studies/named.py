@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from offcut.core.extras import installing, missing_package
-from offcut.core.nearest import nearest
+from offcut.core.spelling import nearest
 from offcut.errors import DescribeError
 from offcut.studies.errors import Place, raised, refusal
 

@@ -335,7 +335,7 @@ def _op(
     name, inputs = text_of(table, "op", at), table.get("inputs", {})
     function = getattr(oc.ops, name, None)
     if function is None or name.startswith("_") or not callable(function):
-        from offcut.core.nearest import nearest
+        from offcut.core.spelling import nearest
 
         public = [one for one in dir(oc.ops) if not one.startswith("_")]
         raise refusal(

@@ -31,9 +31,9 @@ from offcut.search import (
 )
 from offcut.search.explorers import Explorer, Judge, TriedSchedule
 from offcut.search.trials import BEST, DEFAULT, verdicts_of
-from offcut.tuning.alternatives import compose_variants
 from offcut.tuning.problem import Measure, Measured, Problem
 from offcut.tuning.recorded_trials import TrialLog
+from offcut.tuning.variant_selection import compose_variants
 
 BATCH = 8
 """Candidates of a round: what is learned is learned between rounds, and a device of a pool takes as many at most."""

@@ -11,9 +11,9 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import check_reassociate
 from offcut.backends.decide import proved_plan
+from offcut.backends.result_checks import check_result
 from offcut.backends.target import Target
 from offcut.core.integers import whole
 from offcut.core.program import Program
@@ -27,7 +27,7 @@ from offcut.search import ExpectedCost, Records
 from offcut.search.explorers import explorer_named
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.tuning.campaign import BATCH, Campaign, Progress
-from offcut.tuning.learning.corrected import has_nests, price_named
+from offcut.tuning.learning.online_model import has_nests, price_named
 from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.pooled_bench import ROUND, open_pooled_bench
 from offcut.tuning.problem import DEFAULT, Limits, make_problem

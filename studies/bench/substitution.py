@@ -29,7 +29,7 @@ from offcut.graph import (
 )
 from offcut.graph.passes import DEFAULT, merge_products, run_passes
 from offcut.graph.substitution.matching import apply_rule, matches
-from offcut.graph.substitution.substitute import TIDIED
+from offcut.graph.substitution.rewrite_search import TIDIED
 from offcut.studies.models import CompiledModel
 from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.tasks import TOLERANCE, Exact, Task

@@ -15,7 +15,7 @@ from offcut import ops
 from offcut.backends.host import arrays as host
 from offcut.core import index as ix
 from offcut.core.expr import variables
-from offcut.graph.programs import PROGRAMS
+from offcut.graph.program_operators import PROGRAMS
 from offcut.graph.views import VIEWS
 from offcut.ir import Binary
 from tests.agree import agree, of_peer

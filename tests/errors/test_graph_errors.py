@@ -9,7 +9,7 @@ import pytest
 from conftest import rejection
 
 from offcut.errors import CallError, DescribeError, ParseError
-from offcut.graph.substitution.substitute import search_rewrites
+from offcut.graph.substitution.rewrite_search import search_rewrites
 from tests.compiled import floats
 from tests.facade import Bound, Builder, Ref, compile_graph, interpret_graph, parse_graph
 

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.costmodel.learned import columns, learned, library
+from offcut.costmodel.learned import columns, learned, xgboost_loader
 from offcut.errors import OffcutError, TargetError
 from offcut.tuning.learning import random_programs
-from offcut.tuning.learning.corrected import Cases
 from offcut.tuning.learning.learn import learn, target_of
+from offcut.tuning.learning.online_model import Cases
 from offcut.tuning.learning.random_programs import sample
 from offcut.tuning.problem import make_problem
 from tests.facade import Pair, Rows, app
@@ -147,12 +147,12 @@ def test_a_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(name: str) -> object:
         raise OSError("libgomp.so.1: cannot open shared object file\nand much more")
 
-    monkeypatch.setattr(library, "is_installed", lambda name: True)
-    monkeypatch.setattr(library, "import_module", fails)
+    monkeypatch.setattr(xgboost_loader, "is_installed", lambda name: True)
+    monkeypatch.setattr(xgboost_loader, "import_module", fails)
 
-    assert not library.there()
+    assert not xgboost_loader.there()
     assert (
-        refusal(lambda: library.load_xgboost("learn"))
+        refusal(lambda: xgboost_loader.load_xgboost("learn"))
         == """\
 learn: cannot use a learned model
   because  xgboost does not load: OSError: libgomp.so.1: cannot open shared object file
@@ -187,9 +187,9 @@ learn: cannot use the model
 
 
 def test_without_xgboost_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "is_installed", lambda name: False)
+    monkeypatch.setattr(xgboost_loader, "is_installed", lambda name: False)
     with pytest.raises(TargetError) as refused:
-        library.load_xgboost("learn")
+        xgboost_loader.load_xgboost("learn")
     assert (
         str(refused.value)
         == """\

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import OffcutError
-from offcut.plugins.onnx.importing import Imported, import_proto
+from offcut.plugins.onnx.import_model import Imported, import_proto
 from tests.agree import Exact, agree, epsilon, wide
 from tests.facade import compile_graph, interpret_graph
 

@@ -23,7 +23,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import offcut as oc
-from offcut.plugins.onnx.importing import import_proto
+from offcut.plugins.onnx.import_model import import_proto
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, OF_ROWS
 from tests.facade import FLOATS, INTEGERS, interpret_graph, numpy_dtype
 

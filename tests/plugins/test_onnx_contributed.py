@@ -16,7 +16,7 @@ from onnx import numpy_helper
 
 import offcut as oc
 from offcut.graph.passes import run_passes
-from offcut.plugins.onnx.importing import import_proto
+from offcut.plugins.onnx.import_model import import_proto
 from tests.agree import agree, of_peer
 from tests.facade import interpret_graph
 

@@ -18,8 +18,8 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 from onnx.reference import ReferenceEvaluator
 
 from offcut.errors import InternalError, OffcutError
-from offcut.plugins.onnx.importing import import_proto
-from offcut.plugins.onnx.making.facts import INT_MAX
+from offcut.plugins.onnx.import_model import import_proto
+from offcut.plugins.onnx.importer.size_facts import INT_MAX
 from tests.plugins import onnx_nodes
 from tests.plugins.onnx_nodes import cases, difference, plain, symbolic
 

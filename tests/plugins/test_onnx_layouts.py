@@ -16,7 +16,7 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 from conftest import slow
 
 from offcut.backends.host import arrays as host
-from offcut.plugins.onnx.importing import Imported
+from offcut.plugins.onnx.import_model import Imported
 from tests.facade import DTYPES, Blocks, compile_graph
 from tests.guarded import Memory
 from tests.plugins import onnx_nodes

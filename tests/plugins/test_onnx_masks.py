@@ -15,7 +15,7 @@ import onnx.reference
 from onnx import numpy_helper
 
 from offcut.graph.passes import run_passes
-from offcut.plugins.onnx.importing import import_proto
+from offcut.plugins.onnx.import_model import import_proto
 from tests.agree import agree
 
 HEAD = '<ir_version: 10, opset_import: ["" : 23]> g (float[b, 4, s, 8] q, float[b, 2, s, 8] k, float[b, 2, s, 8] v) => (float[b, 4, s, 8] y)'

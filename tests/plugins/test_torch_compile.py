@@ -19,8 +19,8 @@ from torch._dynamo.utils import counters
 from offcut.errors import CallError, DescribeError, InternalError, TargetError
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch import program as plugin_program
-from offcut.plugins.torch.how import How
-from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.options import How
+from offcut.plugins.torch.rule_table import TABLE
 from tests.facade import Model
 from tests.plugins.torch_models import (
     Bessel,

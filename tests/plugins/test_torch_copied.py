@@ -6,7 +6,7 @@ pytest.importorskip("torch", reason="torch is an extra")
 
 import torch
 
-from offcut.plugins.torch.copied import Copied, place_of
+from offcut.plugins.torch.module_copy import Copied, place_of
 
 
 class Tied(torch.nn.Module):

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from offcut.backends.host import arrays as host
 from offcut.errors import OffcutError
 from offcut.plugins.torch.program import Program
-from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.rule_table import TABLE
 from tests.facade import Blocks
 from tests.guarded import Memory
 from tests.plugins.torch_models import like

@@ -19,9 +19,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 import offcut as oc
 from offcut.errors import TargetError
 from offcut.plugins import torch as plugin
-from offcut.plugins.torch.facts import Facts
-from offcut.plugins.torch.how import How
-from offcut.plugins.torch.splitting import split
+from offcut.plugins.torch.graph_split import split
+from offcut.plugins.torch.options import How
+from offcut.plugins.torch.size_facts import Facts
 from tests.plugins.torch_models import Bessel, fresh, held, like, wide
 
 EMULATED = oc.target("cuda", machine="h200", device="emulated")

@@ -14,7 +14,7 @@ from torch._dynamo.utils import counters
 
 import offcut as oc
 from offcut.plugins.torch import programs
-from offcut.plugins.torch.whole import NAMES, whole
+from offcut.plugins.torch.opaque_recurrences import NAMES, whole
 from tests.agree import agree
 from tests.plugins.torch_models import like
 

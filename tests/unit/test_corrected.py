@@ -20,12 +20,12 @@ from conftest import refusals
 import offcut as oc
 from offcut import Outcome, Records, Schedule
 from offcut.backends.correction import model_path
-from offcut.costmodel.learned import FEATURES, Settings, compute_features, learned, library
+from offcut.costmodel.learned import FEATURES, Settings, compute_features, learned, xgboost_loader
 from offcut.errors import DescribeError, OffcutError
 from offcut.search import Price, RefittablePrice, Times, key_of
 from offcut.tuning.campaign import Campaign, Progress
-from offcut.tuning.learning.corrected import SCHEDULES, Corrected, price_named
 from offcut.tuning.learning.learn import training_set
+from offcut.tuning.learning.online_model import SCHEDULES, Corrected, price_named
 from tests import planted_times as planted
 from tests.agree import nearly
 from tests.facade import (
@@ -40,7 +40,7 @@ from tests.facade import (
     explorer_named,
 )
 
-needs_xgboost = pytest.mark.skipif(not library.there(), reason=library.ABSENT)
+needs_xgboost = pytest.mark.skipif(not xgboost_loader.there(), reason=xgboost_loader.ABSENT)
 
 
 def price(given: object, name: str = "dense", seed: int = 0) -> Price:
@@ -179,7 +179,7 @@ def test_the_default_model_lies_beside_the_default_records(
 def test_without_xgboost_search_goes_by_the_closed_form(
     monkeypatch: pytest.MonkeyPatch, given: object
 ) -> None:
-    monkeypatch.setattr(library, "missing", lambda: library.ABSENT)
+    monkeypatch.setattr(xgboost_loader, "missing", lambda: xgboost_loader.ABSENT)
     model_path("cpu").write_text("{}", encoding="utf-8")
     asked, first = price(given), planted.spaces.space("dense", 3).first
 

@@ -19,8 +19,8 @@ from offcut import Schedule
 from offcut.errors import DescribeError, PartitionError
 from offcut.search import Sizes, Times
 from offcut.search.explorers import EXPLORERS, Explorer, Judge
+from offcut.search.explorers.coarse_key import coarse_key
 from offcut.search.explorers.gradient import coordinates, gradient, round_to
-from offcut.search.explorers.grain import coarse_key
 from tests.facade import ExpectedCost, ScheduleSpace, TriedSchedule, explorer_named
 from tests.spaces import planted, space, with_planted
 

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from offcut.errors import TargetError
-from offcut.graph.models.compiling.ahead import Ahead, Compilation, _waiting, helper_in_advance
+from offcut.graph.models.compiling.compile_pool import (
+    Ahead,
+    Compilation,
+    _waiting,
+    helper_in_advance,
+)
 from tests.agree import agree, of_peer
 from tests.compiled import floats
 from tests.facade import Bound, Builder, Cpu, compile_graph, interpret_graph
@@ -83,7 +88,7 @@ def test_a_helper_that_does_not_answer_is_ended(
     silent.write_text("#!/bin/sh\nexec sleep 1000\n")
     silent.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(silent))
-    monkeypatch.setattr("offcut.graph.models.compiling.ahead.LONGEST", 0.1)
+    monkeypatch.setattr("offcut.graph.models.compiling.compile_pool.LONGEST", 0.1)
     check(layers())
 
 

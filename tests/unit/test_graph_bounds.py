@@ -9,7 +9,7 @@ import pytest
 
 from offcut.core import index as ix
 from offcut.core.intervals import interval_op
-from offcut.graph.sizes.spread import of_floors
+from offcut.graph.sizes.floor_bounds import of_floors
 from offcut.ir import Binary, Expr, Var
 from tests.facade import evaluate
 

@@ -114,7 +114,7 @@ def test_a_damaged_entry_or_a_kernel_that_is_gone_is_made_again(kept: Path) -> N
         path.write_bytes(path.read_bytes()[:-1])
     check(normed("a"), first)
     for path in kept.iterdir():
-        if b"offcut.graph.models.compiling.kept" not in path.read_bytes():
+        if b"offcut.graph.models.compiling.plan_cache" not in path.read_bytes():
             path.unlink()
     check(normed("a"), first)
 

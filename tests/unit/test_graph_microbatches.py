@@ -13,7 +13,7 @@ import offcut as oc
 from offcut import Tensor
 from offcut.core import index as ix
 from offcut.errors import InternalError
-from offcut.graph.fusion.parallel import Coupling, parallel_axes
+from offcut.graph.fusion.batch_axes import Coupling, parallel_axes
 from offcut.graph.models.batches.arena_plan import pack_slots
 from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Part, Parts, parse_parts

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.graph.models.step import Observed, Step, observed_by
+from offcut.graph.models.kernel_step import Observed, Step, observed_by
 from tests.agree import nearly
 from tests.facade import Builder, Model, compile_graph
 from tests.graphs import arrays, drawn

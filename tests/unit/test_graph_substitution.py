@@ -16,7 +16,7 @@ from offcut.graph import (
 from offcut.graph.passes import run_passes
 from offcut.graph.substitution import rules
 from offcut.graph.substitution.matching import apply_rule, matches
-from offcut.graph.substitution.substitute import TIDIED
+from offcut.graph.substitution.rewrite_search import TIDIED
 from tests.facade import Bound, Builder, compile_graph, interpret_graph, parse_graph
 from tests.operators import near
 

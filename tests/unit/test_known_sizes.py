@@ -16,7 +16,7 @@ import offcut as oc
 from offcut.errors import CallError
 from offcut.graph import Builder, Model, compile_graph
 from offcut.graph.models import model as models
-from offcut.graph.models.step import observed_by
+from offcut.graph.models.kernel_step import observed_by
 from tests.agree import agree
 
 ROWS = [0, 1, 3, 4, 5, 12, 17]

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from offcut.costmodel.learned import Settings, learned, pair_accuracy
+from offcut.costmodel.learned.corrected_model import fit_domain
+from offcut.costmodel.learned.dataset import beside
 from offcut.costmodel.learned.ensemble import Trees, parts
 from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
-from offcut.costmodel.learned.pair import fit_domain
-from offcut.costmodel.learned.rows import beside
 from tests.agree import agree, nearly, of_peer
 from tests.facade import Pair, Rows
 

@@ -117,7 +117,7 @@ def test_the_target_says_what_its_schedules_cost() -> None:
     x = oc.placeholder((n, 32), "int8", name="X")
     y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
     target = oc.target("gemmini")
-    from offcut.tuning.learning.corrected import Cases
+    from offcut.tuning.learning.online_model import Cases
     from offcut.tuning.problem import make_problem
 
     problem = make_problem("learn", y, [x], (), {"n": [3, 40]}, target, target.options("learn"))

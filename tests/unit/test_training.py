@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.costmodel.learned import FEATURES, Settings, compute_features, library
+from offcut.costmodel.learned import FEATURES, Settings, compute_features, xgboost_loader
 from offcut.errors import TargetError
 from offcut.search import Origin, Place, ProgramText, Source
 from offcut.tuning.learning.heldout import held_out, table
@@ -189,7 +189,7 @@ def test_without_xgboost_nothing_is_judged(
     file: oc.Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = training_set(file, file.origins, FEATURES).rows
-    monkeypatch.setattr(library, "missing", lambda: library.ABSENT)
+    monkeypatch.setattr(xgboost_loader, "missing", lambda: xgboost_loader.ABSENT)
     with pytest.raises(TargetError, match="xgboost is not installed"):
         held_out(rows)
 

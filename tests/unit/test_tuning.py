@@ -25,10 +25,10 @@ import offcut as oc
 from offcut import Outcome, Records, Schedule
 from offcut.errors import DescribeError, TargetError
 from offcut.search import key_of
-from offcut.tuning.alternatives import compose_variants, lines
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
 from offcut.tuning.progress import EVERY, Lines, line, show_progress
 from offcut.tuning.schedule_prices import ClosedForm
+from offcut.tuning.variant_selection import compose_variants, lines
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import (

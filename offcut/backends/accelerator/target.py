@@ -49,7 +49,7 @@ from offcut.core.plain_loops import is_synchronized
 from offcut.core.program import Program, Store, Sync, Tile, walk
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_head
-from offcut.core.text.read_back import read_back
+from offcut.core.text.round_trip import read_back
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel

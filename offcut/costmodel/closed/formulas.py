@@ -18,13 +18,13 @@ from offcut.costmodel.closed.cost import code_bytes, compile_seconds
 from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import HowExact, least_exact
 from offcut.costmodel.closed.display import Page, along, curve, draw
-from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.prediction import (
     Predicted,
     Prediction,
     by_stage,
     predict,
 )
+from offcut.costmodel.closed.sympy_printer import Names
 from offcut.costmodel.device import Device
 from offcut.costmodel.resources import Hardware
 from offcut.costmodel.simplification import part_of_cheapest

@@ -28,9 +28,9 @@ import numpy.typing as npt
 
 from offcut.core.memo import lazy_property
 from offcut.costmodel.arrays import Values
-from offcut.costmodel.learned import library
+from offcut.costmodel.learned import xgboost_loader
+from offcut.costmodel.learned.dataset import Rows
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
-from offcut.costmodel.learned.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Ensemble:
 
         Raises TargetError where XGBoost is not installed.
         """
-        xgboost = library.load_xgboost("learn")
+        xgboost = xgboost_loader.load_xgboost("learn")
         members = []
         for text in data["members"]:
             member = xgboost.Booster({"nthread": 1})
@@ -116,7 +116,7 @@ def fit_ensemble(rows: Rows, whole: Values, seed: int, settings: Settings) -> Fi
 
     Raises TargetError where XGBoost is not installed.
     """
-    xgboost = library.load_xgboost("learn")
+    xgboost = xgboost_loader.load_xgboost("learn")
     part = parts(whole, settings.members, seed)
     members, levels = [], []
     unseen = np.zeros(len(rows))

@@ -29,7 +29,7 @@ from offcut.core.expr import (
 )
 from offcut.describe.tensor import Compute, Tensor, tensors_of
 from offcut.describe.value import Axis
-from offcut.graph.fusion.rearrange import rebuilt, written_where
+from offcut.graph.fusion.tensor_rewrites import rebuilt, written_where
 
 Affine = tuple[Expr, Expr]
 """What a sum is multiplied by, and what is added to it then."""

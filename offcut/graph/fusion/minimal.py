@@ -55,7 +55,7 @@ from offcut.core.sizes import Dim, quotient
 from offcut.describe.request import Array
 from offcut.describe.tensor import Compute, Tensor, tensors_of
 from offcut.describe.value import Axis, size_value
-from offcut.graph.fusion.rearrange import rebuilt
+from offcut.graph.fusion.tensor_rewrites import rebuilt
 
 TAPS, TILE = 3, 2
 """Of a window; results that are computed together."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from offcut.graph.fusion.reading import Readings
+from offcut.graph.fusion.access_analysis import Readings
 from offcut.graph.graph import Graph, Node
 from offcut.graph.operators import Kind
 from offcut.graph.views import VIEWS

@@ -26,14 +26,17 @@ from offcut.core.text.expressions import count
 from offcut.errors import CallError, trim_traceback
 from offcut.graph.graph import Bound
 from offcut.graph.interpret import declaration_of
+from offcut.graph.layout.placement import ONE
 from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Parts, check_parts
-from offcut.graph.models.compiling.kept import Stepped, from_kernels, from_later
+from offcut.graph.models.compiling.plan_cache import Stepped, from_kernels, from_later
 from offcut.graph.models.compiling.split import (
     memory_of,
     resolve_targets,
 )
 from offcut.graph.models.cost import ModelCost, cost_of
+from offcut.graph.models.frames import ARENA, Frame, Prepared, extents_of, limits_of, refusal
+from offcut.graph.models.kernel_step import OBSERVER, Observer, for_memory, open_slices
 from offcut.graph.models.known_calls import KnownCalls
 from offcut.graph.models.memory.arena import Arena, arena_of
 from offcut.graph.models.memory.call_memory import (
@@ -52,7 +55,6 @@ from offcut.graph.models.memory.calls import Calls, Operands
 from offcut.graph.models.memory.results import OutputArrays
 from offcut.graph.models.plan import ModelPlan, make_plan
 from offcut.graph.models.profile import ModelProfile, profile_of
-from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
 from offcut.graph.models.saving import (
     GraphSteps,
     NativeCode,
@@ -62,8 +64,6 @@ from offcut.graph.models.saving import (
     saved_code,
     with_names,
 )
-from offcut.graph.models.step import OBSERVER, Observer, for_memory, open_slices
-from offcut.graph.placing.places import ONE
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extent_values import Numbers, Valued
 

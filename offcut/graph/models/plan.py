@@ -12,8 +12,8 @@ from offcut.core.text.printer import format_expr
 from offcut.graph.graph import Graph
 from offcut.graph.models.batches.arena_plan import ArenaPlan, align_up
 from offcut.graph.models.batches.parts import Part
-from offcut.graph.models.running import Prepared
-from offcut.graph.models.step import Operand, Step
+from offcut.graph.models.frames import Prepared
+from offcut.graph.models.kernel_step import Operand, Step
 
 TARGET = 2  # the column of `ModelPlan.rows`
 

@@ -7,15 +7,15 @@ from typing import TypeAlias
 
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
-from offcut.graph.passes.constants import fold_constants
-from offcut.graph.passes.joined import merge_products
+from offcut.graph.passes.constant_folding import fold_constants
+from offcut.graph.passes.cse import eliminate_common_subexpressions, eliminate_dead_code
+from offcut.graph.passes.im2col import convolution_to_matmul
 from offcut.graph.passes.masks import masks_as_domains
-from offcut.graph.passes.patches import convolution_to_matmul
+from offcut.graph.passes.product_layout import insert_layout_copies
+from offcut.graph.passes.product_merging import merge_products
 from offcut.graph.passes.quantized import integer_products
 from offcut.graph.passes.repeats import read_unrepeated
 from offcut.graph.passes.reshapes import sink_reshapes
-from offcut.graph.passes.shared import eliminate_common_subexpressions, eliminate_dead_code
-from offcut.graph.passes.storing import insert_layout_copies
 
 Pass: TypeAlias = Callable[[Bound], Bound]
 

@@ -38,9 +38,9 @@ from offcut.core.interpret.values import evaluate
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import size_var
-from offcut.graph.describing import alike, description_of
 from offcut.graph.graph import Bound, Node
 from offcut.graph.sizes.extents import normal, span
+from offcut.graph.tensor_semantics import alike, description_of
 
 MOST = 256
 """Elements that one is made of at most, as far as they are looked through, and choices in it."""

@@ -27,12 +27,12 @@ from offcut.core import index as ix
 from offcut.core.conditions import at_least_zero, conjuncts
 from offcut.core.dtypes import FLOATS, finite_range
 from offcut.core.expr import Compare, Const, Expr, Logic, Select, Var, variables
-from offcut.graph.build import rebuilt
-from offcut.graph.describing import is_affine
+from offcut.graph.builder import rebuilt
 from offcut.graph.graph import Bound, Node, Ref
 from offcut.graph.passes.elements import Elements, TooManyError, is_index, to_mask_form
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import plain
+from offcut.graph.tensor_semantics import is_affine
 
 ROW, COLUMN = Var("row'"), Var("column'")
 """The places of a query and of a key."""

@@ -19,7 +19,7 @@ from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substi
 from offcut.core.intervals import Interval, interval, interval_op
 from offcut.core.program import Size
 from offcut.core.text.printer import format_expr
-from offcut.graph.sizes.spread import of_floors
+from offcut.graph.sizes.floor_bounds import of_floors
 
 Terms: TypeAlias = Mapping[tuple[Expr, ...], int]
 """A number by the factors beside it."""

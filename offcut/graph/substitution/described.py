@@ -15,10 +15,10 @@ from offcut.describe.computation import Computation, computation
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor, compute
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph.describing import Description, Dims, in_quotients, is_affine
 from offcut.graph.graph import Graph, Node, Ref
 from offcut.graph.interpret import run_node
 from offcut.graph.sizes import extents
+from offcut.graph.tensor_semantics import Description, Dims, in_quotients, is_affine
 from offcut.graph.views import VIEWS
 from offcut.ops.checks import axis_letters
 

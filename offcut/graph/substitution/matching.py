@@ -8,7 +8,7 @@ from inspect import signature
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables
-from offcut.graph.build import plain, rebuilt
+from offcut.graph.builder import plain, rebuilt
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value, rename_values
 from offcut.graph.operators import get_operator
 from offcut.graph.sizes import extents

@@ -12,8 +12,7 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, wider
-from offcut.ops.elementwise.functions import of_each
-from offcut.ops.elementwise.joining import (
+from offcut.ops.elementwise.broadcasting import (
     Operand,
     broadcast_shape,
     check_operands,
@@ -21,6 +20,7 @@ from offcut.ops.elementwise.joining import (
     name_of,
     pointwise,
 )
+from offcut.ops.elementwise.functions import of_each
 
 
 def add(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:

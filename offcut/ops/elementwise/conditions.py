@@ -12,7 +12,7 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, check_result, check_tensor
-from offcut.ops.elementwise.joining import (
+from offcut.ops.elementwise.broadcasting import (
     Operand,
     broadcast_shape,
     check_operands,

@@ -14,7 +14,7 @@ from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, check_result, check_tensor, wider
-from offcut.ops.elementwise.joining import Operand, number_of, pointwise
+from offcut.ops.elementwise.broadcasting import Operand, number_of, pointwise
 from offcut.ops.naming import Option, result_name
 
 if TYPE_CHECKING:

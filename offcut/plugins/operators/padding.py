@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from offcut.graph.composed import extent_tensor
+from offcut.graph.call_conditions import extent_tensor
 from offcut.graph.sizes.numbers import Extent, extent, product
 from offcut.plugins.operators.translator import Translator
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from offcut.graph import Targets
     from offcut.graph.models.batches.parts import Parts
     from offcut.plugins.torch.dynamo import backend
-    from offcut.plugins.torch.exported import TorchModel
+    from offcut.plugins.torch.exported_model import TorchModel
 
 __all__ = ["backend", "from_torch", "programs", "report"]
 
@@ -23,9 +23,9 @@ def __getattr__(name: str) -> Any:
     """The backend, which is told of compilations from when it is named: ``torch.compile`` does that before it traces."""
     if name != "backend":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from offcut.plugins.torch import beginning, dynamo
+    from offcut.plugins.torch import dynamo, trace_hooks
 
-    beginning.install_hook(dynamo.backend)
+    trace_hooks.install_hook(dynamo.backend)
     return dynamo.backend
 
 
@@ -60,13 +60,13 @@ def from_torch(
     """
     check_installed("from_torch", "cannot take a model of torch", "torch")
     from offcut.graph.models.batches.parts import check_parts
-    from offcut.plugins.torch import exported
-    from offcut.plugins.torch.how import how_of
+    from offcut.plugins.torch import exported_model
+    from offcut.plugins.torch.options import how_of
 
     check_parts("from_torch", parts)
     how = how_of(
         "from_torch", {"threads": threads, "distributive": distributive, "target": target}, {}
     )
-    return exported.model_from_export(
+    return exported_model.model_from_export(
         model, args, kwargs, dynamic_shapes, replace(how, parts=parts)
     )

@@ -1,7 +1,7 @@
 """The backend of ``torch.compile(model, backend="offcut", dynamic=True)``.
 
 Dynamo takes sizes of 0 and 1 for numbers, and others for 2 at least, so a model compiled for a batch of 5 would be compiled once
-more for a batch of 1. A frame of ours is traced with the settings of `offcut.plugins.torch.tracing`; the backend asks for one more trace
+more for a batch of 1. A frame of ours is traced with the settings of `offcut.plugins.torch.trace_settings`; the backend asks for one more trace
 of it where they were not there when it began, or a tensor was not seen then whose sizes of 1 are numbers.
 """
 
@@ -20,15 +20,15 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
 from offcut.core.gc_scope import freeze_gc
-from offcut.plugins.torch.beginning import install_hook
 from offcut.plugins.torch.decompositions import taken_apart
-from offcut.plugins.torch.facts import Facts, facts_in
-from offcut.plugins.torch.how import How, how_of
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.opaque_recurrences import keep_whole
+from offcut.plugins.torch.options import How, how_of
 from offcut.plugins.torch.program import Program, Whole
 from offcut.plugins.torch.report import register_program
-from offcut.plugins.torch.tracing import Oblivious
-from offcut.plugins.torch.whole import keep_whole
+from offcut.plugins.torch.size_facts import Facts, facts_in
+from offcut.plugins.torch.trace_hooks import install_hook
+from offcut.plugins.torch.trace_settings import Oblivious
+from offcut.plugins.torch.unsupported import Left
 
 CHANGES = 3
 """So often the constants of a program may be changed; then they become inputs."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 from torch.utils._sympy import functions as sf
 
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.unsupported import Left
 
 if TYPE_CHECKING:
     from offcut.plugins.torch.translation import Translation

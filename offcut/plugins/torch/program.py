@@ -14,16 +14,14 @@ import torch
 from offcut.describe.request import borrow
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph import Model, ModelCost, ModelPlan, compile_graph
-from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, tensor_of
-from offcut.plugins.torch.facts import Facts
-from offcut.plugins.torch.how import DEFAULT, How
+from offcut.plugins.torch.graph_split import Region, is_view, split
 from offcut.plugins.torch.known_sizes import KnownSizes
-from offcut.plugins.torch.left import reason_of
-from offcut.plugins.torch.parts import in_parts
-from offcut.plugins.torch.predicted import Predicted
+from offcut.plugins.torch.microbatch_options import in_parts
+from offcut.plugins.torch.options import DEFAULT, How
+from offcut.plugins.torch.program_cost import Predicted
+from offcut.plugins.torch.size_facts import Facts
 from offcut.plugins.torch.solutions import solutions_of
-from offcut.plugins.torch.splitting import Region, is_view, split
 from offcut.plugins.torch.steps import (
     FallbackStep,
     RegionStep,
@@ -33,6 +31,8 @@ from offcut.plugins.torch.steps import (
     attribute_of,
 )
 from offcut.plugins.torch.strides import memory_order
+from offcut.plugins.torch.trace_guards import Conditions
+from offcut.plugins.torch.unsupported import reason_of
 
 SETTLED = 256
 """Shapes of calls whose sizes are kept."""

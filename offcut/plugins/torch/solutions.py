@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.sizes import symbols_of
 from offcut.plugins.torch.steps import Values
+from offcut.plugins.torch.unsupported import Left
 
 
 class Solution(NamedTuple):

@@ -19,19 +19,19 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.graph import Builder, Ref
-from offcut.graph.composed import assert_shape, of_size
+from offcut.graph.call_conditions import assert_shape, of_size
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import eliminate_dead_code
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import Extent, plain, product
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.floats import float_of
-from offcut.plugins.torch.halves import is_rounded, rounds_again
-from offcut.plugins.torch.left import Left, reason_of
+from offcut.plugins.torch.half_precision import is_rounded, rounds_again
+from offcut.plugins.torch.rule_table import ROUND_EACH, Rule, check_taken, rule_for
+from offcut.plugins.torch.size_facts import Facts
 from offcut.plugins.torch.sizes import extent_of, is_extent_symbol, sympy_of
-from offcut.plugins.torch.table import ROUND_EACH, Rule, check_taken, rule_for
+from offcut.plugins.torch.unsupported import Left, reason_of
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
 
@@ -268,7 +268,7 @@ class Translation:
         )
 
     def restated(self, x: Ref, shape: Sequence[Expr]) -> Ref:
-        """Return a value with extents that torch says are the same, as `offcut.graph.composed.assert_shape`."""
+        """Return a value with extents that torch says are the same, as `offcut.graph.call_conditions.assert_shape`."""
 
         def make(op: str, *arguments: Any) -> Any:
             return self._noted(op, arguments, {})

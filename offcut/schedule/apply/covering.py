@@ -19,8 +19,8 @@ from functools import partial
 from offcut.core import index as ix
 from offcut.core import program as tile
 from offcut.core.expr import Load, variables
-from offcut.core.nearest import meant
 from offcut.core.program import Store, Tile, TileAxis
+from offcut.core.spelling import meant
 from offcut.core.text.printer import format_expr
 from offcut.describe.intrinsic import find_instruction
 from offcut.describe.microkernel import Microkernel
@@ -38,7 +38,7 @@ from offcut.schedule.apply.staged_form import (
     in_loops,
 )
 from offcut.schedule.decisions import VECTORS, Bind, Cover, Primitive, SplitPair, primitive_of
-from offcut.schedule.refusing import DecidedError, split_advice
+from offcut.schedule.diagnostics import DecidedError, split_advice
 
 # (because, *help) -> the refusal
 Refuse = Callable[..., PartitionError]

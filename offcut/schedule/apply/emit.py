@@ -24,7 +24,7 @@ from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.apply.tiles import Tiles
 from offcut.schedule.decisions import SplitPair
-from offcut.schedule.refusing import Advice
+from offcut.schedule.diagnostics import Advice
 
 
 def lower(nests: Nests) -> Program:

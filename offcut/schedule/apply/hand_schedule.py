@@ -16,7 +16,7 @@ from offcut.core.layout import Layout
 from offcut.core.memo import forget
 from offcut.core.plain_loops import strip_synchronization
 from offcut.core.program import Alloc, Kind, Program, walk
-from offcut.core.text.read_back import read_back
+from offcut.core.text.round_trip import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
@@ -50,7 +50,7 @@ from offcut.schedule.decisions import (
     each_decision,
     stages_in,
 )
-from offcut.schedule.refusing import at_line
+from offcut.schedule.diagnostics import at_line
 
 
 @trim_traceback

@@ -14,7 +14,7 @@ from offcut.schedule.apply.axes import Target, find_stage
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Nest, Nests, Root, depends_on, point_of
 from offcut.schedule.decisions import At, Staging
-from offcut.schedule.refusing import Advice, DecidedError
+from offcut.schedule.diagnostics import Advice, DecidedError
 
 
 def compute_at(target: Target, step: At) -> Nests:

@@ -12,6 +12,7 @@ from typing import Any
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule
 from offcut.search.entry_points import load_entry_point
+from offcut.search.explorers.coarse_key import FINEST, coarse_key
 from offcut.search.explorers.explorer import (
     Exhaustive,
     Explorer,
@@ -22,7 +23,6 @@ from offcut.search.explorers.explorer import (
     Trials,
 )
 from offcut.search.explorers.gradient import Gradient
-from offcut.search.explorers.grain import FINEST, coarse_key
 from offcut.search.explorers.tree import TreeSearch
 from offcut.search.schedule_space import ScheduleSpace
 

@@ -17,8 +17,8 @@ from math import inf, log, sqrt
 from random import Random
 
 from offcut.schedule import Schedule
+from offcut.search.explorers.coarse_key import FINEST, coarse_key
 from offcut.search.explorers.explorer import Judge, Schedules, Trials
-from offcut.search.explorers.grain import FINEST, coarse_key
 from offcut.search.schedule_space import ScheduleSpace
 
 LAST = FINEST - 1

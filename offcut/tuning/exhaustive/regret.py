@@ -17,8 +17,8 @@ from itertools import count
 from math import fsum, inf
 from typing import Any
 
-from offcut.backends.checked_results import check_result
 from offcut.backends.decide import proved_plan
+from offcut.backends.result_checks import check_result
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.errors import DescribeError, TargetError
@@ -35,7 +35,7 @@ from offcut.tuning.exhaustive.space_table import (
     single_variant_schedules,
     subspace_of,
 )
-from offcut.tuning.learning.corrected import LEARNED, Corrected, price_named
+from offcut.tuning.learning.online_model import LEARNED, Corrected, price_named
 from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.problem import DEFAULT, Limits, Measure, Measured, Problem, make_problem
 from offcut.tuning.recorded_trials import TrialLog

@@ -12,7 +12,7 @@ import numpy as np
 
 from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned import CLOSED, Rows, Settings, learned, metrics
-from offcut.costmodel.learned.pair import too_few
+from offcut.costmodel.learned.corrected_model import too_few
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import offcut
-from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import CompileRequest
+from offcut.backends.result_checks import check_result
 from offcut.core.text.parser import parse
 from offcut.costmodel import of_plain
 from offcut.costmodel.learned import (
@@ -36,8 +36,8 @@ from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source
 from offcut.search.record import digest_of, read_file
-from offcut.tuning.learning.corrected import Cases
 from offcut.tuning.learning.heldout import APART, PROGRAM, HeldOut, held_out, useless_of
+from offcut.tuning.learning.online_model import Cases
 from offcut.tuning.problem import Problem
 
 PREDICTED = "its seconds were predicted, and nothing ran"

@@ -15,9 +15,18 @@ from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.fusion.folding import scaled_name
 from offcut.graph.graph import Node, Value, rename_values
-from offcut.graph.models.compiling.ahead import Ahead, Compilation
+from offcut.graph.layout.placement import ONE, ZERO, Place, Placed, own_place
 from offcut.graph.models.compiling.batch_strides import batch_strides
-from offcut.graph.models.compiling.kept import BoundKernels, Call, RegionSteps, bind_kernels
+from offcut.graph.models.compiling.compile_pool import Ahead, Compilation
+from offcut.graph.models.compiling.kernel_request import (
+    Binding,
+    CanonicalRegion,
+    Derived,
+    DescribedKernel,
+    make_kernel_request,
+    zero,
+)
+from offcut.graph.models.compiling.plan_cache import BoundKernels, Call, RegionSteps, bind_kernels
 from offcut.graph.models.compiling.split import (
     TargetKernel,
     Targets,
@@ -27,16 +36,7 @@ from offcut.graph.models.compiling.split import (
     memory_of,
     resolve_targets,
 )
-from offcut.graph.models.compiling.wanted import (
-    Binding,
-    CanonicalRegion,
-    Derived,
-    DescribedKernel,
-    make_kernel_request,
-    zero,
-)
-from offcut.graph.models.step import Operand, Step
-from offcut.graph.placing.places import ONE, ZERO, Place, Placed, own_place
+from offcut.graph.models.kernel_step import Operand, Step
 from offcut.graph.sizes import extents
 from offcut.kernel import Kernel, KernelCode
 from offcut.pipeline import compile

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from offcut.errors import OffcutError
-from offcut.graph.fusion.reading import Readings
+from offcut.graph.fusion.access_analysis import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Node
-from offcut.graph.models.compiling.ahead import processes
-from offcut.graph.models.compiling.kept import RegionSteps, Stepped
+from offcut.graph.layout.axis_orders import depthwise_constants, orders_of, unpackable_constants
+from offcut.graph.layout.placement import place_graph
+from offcut.graph.models.compiling.compile_pool import processes
 from offcut.graph.models.compiling.kernels import Kernels, NamedRegion
-from offcut.graph.models.step import Step
-from offcut.graph.placing.layouts import depthwise_constants, orders_of, unpackable_constants
-from offcut.graph.placing.places import place_graph
+from offcut.graph.models.compiling.plan_cache import RegionSteps, Stepped
+from offcut.graph.models.kernel_step import Step
 from offcut.graph.views import VIEWS
 
 

@@ -19,8 +19,8 @@ from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.describe.request import Array
 from offcut.errors import CallError, InternalError
 from offcut.graph.graph import Value
-from offcut.graph.models.step import Operand
-from offcut.graph.placing.places import ONE, ZERO, Place
+from offcut.graph.layout.placement import ONE, ZERO, Place
+from offcut.graph.models.kernel_step import Operand
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extent_values import Numbers
 

@@ -18,10 +18,10 @@ from offcut.core.expr import Expr
 from offcut.core.integers import simple_fraction
 from offcut.describe.request import Array
 from offcut.graph.sizes.numbers import arithmetic, extent, product
-from offcut.plugins.onnx.images.placed import resample
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.negative import raise_sizes
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.images.dynamic_resize import resample
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.nonnegative_extents import raise_sizes
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
     Known,

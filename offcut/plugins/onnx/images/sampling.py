@@ -9,8 +9,8 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.graph.sizes.numbers import arithmetic, extent
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
     Known,

@@ -13,8 +13,8 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.graph.sizes.extents import places
 from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
     Known,

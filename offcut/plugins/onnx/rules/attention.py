@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from offcut.graph.sizes.numbers import arithmetic
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, Results, known
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import Call, Element, Operand, Refused, Results, known
 from offcut.plugins.onnx.rules.elementwise import Operator
 
 

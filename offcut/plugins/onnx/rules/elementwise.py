@@ -11,9 +11,9 @@ import numpy as np
 
 from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED, numpy_dtype
 from offcut.core.function_table import FUNCTIONS
-from offcut.plugins.onnx.making.context import Context, single_number
-from offcut.plugins.onnx.making.dtypes import dtype_of
-from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.onnx.importer.context import Context, single_number
+from offcut.plugins.onnx.importer.dtypes import dtype_of
+from offcut.plugins.onnx.importer.operands import Call, Known, Operand, Refused, Results
 from offcut.plugins.operators.integer_quotient import truncated_quotient
 
 Operator: TypeAlias = Callable[[Context, Call], Results]

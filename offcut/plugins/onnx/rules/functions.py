@@ -7,9 +7,9 @@ from functools import partial
 
 from offcut.core.dtypes import FLOATS
 from offcut.graph import Ref
-from offcut.graph.composed import Make
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Refused, Results
+from offcut.graph.call_conditions import Make
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import Call, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.operators import functions as special
 

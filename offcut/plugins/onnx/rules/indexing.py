@@ -8,11 +8,11 @@ import numpy as np
 
 from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr, Var
-from offcut.graph.composed import assert_shape
+from offcut.graph.call_conditions import assert_shape
 from offcut.graph.sizes.numbers import arithmetic, extent, product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.negative import raise_sizes
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.nonnegative_extents import raise_sizes
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
     Known,

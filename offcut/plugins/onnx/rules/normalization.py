@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from offcut.core.dtypes import HALVES
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import Call, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.rules.reductions import emit_reduction
 from offcut.plugins.operators.norms import norm_of_last_axes

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
 from offcut.graph.sizes.numbers import product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Element, Known, Operand, Refused, Results
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import Call, Element, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import emit_reduction
 from offcut.plugins.onnx.rules.shapes import emit_unsqueeze

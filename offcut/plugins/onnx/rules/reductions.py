@@ -7,9 +7,9 @@ from functools import partial
 
 from offcut.core.expr import Expr
 from offcut.graph.sizes.numbers import arithmetic, extent, product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.nonnegative_extents import raise_sizes, refuse_negative
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Operand,
     Refused,

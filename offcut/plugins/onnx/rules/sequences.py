@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offcut.graph.sizes.numbers import arithmetic, extent
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Known,
     Operand,

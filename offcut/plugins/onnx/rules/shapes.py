@@ -11,11 +11,10 @@ import numpy as np
 from offcut.core.expr import Expr
 from offcut.core.integers import MOST_PARTS, binary_fraction
 from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.dtypes import dtype_of
-from offcut.plugins.onnx.making.negative import raise_sizes
-from offcut.plugins.onnx.making.ones import is_one, require_one
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.dtypes import dtype_of
+from offcut.plugins.onnx.importer.nonnegative_extents import raise_sizes
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
     Known,
@@ -26,6 +25,7 @@ from offcut.plugins.onnx.making.operands import (
     format_values,
     known,
 )
+from offcut.plugins.onnx.importer.unit_extents import is_one, require_one
 from offcut.plugins.onnx.rules.elementwise import Operator, number
 from offcut.plugins.operators.padding import pad, tile, wrap
 

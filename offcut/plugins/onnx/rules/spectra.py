@@ -13,8 +13,8 @@ import numpy as np
 from offcut.core.dtypes import numpy_dtype
 from offcut.describe.request import Array
 from offcut.graph.sizes.numbers import product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import Call, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator
 
 LARGEST = 1 << 24

@@ -10,9 +10,9 @@ import numpy as np
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import arithmetic
 from offcut.plugins.onnx.images.windows import emit_convolution, window_sizes, windows_of
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.dtypes import dtype_of
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.dtypes import dtype_of
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Known,
     Operand,

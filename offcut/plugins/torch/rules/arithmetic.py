@@ -10,16 +10,16 @@ import torch
 from offcut.core.dtypes import HALVES, INTEGERS
 from offcut.core.expr import Expr
 from offcut.graph import Ref
-from offcut.graph.composed import assert_condition
+from offcut.graph.call_conditions import assert_condition
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators.functions import is_negative
 from offcut.plugins.operators.integer_quotient import truncated_quotient
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.halves import is_rounded
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.half_precision import is_rounded
+from offcut.plugins.torch.rule_table import takes
 from offcut.plugins.torch.rules.functions import operand, truth
-from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Operand, Translation
+from offcut.plugins.torch.unsupported import Left
 
 _MOST = 64
 """Whole powers up to this are products."""

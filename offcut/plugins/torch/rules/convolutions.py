@@ -17,9 +17,9 @@ from offcut.core.integers import MOST_PARTS
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.operators.windows import Windows, crop_windows, pool, transposed_convolution
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.rule_table import takes
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Left
 
 _FORWARD = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
 

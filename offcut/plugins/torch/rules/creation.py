@@ -11,10 +11,10 @@ from offcut.core import index as ix
 from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rule_table import takes
 from offcut.plugins.torch.rules.functions import operand
-from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Left
 
 
 @takes("full", "full_like", "new_full", "scalar_tensor")

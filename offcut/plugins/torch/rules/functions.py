@@ -12,9 +12,9 @@ from offcut.core.function import Function
 from offcut.core.function_table import FUNCTIONS
 from offcut.graph import Ref
 from offcut.plugins.operators import functions as special
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import same, takes, takes_prim
+from offcut.plugins.torch.rule_table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Left
 
 for _name in (
     "relu",

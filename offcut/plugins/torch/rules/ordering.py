@@ -10,9 +10,9 @@ from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators import sorting
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.rule_table import takes
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Left
 
 
 @takes("sort", "sort.stable")

@@ -8,11 +8,11 @@ from typing import Any
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators.determinant import MAX_DETERMINANT_ROWS, determinants
-from offcut.plugins.torch.halves import wide
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.half_precision import wide
+from offcut.plugins.torch.rule_table import takes, takes_of_others
 from offcut.plugins.torch.rules.arithmetic import binary
-from offcut.plugins.torch.table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Left
 
 
 @takes("addmm")

@@ -10,9 +10,9 @@ from offcut.core.dtypes import finite_range
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes_of_others
+from offcut.plugins.torch.rule_table import takes_of_others
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Left
 
 BYTES = ("int8", "uint8")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.plugins.operators.recurrence import recurrence
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes, takes_of_others
+from offcut.plugins.torch.rule_table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Left
 
 
 def recurrent_stack(

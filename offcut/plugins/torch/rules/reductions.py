@@ -12,10 +12,10 @@ from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.operators.sorting import accumulate
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rule_table import takes
 from offcut.plugins.torch.rules.functions import truth
-from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Left
 
 Axes = int | Sequence[int] | None
 
