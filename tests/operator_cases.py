@@ -10,7 +10,7 @@ import numpy as np
 
 import offcut as oc
 from offcut.graph.operators import get_operator
-from offcut.graph.program_operators import Applied, given_to
+from offcut.graph.program_operators import ProgramApplication, given_to
 from tests.compiled import Array
 from tests.facade import Bound, Builder, Ref, numpy_dtype
 
@@ -100,7 +100,7 @@ class Case:
             for name, one in self.inputs.items()
         }
         found = get_operator(self.op)(*self._with(tensors), **self._options(tensors))
-        if isinstance(found, Applied):
+        if isinstance(found, ProgramApplication):
             assert len(given_to(found.program)) == len(tensors)
             return oc.compile(found.program)
         if isinstance(found, oc.Program):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def similar_names(name: str, known: Iterable[str]) -> str:
     """Of the known names the three at most that are spelt most alike, as a question; empty where none is.
 
     >>> nearest("sofmax", ["softmax", "conv2d"])
@@ -19,4 +19,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def meant(name: str, known: Iterable[str]) -> str:
     """The same question behind a colon, to be put after a sentence."""
-    return f": {found}" if (found := nearest(name, known)) else ""
+    return f": {found}" if (found := similar_names(name, known)) else ""

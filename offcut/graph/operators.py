@@ -13,7 +13,7 @@ from typing import Any
 
 from offcut import ops
 from offcut.core.expr import Binary, Cast, Expr, Reduce, loads
-from offcut.core.spelling import nearest
+from offcut.core.spelling import similar_names
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.graph.program_operators import PROGRAMS
@@ -45,7 +45,7 @@ def get_operator(op: str) -> Callable[..., Any]:
             "graph",
             f"cannot find the operator {op!r}",
             because=f"operators are {', '.join(known)}",
-            help=tuple(filter(None, [nearest(op, known)])),
+            help=tuple(filter(None, [similar_names(op, known)])),
         )
     operator: Callable[..., Any] = getattr(ops, op)
     return operator

@@ -28,7 +28,7 @@ _GIVEN = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)
 
 
 @dataclass(frozen=True)
-class Applied:
+class ProgramApplication:
     """A program on tensors.
 
     operands  in the order in which it declares its inputs
@@ -40,7 +40,9 @@ class Applied:
     sizes: Mapping[str, Any]
 
 
-def program(text: str, /, *operands: Tensor, name: str = "program", **sizes: Any) -> Applied:
+def program(
+    text: str, /, *operands: Tensor, name: str = "program", **sizes: Any
+) -> ProgramApplication:
     """Return a program that is written in full, as an operator: ``program("program p …", x, u, steps=n)``.
 
     operands  its inputs, constants and what it updates, in the order in which it declares them
@@ -61,7 +63,7 @@ def program(text: str, /, *operands: Tensor, name: str = "program", **sizes: Any
         )
     if not parsed.results:
         raise _refused(parsed, "cannot be an operator", "it has no output and no inout array")
-    return Applied(parsed, operands, sizes)
+    return ProgramApplication(parsed, operands, sizes)
 
 
 PROGRAMS = {"program": program}
@@ -78,9 +80,9 @@ def given_to(program: Program) -> tuple[Buffer, ...]:
     return tuple(buffer for buffer in program.buffers if buffer.kind in _GIVEN)
 
 
-def apply_program(program: Program, tensors: Mapping[str, Tensor]) -> Applied:
+def apply_program(program: Program, tensors: Mapping[str, Tensor]) -> ProgramApplication:
     """Return a program whose inputs are called as the tensors that it was made of."""
-    return Applied(program, tuple(tensors[one.name] for one in given_to(program)), {})
+    return ProgramApplication(program, tuple(tensors[one.name] for one in given_to(program)), {})
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,9 @@ class Call:
         return Call(result, self.operands, sizes)
 
 
-def call_of(applied: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) -> Call:
+def call_of(
+    applied: ProgramApplication, shapes: Sequence[Shape], sizes: Mapping[str, Expr]
+) -> Call:
     """Return an applied program as a call.
 
     shapes  of its operands, over the sizes of the graph; sizes those that are given, likewise

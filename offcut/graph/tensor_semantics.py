@@ -22,13 +22,13 @@ from offcut.describe.value import cast
 from offcut.errors import DescribeError
 from offcut.graph.graph import Argument, Node, Ref, Value, rename_values
 from offcut.graph.operators import get_operator
-from offcut.graph.program_operators import Applied, Call, apply_program, call_of
+from offcut.graph.program_operators import Call, ProgramApplication, apply_program, call_of
 from offcut.graph.sizes import extents
 from offcut.graph.views import VIEWS, is_seen_within
 from offcut.ops.checks import axis_letters
 
 
-class Dims:
+class SymbolTable:
     """Extents as sizes of a description, and back: equal extents are one size.
 
     sizes  of the graph
@@ -111,7 +111,7 @@ class Description:
     """
 
     def __init__(self, sizes: Sequence[Size]) -> None:
-        self.dims = Dims(sizes)
+        self.dims = SymbolTable(sizes)
         self.tensors: dict[str, Tensor] = {}
         self.calls: dict[str, Call] = {}
 
@@ -143,7 +143,7 @@ class Description:
                 description, {tensor.name: tensor for tensor in self.tensors.values()}
             )
             return self.called(self.call(own).with_own_sizes(), names)
-        if isinstance(description, Applied):
+        if isinstance(description, ProgramApplication):
             return self.called(self.call(description), names)
         results = description if isinstance(description, tuple) else (description,)
         for result in results:
@@ -176,7 +176,7 @@ class Description:
 
         return compute(shape, element, name, axis_letters(len(shape)))
 
-    def call(self, applied_program: Applied) -> Call:
+    def call(self, applied_program: ProgramApplication) -> Call:
         """A loop program on tensors as one on values.
 
         Raises DescribeError where it does not take them.
@@ -221,7 +221,7 @@ class Alike:
     node: Node
     operands: tuple[Value, ...]
     sizes: tuple[Size, ...]
-    arguments_text: str
+    typed: str
 
 
 def alike(node: Node, values: Mapping[str, Value], sizes: tuple[Size, ...]) -> Alike:

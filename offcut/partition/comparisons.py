@@ -28,7 +28,7 @@ from offcut.polyhedral import Facts
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoopComparison:
     """A comparison inside a loop.
 
     loops       the loops between: (name, lo, hi), outermost first
@@ -44,7 +44,7 @@ class Asked:
     tie_is_free: bool = False
 
 
-_NOWHERE = Asked(Compare("==", ix.const(0), ix.const(0)))
+_NOWHERE = LoopComparison(Compare("==", ix.const(0), ix.const(0)))
 
 
 def is_index(atom: Compare) -> bool:
@@ -53,7 +53,7 @@ def is_index(atom: Compare) -> bool:
     return no_loads and dtype_of(atom.a) == "index"
 
 
-def facts_inside(comparison: Asked, inner: Facts) -> Facts:
+def facts_inside(comparison: LoopComparison, inner: Facts) -> Facts:
     """What is known where a comparison is asked, inside of a loop."""
     for name, lo, hi in comparison.loops:
         inner = inner.loop(name, lo, hi)
@@ -62,7 +62,7 @@ def facts_inside(comparison: Asked, inner: Facts) -> Facts:
     return inner
 
 
-def comparisons(body: Sequence[Stmt], at: Asked = _NOWHERE) -> Iterator[Asked]:
+def comparisons(body: Sequence[Stmt], at: LoopComparison = _NOWHERE) -> Iterator[LoopComparison]:
     """Every comparison in `body`, with ``min(a, b)`` as ``a <= b``; `at` says what lies around.
 
     What masks a tile is part of the tile, and stays.
@@ -90,11 +90,11 @@ def comparisons(body: Sequence[Stmt], at: Asked = _NOWHERE) -> Iterator[Asked]:
                 pass
 
 
-def _under(at: Asked, condition: Expr) -> Asked:
+def _under(at: LoopComparison, condition: Expr) -> LoopComparison:
     return replace(at, conditions=(*at.conditions, condition))
 
 
-def _compared(expr: Expr, at: Asked) -> Iterator[Asked]:
+def _compared(expr: Expr, at: LoopComparison) -> Iterator[LoopComparison]:
     """The comparisons in an expression, each where it is asked."""
     match expr:
         case Select(condition, then, other):

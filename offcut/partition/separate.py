@@ -66,13 +66,13 @@ from offcut.core.text.printer import format_expr
 from offcut.core.traversal import canonicalize, expressions, substitute_coordinates, used_names
 from offcut.describe.computation import Names
 from offcut.partition.comparisons import (
-    Asked,
+    LoopComparison,
     comparisons,
     facts_inside,
     fold_comparisons,
     is_index,
 )
-from offcut.partition.split_points import breaks, is_short
+from offcut.partition.split_points import find_split_points, is_short
 from offcut.polyhedral import BudgetExceeded, Facts, Space, pass_budget
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
@@ -229,7 +229,7 @@ class _Separation:
         outside = next((a.atom for a in questions if self.is_asked_around(a, loop, inner)), None)
         if outside is not None:
             return self.asked_outside(loop, outside, at, limit)
-        places = breaks(loop, questions, inner, self.space.sizes)
+        places = find_split_points(loop, questions, inner, self.space.sizes)
         if places and own * 2 > limit:
             self.too_many(loop, questions, 2 * own, limit)
             places = []
@@ -248,11 +248,13 @@ class _Separation:
         body = self.block(loop.body, inner, limit)
         return (replace(loop, body=body),) if body else ()
 
-    def too_many(self, loop: For, questions: Sequence[Asked], copies: int, limit: int) -> None:
+    def too_many(
+        self, loop: For, questions: Sequence[LoopComparison], copies: int, limit: int
+    ) -> None:
         text = f"cutting it would take {copies} copies of its statements, {limit} are left"
         self.stays(loop, questions, text)
 
-    def stays(self, loop: For, questions: Sequence[Asked], because: str) -> None:
+    def stays(self, loop: For, questions: Sequence[LoopComparison], because: str) -> None:
         """Remember a cut that is not made."""
         atoms = dict.fromkeys(a.atom for a in questions if loop.iter in variables(a.atom))
         self.notes[_Kept(loop.iter, tuple(atoms), because)] = None
@@ -288,7 +290,7 @@ class _Separation:
             return loop
         return replace(loop, body=tuple(_fixed(s, loop.iter, loop.lo) for s in loop.body))
 
-    def modulus(self, loop: For, questions: Sequence[Asked], inner: Facts) -> int:
+    def modulus(self, loop: For, questions: Sequence[LoopComparison], inner: Facts) -> int:
         """The divisor of ``x % d`` in a comparison that is still open; 0 where there is none, or the
         remainders at the start of the loop are not known.
         """
@@ -344,7 +346,7 @@ class _Separation:
             return (If(atom, yes, no),)
         return (If(fails, no),) if no else ()
 
-    def open(self, question: Asked, inner: Facts) -> bool:
+    def open(self, question: LoopComparison, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
         here, because = facts_inside(question, inner), ""
         if not is_index(question.atom):
@@ -360,7 +362,7 @@ class _Separation:
             self.keeps(here.names[-1], question.atom, because)
         return False
 
-    def is_asked_around(self, question: Asked, loop: For, inner: Facts) -> bool:
+    def is_asked_around(self, question: LoopComparison, loop: For, inner: Facts) -> bool:
         """Whether a comparison that holds or fails for `loop` as a whole is asked around it.
 
         One that depends on `loop`, or on a loop inside it, is not. One in a bound, which is asked once for all iterations of its loop,

@@ -22,14 +22,14 @@ from offcut.core.expr import (
 )
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, Size
-from offcut.partition.comparisons import Asked
+from offcut.partition.comparisons import LoopComparison
 from offcut.polyhedral import Facts
 
 BORDER = 16  # iterations: a part that is no longer than this may keep a condition for the next loop
 
 
-def breaks(
-    loop: For, comparisons: Sequence[Asked], inner: Facts, sizes: Sequence[Size]
+def find_split_points(
+    loop: For, comparisons: Sequence[LoopComparison], inner: Facts, sizes: Sequence[Size]
 ) -> list[Expr]:
     """Where the answers change along `loop`, in ascending order for large sizes.
 
@@ -72,7 +72,9 @@ def is_short(loop: For, inner: Facts) -> bool:
     return inner.holds(ix.compare("<=", ix.sub(loop.hi, loop.lo), BORDER))
 
 
-def _of_tie(one: Asked, first_true: Expr, loop: For, inner: Facts, sizes: Sequence[Size]) -> Expr:
+def _of_tie(
+    one: LoopComparison, first_true: Expr, loop: For, inner: Facts, sizes: Sequence[Size]
+) -> Expr:
     """Where to cut for a comparison that may have either answer where its sides are equal: of both ends of these iterations, that which
     leaves most of the loop on one side.
 

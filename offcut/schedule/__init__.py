@@ -45,7 +45,7 @@ from offcut.schedule.decisions import (
     stages_in,
     unit_splits,
 )
-from offcut.schedule.diagnostics import at_decision, at_line, check_once
+from offcut.schedule.diagnostics import at_decision, check_once, with_source_line
 from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, LoopNames, stages_of
 from offcut.schedule.nest_decisions import (
     decisions_of,
@@ -126,7 +126,6 @@ __all__ = [
     "WayPrice",
     "apply",
     "at_decision",
-    "at_line",
     "beside",
     "check_once",
     "conversion_stagings",
@@ -166,6 +165,7 @@ __all__ = [
     "with_orders_of_terms",
     "with_parts",
     "with_shared",
+    "with_source_line",
     "with_strategy_options",
     "with_user_costs",
     "with_ways",

@@ -91,7 +91,7 @@ def format_call(decision: Primitive) -> str:
 
 
 @contextmanager
-def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
+def with_source_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
     """Add the line of `decision`, or the line of that number, to errors raised inside; in an option, the line of the decision that
     is at fault.
     """
@@ -198,8 +198,8 @@ def _stages_in(step: Step) -> frozenset[str]:
     return frozenset({step.stage}) if isinstance(step, Separate) else stages_in(step)
 
 
-def not_applied(refused: str, because: str, help: Sequence[str] = ()) -> PartitionError:
-    """Return the refusal of a decision; `at_line` adds where it stands."""
+def decision_error(refused: str, because: str, help: Sequence[str] = ()) -> PartitionError:
+    """Return the refusal of a decision; `with_source_line` adds where it stands."""
     return PartitionError("schedule", refused, because=because, help=tuple(help))
 
 
@@ -222,6 +222,6 @@ def check_once(schedule: Schedule) -> None:
             case _:
                 continue
         if key in keys:
-            with at_line(schedule, step):
-                raise not_applied(f"cannot {what} twice", "a line before it says how")
+            with with_source_line(schedule, step):
+                raise decision_error(f"cannot {what} twice", "a line before it says how")
         keys.add(key)

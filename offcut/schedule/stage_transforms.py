@@ -33,7 +33,7 @@ from offcut.partition import (
 from offcut.schedule.apply.axes import check_new
 from offcut.schedule.apply.staging import local_buffer, parse_value
 from offcut.schedule.decisions import ANY, Staging, Step
-from offcut.schedule.diagnostics import not_applied
+from offcut.schedule.diagnostics import decision_error
 from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.text import format_decision
 
@@ -64,7 +64,7 @@ def whole_stagings(computation: Computation, step: Step) -> tuple[Staging, ...]:
             known = [axis.name for axis in computation.groups[position][0].axes]
             order = [axis for axis, _ in axes]
             if sorted(order) != sorted(known):
-                raise not_applied(f"cannot turn {stage}", f"its axes are {', '.join(known)}")
+                raise decision_error(f"cannot turn {stage}", f"its axes are {', '.join(known)}")
             if name == ANY:
                 name = reorder_storage(computation, position, order).groups[position][0].buffer
             return (Staging("write", stage, name, (), tuple((axis, Var(axis)) for axis in order)),)
@@ -82,7 +82,7 @@ def _by_what(computation: Computation, position: int, stage: str, what: str) -> 
     if what in (FACTORS, NARROW):
         copies = factor_copies(computation, position, what == NARROW)
         if not copies:
-            raise not_applied(f"cannot lay factors of {stage} in scratch", "none is computed")
+            raise decision_error(f"cannot lay factors of {stage} in scratch", "none is computed")
         yield from (value_staging(stage, copy) for copy in copies)
         return
     load, along, depth = what.rpartition(" along ")
@@ -90,7 +90,7 @@ def _by_what(computation: Computation, position: int, stage: str, what: str) -> 
         text = element_copy(computation, position, _load(computation, position, load), depth)
         if text is None:
             because = f"it has no terms along {depth} that can lie side by side"
-            raise not_applied(f"cannot copy {load} before {stage}", because)
+            raise decision_error(f"cannot copy {load} before {stage}", because)
         yield value_staging(stage, text)
         return
     staged = _in_loops(computation, position, what)
@@ -175,7 +175,7 @@ def _no_value(
 ) -> PartitionError:
     """Return the refusal of a value that a sum does not compute, with those that it does."""
     lines = (format_decision(value_staging(stage, one)) for one in _values(computation, position))
-    return not_applied(f"cannot stage {what} for {stage}", because, tuple(dict.fromkeys(lines)))
+    return decision_error(f"cannot stage {what} for {stage}", because, tuple(dict.fromkeys(lines)))
 
 
 def _values(computation: Computation, position: int) -> Iterator[StagedValue]:
@@ -214,7 +214,7 @@ def _check_names(
             )
             if staged_here.normal_form == staged.normal_form:
                 return
-    raise not_applied(f"cannot call an array {name}", "something has that name")
+    raise decision_error(f"cannot call an array {name}", "something has that name")
 
 
 def _loops(stage: Stage) -> list[str]:
@@ -226,7 +226,7 @@ def _load(computation: Computation, position: int, text: str) -> Load:
     lead = computation.groups[position][0]
     loads = {format_expr(node): node for node in walk(lead.value) if isinstance(node, Load)}
     if text not in loads:
-        raise not_applied(
+        raise decision_error(
             f"cannot copy {text} before {lead.buffer}", f"it reads {', '.join(loads)}"
         )
     return loads[text]
@@ -241,7 +241,9 @@ def position_of(computation: Computation, stage: str) -> int:
     for lead, group in zip(leads, computation.groups, strict=True):
         if stage in [one.buffer for one in group[1:]]:
             because = f"each element of it is computed as soon as that of {lead} is, in one nest"
-            raise not_applied(f"cannot find a nest of {stage}", because, help=(f"cover {lead} …",))
+            raise decision_error(
+                f"cannot find a nest of {stage}", because, help=(f"cover {lead} …",)
+            )
     if stage not in leads:
-        raise not_applied(f"cannot find {stage}", f"the nests are {', '.join(leads)}")
+        raise decision_error(f"cannot find {stage}", f"the nests are {', '.join(leads)}")
     return leads.index(stage)

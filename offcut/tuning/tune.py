@@ -24,10 +24,10 @@ from offcut.errors import DescribeError, trim_traceback
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import ExpectedCost, Records
-from offcut.search.explorers import explorer_named
+from offcut.search.explorers import get_explorer
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.tuning.campaign import BATCH, Campaign, Progress
-from offcut.tuning.learning.online_model import has_nests, price_named
+from offcut.tuning.learning.online_model import get_cost, has_nests
 from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.pooled_bench import ROUND, open_pooled_bench
 from offcut.tuning.problem import DEFAULT, Limits, make_problem
@@ -100,7 +100,7 @@ def tune(
     _check_kinds(constants, features, limits, records, progress)
     check_reassociate(reassociate, "tune")
     workers = None if pool is None else pool_of(pool, "tune")
-    explorer_name, proposing = explorer_named(explorer)
+    explorer_name, proposing = get_explorer(explorer)
     own_target = target if isinstance(target, Target) else target_named(target)
     requested = own_target.options(
         "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
@@ -110,7 +110,7 @@ def tune(
     problem = make_problem("tune", output, inputs, constants, sizes, own_target, options, rng_seed)
     default = proved_plan(own_target, problem.request, options)
     space = own_target.space(default, problem.request, options, alternatives)
-    predicted = price_named(problem, space.computation, space.first, price, features)
+    predicted = get_cost(problem, space.computation, space.first, price, features)
     is_quick = has_nests(space.first) and not own_target.is_simulator
     looks = None if is_quick else LOOKS
     expected = ExpectedCost(predicted, problem.weights, limits.hopeless, looks)

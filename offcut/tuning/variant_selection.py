@@ -24,7 +24,7 @@ from offcut.tuning.problem import Measured, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class ComposedSchedule:
     """A schedule of several ways that nobody has measured yet.
 
     seconds  of a call of the distribution, as its ways were measured alone
@@ -34,7 +34,9 @@ class Composed:
     seconds: float
 
 
-def compose_variants(problem: Problem, measured: Sequence[Measured], most: int) -> Composed | None:
+def compose_variants(
+    problem: Problem, measured: Sequence[Measured], most: int
+) -> ComposedSchedule | None:
     """The schedule whose ways cover the distribution best; None where no several ways do better than the best one.
 
     measured   those that are ok
@@ -49,7 +51,7 @@ def compose_variants(problem: Problem, measured: Sequence[Measured], most: int) 
             if len(nest.ways) == 1:
                 rest = with_ways(one.schedule, nest.stage, lambda _: ())
                 alike[rest, nest.stage].setdefault(nest.ways[0], one)
-    best_schedule: Composed | None = None
+    best_schedule: ComposedSchedule | None = None
     for (_, stage), by_way in alike.items():
         candidate = _covering(problem, stage, by_way, most)
         if candidate is not None and (
@@ -62,7 +64,7 @@ def compose_variants(problem: Problem, measured: Sequence[Measured], most: int) 
 
 def _covering(
     problem: Problem, stage: str, by_way: Mapping[Way, Measured], most: int
-) -> Composed | None:
+) -> ComposedSchedule | None:
     """The ways of one nest that cover the distribution; None where one is as good."""
     weights = [weight for _, weight in problem.sizes]
     seconds = {way: [time.seconds for time in one.times] for way, one in by_way.items()}
@@ -100,7 +102,7 @@ def _covering(
     )
     covered = _weighted(weights, [one for one, _ in least])
     schedule = next(iter(by_way.values())).schedule
-    return Composed(with_ways(schedule, stage, lambda _: ways), covered)
+    return ComposedSchedule(with_ways(schedule, stage, lambda _: ways), covered)
 
 
 def lines(name: str, seconds: Mapping[int, float]) -> Expr:

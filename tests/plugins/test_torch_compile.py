@@ -19,7 +19,7 @@ from torch._dynamo.utils import counters
 from offcut.errors import CallError, DescribeError, InternalError, TargetError
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch import program as plugin_program
-from offcut.plugins.torch.options import How
+from offcut.plugins.torch.options import Options
 from offcut.plugins.torch.rule_table import TABLE
 from tests.facade import Model
 from tests.plugins.torch_models import (
@@ -64,7 +64,7 @@ def test_options_reach_the_program() -> None:
     model, options = mlp(), {"threads": 2, "distributive": False, "parts": False}
     run = torch.compile(model, backend="offcut", dynamic=True, options=options)
     held(run, model, [(torch.randn(b, 40),) for b in (3, 1)])
-    assert plugin.programs()[-1].how == How(
+    assert plugin.programs()[-1].how == Options(
         threads=2, distributive=False, parts=False, target=("cpu",)
     )
     assert left() == set()

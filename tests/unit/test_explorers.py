@@ -21,7 +21,7 @@ from offcut.search import Sizes, Times
 from offcut.search.explorers import EXPLORERS, Explorer, Judge
 from offcut.search.explorers.coarse_key import coarse_key
 from offcut.search.explorers.gradient import coordinates, gradient, round_to
-from tests.facade import ExpectedCost, ScheduleSpace, TriedSchedule, explorer_named
+from tests.facade import ExpectedCost, ScheduleSpace, TriedSchedule, get_explorer
 from tests.spaces import planted, space, with_planted
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def test_what_goes_by_a_price_finds_the_point_that_is_planted(name: str, of: str
     plain = space(of, alternatives=1)
     best = plain.sample(Random(8))
     made = with_planted(plain, best)
-    seen = explored(explorer_named(name)[1], made, 8, best)
+    seen = explored(get_explorer(name)[1], made, 8, best)
     assert best_of(seen).schedule == best
     assert len(seen) <= 64
 
@@ -65,13 +65,13 @@ def test_what_goes_by_a_price_finds_the_point_that_is_planted(name: str, of: str
 def test_what_tries_all_finds_the_best_of_a_small_space(name: str) -> None:
     plain = space("elementwise", alternatives=1)
     best = plain.sample(Random(3))
-    seen = explored(explorer_named(name)[1], with_planted(plain, best), 40, best)
+    seen = explored(get_explorer(name)[1], with_planted(plain, best), 40, best)
     assert best_of(seen).schedule == best
 
 
 def test_exhaustive_tries_all_points_once() -> None:
     plain = space("elementwise", alternatives=1)
-    found = explorer_named("exhaustive")[1].propose(plain, (), Random(0), plain.size + 1)
+    found = get_explorer("exhaustive")[1].propose(plain, (), Random(0), plain.size + 1)
     assert len(found) == plain.size
     assert set(found) == set(plain.enumerate())
 
@@ -80,7 +80,7 @@ def test_an_explorer_ends_where_nothing_is_new() -> None:
     plain = space("elementwise", alternatives=1)
     seen = [TriedSchedule(one, 1.0) for one in plain.enumerate()]
     for name in EXPLORERS:
-        assert not explorer_named(name)[1].propose(plain, seen, Random(0), 4)
+        assert not get_explorer(name)[1].propose(plain, seen, Random(0), 4)
 
 
 @pytest.mark.every(3)
@@ -88,7 +88,7 @@ def test_an_explorer_ends_where_nothing_is_new() -> None:
 def test_proposals_are_new_and_of_the_space(name: str) -> None:
     made = with_planted(space("mixed"), space("mixed").first)
     seen = [TriedSchedule(made.first, 2.0), TriedSchedule(made.neighbours(made.first)[0], None)]
-    found = explorer_named(name)[1].propose(made, seen, Random(4), 6)
+    found = get_explorer(name)[1].propose(made, seen, Random(4), 6)
     assert len(set(found)) == len(found) <= 6
     assert found
     assert not {one.schedule for one in seen} & set(found)
@@ -97,12 +97,12 @@ def test_proposals_are_new_and_of_the_space(name: str) -> None:
 
 SCRIPT = """
 from random import Random
-from offcut.search.explorers import EXPLORERS, TriedSchedule, explorer_named
+from offcut.search.explorers import EXPLORERS, TriedSchedule, get_explorer
 from tests.spaces import space, with_planted
 made = with_planted(space("mixed", 2), space("mixed", 2).sample(Random(7)))
 for name in EXPLORERS:
     seen = [TriedSchedule(made.first, 3.0)]
-    for point in explorer_named(name)[1].propose(made, seen, Random("0:1"), 5):
+    for point in get_explorer(name)[1].propose(made, seen, Random("0:1"), 5):
         print(name, point.digest)
 """
 
@@ -211,7 +211,7 @@ def test_a_function_and_a_class_are_explorers() -> None:
 
     made = space("elementwise")
     for given, name in ((mine, "mine"), (Mine, "Mine"), (Mine(), "Mine")):
-        called, explorer = explorer_named(given)
+        called, explorer = get_explorer(given)
         assert called == name
         assert list(explorer.propose(made, (), Random(0), 1)) == [made.first]
 
@@ -240,7 +240,7 @@ tune: cannot take explorer=3
 def test_what_is_no_explorer_is_refused(case: str) -> None:
     given, text = REFUSED[case]
     with pytest.raises(DescribeError) as refused:
-        explorer_named(given)
+        get_explorer(given)
     assert str(refused.value) == text
 
 
@@ -265,7 +265,7 @@ def test_a_plug_in_names_an_explorer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("importlib.metadata.entry_points", found)
     made = space("elementwise")
-    _, explorer = explorer_named("theirs")
+    _, explorer = get_explorer("theirs")
     assert list(explorer.propose(made, (), Random(0), 1)) == [made.first]
 
 
@@ -274,7 +274,7 @@ def test_a_name_that_no_plug_in_has_is_refused_with_those_that_they_have(
 ) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [_Point(None)])
     with pytest.raises(DescribeError) as refused:
-        explorer_named("annealing")
+        get_explorer("annealing")
     assert (
         str(refused.value)
         == """\
@@ -290,7 +290,7 @@ def test_a_plug_in_that_does_not_load_is_refused(monkeypatch: pytest.MonkeyPatch
     broken = [_Point(ImportError("no module named plugin"))]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: broken)
     with pytest.raises(DescribeError) as refused:
-        explorer_named("theirs")
+        get_explorer("theirs")
     assert (
         str(refused.value)
         == """\

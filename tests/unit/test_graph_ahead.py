@@ -12,8 +12,8 @@ import pytest
 
 from offcut.errors import TargetError
 from offcut.graph.models.compiling.compile_pool import (
-    Ahead,
     Compilation,
+    CompilePool,
     _waiting,
     helper_in_advance,
 )
@@ -50,9 +50,9 @@ def check(bound: Bound) -> None:
 
 @pytest.mark.usefixtures("cold")
 def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = list[Ahead]()
+    started = list[CompilePool]()
 
-    class Waited(Ahead):
+    class Waited(CompilePool):
         def __init__(self, jobs: list[Compilation], count: int) -> None:
             super().__init__(jobs, count)
             started.append(self)

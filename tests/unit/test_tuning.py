@@ -40,8 +40,8 @@ from tests.facade import (
     Time,
     TriedSchedule,
     evaluate,
-    explorer_named,
     format_expr,
+    get_explorer,
     nests_in,
     parse_expr,
     parts_of,
@@ -109,7 +109,7 @@ def campaign(
 ) -> Campaign:
     space, price = spaces.space(of, 2), closed_form(of, seed)
     expected = ExpectedCost(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
-    named, explores = explorer_named(explorer)
+    named, explores = get_explorer(explorer)
     return Campaign(
         *(price.problem, replace(space, expected=expected), expected, explores, named),
         *(Records(records), bench.measured, trials, seconds, tell),

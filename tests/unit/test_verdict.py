@@ -23,7 +23,7 @@ from offcut.tuning.campaign import Campaign
 from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import ExpectedCost, Measured, Problem, Time, explorer_named
+from tests.facade import ExpectedCost, Measured, Problem, Time, get_explorer
 
 NOON = 1_700_000_000.0
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
@@ -46,7 +46,7 @@ def tuned(
     space = spaces.space("dense", 2)
     price = ClosedForm(problem, space.computation)
     expected = ExpectedCost(price, {key_of(at): weight for at, weight in SIZES})
-    named, explorer = explorer_named("random")
+    named, explorer = get_explorer("random")
     space = replace(space, expected=expected)
     return Campaign(
         problem, space, expected, explorer, named, Records(records), measure, trials

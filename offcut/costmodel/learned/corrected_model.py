@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from offcut.costmodel.arrays import Values
-from offcut.costmodel.learned.dataset import Rows, beside
+from offcut.costmodel.learned.dataset import Dataset, centered_features
 from offcut.costmodel.learned.ensemble import Ensemble, Settings, consensus, fit_ensemble
 from offcut.costmodel.learned.metrics import pairwise_accuracy
 from offcut.errors import OffcutError
@@ -88,7 +88,7 @@ class TrainingDomain:
         return TrainingDomain(tuple(data["names"]), limit=float(data["limit"]), **arrays)
 
 
-def fit_domain(rows: Rows, part: Values, seed: int) -> TrainingDomain:
+def fit_domain(rows: Dataset, part: Values, seed: int) -> TrainingDomain:
     """Return the region that rows cover.
 
     part  the cross-validation part of each row, ``(rows,)``: `limit` is the largest distance of a part from the other ones
@@ -129,7 +129,7 @@ class Foreseen:
 
 
 @dataclass(frozen=True)
-class Pair:
+class CorrectedModel:
     """A learned correction of the closed form.
 
     names     of the features, in order
@@ -175,7 +175,9 @@ class Pair:
         centre  the features in the middle of what each row is compared with
         """
         middle = np.atleast_2d(centre)
-        inputs = np.concatenate([beside(features, centre), beside(middle, middle)])
+        inputs = np.concatenate(
+            [centered_features(features, centre), centered_features(middle, middle)]
+        )
         corrections, centre_corrections = np.split(self.ensemble(inputs), [len(features)], axis=1)
         seconds = closed * np.exp(consensus(corrections, centre_corrections))
         return Foreseen(seconds, corrections.std(axis=0) + self.doubt, ("",) * len(closed))
@@ -219,7 +221,7 @@ class Pair:
             half.unlink(missing_ok=True)
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> Pair:
+    def load(path: str | os.PathLike[str]) -> CorrectedModel:
         """The model that `save` wrote.
 
         Raises OffcutError for a file that holds none, or one that gives no correction; TargetError where XGBoost is not
@@ -228,7 +230,7 @@ class Pair:
         file = Path(path)
         data = _read(file)
         try:
-            pair = Pair(
+            pair = CorrectedModel(
                 ensemble=Ensemble.of_plain(data["ensemble"]),
                 familiar=TrainingDomain.of_plain(data["familiar"]),
                 names=tuple(data["names"]),
@@ -271,7 +273,7 @@ def _read(file: Path) -> dict[str, Any]:
     return model
 
 
-def too_few(rows: Rows) -> str:
+def too_few(rows: Dataset) -> str:
     """Return the reason why rows are too few to learn from; "" if they suffice."""
     count = len(np.unique(rows.schedule))
     if len(rows) >= LEAST and count >= 2:
@@ -279,7 +281,9 @@ def too_few(rows: Rows) -> str:
     return f"there are {len(rows)} rows of {count} schedules, and {LEAST} of 2 are the least"
 
 
-def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version: str = "") -> Pair:
+def train(
+    rows: Dataset, seed: int = 0, settings: Settings | None = None, version: str = ""
+) -> CorrectedModel:
     """Train a pair on rows; the same rows and seed give the same pair.
 
     version  of offcut, which the model says that it is from
@@ -319,10 +323,10 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
     domain = fit_domain(rows, ensemble_fit.part, seed)
     closed = float(np.quantile(np.abs(rows.log_ratio), COVERED))
     members = ensemble_fit.ensemble + judged.ensemble if many else ensemble_fit.ensemble
-    return Pair(rows.names, members, domain, doubt, closed, useless, facts)
+    return CorrectedModel(rows.names, members, domain, doubt, closed, useless, facts)
 
 
-def pair_accuracy(rows: Rows, seconds: Values) -> float:
+def pair_accuracy(rows: Dataset, seconds: Values) -> float:
     """Return the share of comparable pairs that predicted seconds order correctly, from 0 to 1; 1 without pairs."""
     share = pairwise_accuracy(rows.seconds, seconds, rows.spread, groups=rows.groups)
     return 1.0 if isnan(share) else share

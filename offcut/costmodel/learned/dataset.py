@@ -19,7 +19,7 @@ _KINDS: Mapping[str, type[Any]] = dict.fromkeys(("features", "seconds", "spread"
 
 
 @dataclass(frozen=True)
-class Rows:
+class Dataset:
     """Rows of a training set; each array has an entry for each row.
 
     names     of the features
@@ -43,14 +43,14 @@ class Rows:
     closed: Values
 
     @staticmethod
-    def of(names: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> Rows:
+    def of(names: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> Dataset:
         """Return rows from what each of them is, by the fields' names: numbers of `features`, texts, and seconds."""
         columns = {
             one.name: np.array([entry[one.name] for entry in entries], _KINDS.get(one.name, str))
-            for one in fields(Rows)[1:]
+            for one in fields(Dataset)[1:]
         }
         columns["features"] = columns["features"].reshape(len(entries), len(names))
-        return Rows(tuple(names), **columns)
+        return Dataset(tuple(names), **columns)
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -72,10 +72,10 @@ class Rows:
             medians[group] = np.median(medians[group], axis=0)
         return medians
 
-    def centred(self) -> Rows:
+    def centred(self) -> Dataset:
         """The same rows with twice the features: how far each is from the middle of its group stands beside it."""
         names = (*self.names, *(f"{name}.apart" for name in self.names))
-        return replace(self, names=names, features=beside(self.features, self.centre))
+        return replace(self, names=names, features=centered_features(self.features, self.centre))
 
     @property
     def log_ratio(self) -> Values:
@@ -83,14 +83,14 @@ class Rows:
         ratios: Values = np.log(self.seconds / self.closed)
         return ratios
 
-    def at(self, where: Values | Sequence[int]) -> Rows:
+    def at(self, where: Values | Sequence[int]) -> Dataset:
         """Some of the rows, by position or by a mask."""
         parts = {
             one.name: getattr(self, one.name)[where] for one in fields(self) if one.name != "names"
         }
-        return Rows(self.names, **parts)
+        return Dataset(self.names, **parts)
 
-    def only(self, keep: Sequence[str]) -> Rows:
+    def only(self, keep: Sequence[str]) -> Dataset:
         """The same rows with these features."""
         columns = [self.names.index(name) for name in keep]
         return replace(self, names=tuple(keep), features=self.features[:, columns])
@@ -104,7 +104,7 @@ class Rows:
             np.savez_compressed(out, **arrays)
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> Rows:
+    def load(path: str | os.PathLike[str]) -> Dataset:
         """The rows that `save` wrote.
 
         Raises OffcutError for a file that holds no rows.
@@ -112,16 +112,16 @@ class Rows:
         file = Path(path)
         try:
             with np.load(file, allow_pickle=False) as archive:
-                parts = {one.name: archive[one.name] for one in fields(Rows)}
+                parts = {one.name: archive[one.name] for one in fields(Dataset)}
         except (OSError, KeyError, ValueError, BadZipFile, AttributeError) as error:
             because = f"it holds no rows: {error}"
             raise OffcutError(
                 "learn", f"cannot read {file.name}", at=str(file), because=because
             ) from None
-        return Rows(**{**parts, "names": tuple(map(str, parts["names"]))})
+        return Dataset(**{**parts, "names": tuple(map(str, parts["names"]))})
 
 
-def beside(features: Values, centre: Values) -> Values:
+def centered_features(features: Values, centre: Values) -> Values:
     """Features, and how far each is from `centre`: what makes a schedule faster than another one of the same program at
     the same sizes is how they differ, whatever the program and the sizes are.
     """

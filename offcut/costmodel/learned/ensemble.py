@@ -29,7 +29,7 @@ import numpy.typing as npt
 from offcut.core.memo import lazy_property
 from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned import xgboost_loader
-from offcut.costmodel.learned.dataset import Rows
+from offcut.costmodel.learned.dataset import Dataset
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 
 
@@ -109,7 +109,7 @@ class Fitted:
     unseen: Values
 
 
-def fit_ensemble(rows: Rows, whole: Values, seed: int, settings: Settings) -> Fitted:
+def fit_ensemble(rows: Dataset, whole: Values, seed: int, settings: Settings) -> Fitted:
     """Members that correct `rows.closed`; the same rows and seed give the same, on one thread.
 
     whole  of each row a key: rows of one are left out together
@@ -139,7 +139,7 @@ def parts(whole: Values, count: int, seed: int) -> Values:
     return result
 
 
-def _grown(xgboost: Any, rows: Rows, level: float, seed: int, settings: Settings) -> Any:
+def _grown(xgboost: Any, rows: Dataset, level: float, seed: int, settings: Settings) -> Any:
     derivatives = gradient(rows.groups, np.log(rows.seconds), np.log(rows.closed) + level, seed)
     options = {
         "max_depth": settings.depth,

@@ -47,7 +47,7 @@ class Strided:
 
 
 @dataclass(frozen=True)
-class Reading:
+class NodeAccess:
     """What a node is like.
 
     kind      its class
@@ -79,25 +79,25 @@ class Reading:
     gathered: frozenset[str]
 
 
-class Readings:
+class NodeAccesses:
     """Of the nodes of a graph, each found once."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.values = graph, graph.values
-        self._known: dict[Node, Reading] = {}
+        self._known: dict[Node, NodeAccess] = {}
 
-    def of(self, node: Node) -> Reading:
+    def of(self, node: Node) -> NodeAccess:
         """What a node is like, its operands by the graph's names; not for views."""
         access = self._known.get(node)
         if access is None:
             access = self._known[node] = self._of(node)
         return access
 
-    def _of(self, node: Node) -> Reading:
+    def _of(self, node: Node) -> NodeAccess:
         same = alike(node, self.values, self.graph.sizes)
         known = _found(same)
         names = {value.name: name for value, name in zip(same.operands, node.operands, strict=True)}
-        return Reading(
+        return NodeAccess(
             known.kind,
             known.strided,
             frozenset(names[name] for name in known.own),
@@ -118,7 +118,7 @@ class Readings:
 
 
 @lru_cache(maxsize=1024)
-def _found(same: Alike) -> Reading:
+def _found(same: Alike) -> NodeAccess:
     """What such nodes are like, by the names of their operands."""
     description, results = description_of(same)
     tensors = {value.name: description.tensors[value.name] for value in same.operands}
@@ -164,7 +164,7 @@ def _found(same: Alike) -> Reading:
     through = _through(stages, results[-1]) if kind is Kind.COMPLEX and len(results) == 1 else {}
     axes = {name: _axes(name, stages, results[-1], through) for name in tensors}
     alone = {name: _alone(name, stages) for name in tensors}
-    return Reading(
+    return NodeAccess(
         kind,
         strided,
         own,
@@ -180,11 +180,11 @@ def _found(same: Alike) -> Reading:
     )
 
 
-def _opaque(operands: Iterable[str]) -> Reading:
+def _opaque(operands: Iterable[str]) -> NodeAccess:
     """Of a loop program: it reads its operands in orders of its own."""
     names = tuple(operands)
     nowhere = dict.fromkeys(names, frozenset[int]())
-    return Reading(
+    return NodeAccess(
         Kind.OPAQUE,
         None,
         frozenset(),

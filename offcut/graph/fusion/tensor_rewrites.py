@@ -31,7 +31,7 @@ from offcut.core.sizes import Dim, with_sizes
 from offcut.describe.tensor import Compute, Tensor, sizes_of, tensors_of
 from offcut.describe.value import Axis, size_var
 from offcut.graph.sizes import extents
-from offcut.graph.tensor_semantics import Dims
+from offcut.graph.tensor_semantics import SymbolTable
 
 Changed = Callable[[Tensor, Mapping[str, Tensor]], Tensor]
 LARGEST = 400
@@ -254,7 +254,7 @@ Pair = tuple[str, int]
 
 
 def joined_rows(
-    results: Sequence[Tensor], dims: Dims, apart: Collection[Pair]
+    results: Sequence[Tensor], dims: SymbolTable, apart: Collection[Pair]
 ) -> tuple[dict[str, Tensor], dict[str, tuple[int, ...]]]:
     """All tensors by name, with axes that are side by side in all that uses them made one; and how many of the old axes each
     axis of a tensor is.

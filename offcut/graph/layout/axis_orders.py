@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from offcut.graph.fusion.access_analysis import Reading, Readings
+from offcut.graph.fusion.access_analysis import NodeAccess, NodeAccesses
 from offcut.graph.graph import Graph, Node
 from offcut.graph.layout.placement import (
     Place,
@@ -34,7 +34,7 @@ from offcut.graph.views import VIEWS
 Order = tuple[int, ...]
 
 
-def orders_of(graph: Graph, readings: Readings) -> dict[str, Order]:
+def orders_of(graph: Graph, readings: NodeAccesses) -> dict[str, Order]:
     """The orders of computed values that are not stored as they are."""
     known = frozenset(value.name for value in graph.constants)
     orders, lying = dict[str, Order](), lying_of(graph, readings)
@@ -52,7 +52,7 @@ def orders_of(graph: Graph, readings: Readings) -> dict[str, Order]:
     return orders
 
 
-def lying_of(graph: Graph, readings: Readings) -> dict[str, Order]:
+def lying_of(graph: Graph, readings: NodeAccesses) -> dict[str, Order]:
     """The orders in which views of values that are stored as they are lie in memory: transpositions, also of other shape. Of windows, whose
     elements do not lie side by side, the axis that is innermost goes last.
     """
@@ -79,7 +79,7 @@ def lying_of(graph: Graph, readings: Readings) -> dict[str, Order]:
     return orders_by_name
 
 
-def _carry_back(graph: Graph, readings: Readings, orders: dict[str, Order]) -> None:
+def _carry_back(graph: Graph, readings: NodeAccesses, orders: dict[str, Order]) -> None:
     """Store what one node alone reads, at its own place, as the result of that is stored: where one operand of a sum is stored
     otherwise, a product that becomes a kernel with the sum is.
     """
@@ -100,7 +100,7 @@ def _carry_back(graph: Graph, readings: Readings, orders: dict[str, Order]) -> N
 
 def order_of(
     node: Node,
-    access: Reading,
+    access: NodeAccess,
     known: frozenset[str],
     orders: Mapping[str, Order],
     lying: Mapping[str, Order],
@@ -128,7 +128,7 @@ def order_of(
 
 def preferred_orders(
     node: Node,
-    access: Reading,
+    access: NodeAccess,
     known: frozenset[str],
     orders: Mapping[str, Order],
     lying: Mapping[str, Order],
@@ -179,7 +179,7 @@ def _in_groups(
 
 
 def unpackable_constants(
-    node: Node, access: Reading, known: frozenset[str], orders: Mapping[str, Order]
+    node: Node, access: NodeAccess, known: frozenset[str], orders: Mapping[str, Order]
 ) -> frozenset[str]:
     """The constants of a product that have no axis innermost in its result: nothing is gained by packing them."""
     if access.kind is not Kind.COMPLEX:
@@ -195,7 +195,7 @@ def unpackable_constants(
 
 
 def depthwise_constants(
-    node: Node, access: Reading, known: frozenset[str], orders: Mapping[str, Order]
+    node: Node, access: NodeAccess, known: frozenset[str], orders: Mapping[str, Order]
 ) -> dict[str, Order]:
     """The constants of a product that are multiplied lane by lane, as in a depthwise convolution: held with that axis last."""
     if access.kind is not Kind.COMPLEX:
@@ -218,6 +218,6 @@ def last(rank: int, axis: int) -> Order:
     return (*(one for one in range(rank) if one != axis), axis)
 
 
-def _of(access: Reading, name: str) -> frozenset[int]:
+def _of(access: NodeAccess, name: str) -> frozenset[int]:
     axes = access.axes[name]
     return frozenset() if axes is None else frozenset().union(*axes)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Expr
-from offcut.graph.fusion.access_analysis import Readings, Strided
+from offcut.graph.fusion.access_analysis import NodeAccesses, Strided
 from offcut.graph.fusion.regions import Region, region_of
 from offcut.graph.graph import Argument, Graph, Node
 from offcut.graph.operators import Kind
@@ -196,7 +196,7 @@ def _total(terms: Iterable[Expr]) -> Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedRegion:
     """A region with the places of what it reads and gives, by name.
 
     orders  of the axes as the kernel has them: as they lie in memory, outermost first; as they are for all that a loop program reads and
@@ -209,21 +209,21 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class PlacedGraph:
     """A graph in memory: regions in order, and the places of its outputs."""
 
-    steps: tuple[Placed, ...]
+    steps: tuple[PlacedRegion, ...]
     outputs: Mapping[str, Place]
 
 
 def place_graph(
     graph: Graph,
     fused: Sequence[Region | Node],
-    readings: Readings,
+    readings: NodeAccesses,
     stored: Mapping[str, tuple[int, ...]] | None = None,
     requested: Mapping[str, tuple[int, ...]] | None = None,
     strides: bool = True,
-) -> Laid:
+) -> PlacedGraph:
     """The graph in memory: as few copies as are found to do.
 
     stored     the orders of the axes of computed values in memory, where they are not as they are
@@ -247,7 +247,7 @@ def place_graph(
     for name, order in (requested or {}).items():
         laying.turn(name, order)
     outputs = {name: laying.places[name] for name in graph.outputs}
-    return Laid(tuple(laying.steps), outputs)
+    return PlacedGraph(tuple(laying.steps), outputs)
 
 
 def _results(one: Region | Node) -> tuple[str, ...]:
@@ -284,7 +284,7 @@ class _Laying:
     def __init__(
         self,
         graph: Graph,
-        readings: Readings,
+        readings: NodeAccesses,
         orders: dict[str, tuple[int, ...]],
         strides: bool,
     ) -> None:
@@ -296,7 +296,7 @@ class _Laying:
         values = (*graph.inputs, *graph.constants)
         self.places = {value.name: own_place(value.name, value.shape) for value in values}
         self.computed: set[str] = set()
-        self.steps: list[Placed] = []
+        self.steps: list[PlacedRegion] = []
 
     def state(self) -> _State:
         """What is known now."""
@@ -361,7 +361,7 @@ class _Laying:
             if not opaque:
                 self.computed.add(name)
         used = (*region.operands, *region.results)
-        self.steps.append(Placed(region, {name: self.places[name] for name in used}, orders))
+        self.steps.append(PlacedRegion(region, {name: self.places[name] for name in used}, orders))
 
     def is_readable(self, name: str, opaque: bool) -> bool:
         """Return whether a kernel reads a value where it lies.

@@ -11,7 +11,7 @@ import numpy as np
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
 from offcut.describe.request import Array, take_ownership
-from offcut.graph.fusion.access_analysis import Readings
+from offcut.graph.fusion.access_analysis import NodeAccesses
 from offcut.graph.graph import Argument, Bound, Node
 from offcut.graph.interpret import run_node
 from offcut.graph.operators import Kind
@@ -27,7 +27,7 @@ def fold_constants(bound: Bound) -> Bound:
     as it is, what would take more than `LARGEST`, and a loop program, whose steps are not counted.
     """
     graph, arrays = bound.graph, dict(bound.arrays)
-    readings = Readings(graph)
+    readings = NodeAccesses(graph)
     constants, remaining = list(graph.constants), list[Node]()
     for node in graph.nodes:
         if not _foldable(node, arrays, readings):
@@ -43,7 +43,7 @@ def fold_constants(bound: Bound) -> Bound:
     return Bound(replace(graph, constants=tuple(constants), nodes=tuple(remaining)), arrays)
 
 
-def _foldable(node: Node, arrays: Mapping[str, Array], readings: Readings) -> bool:
+def _foldable(node: Node, arrays: Mapping[str, Array], readings: NodeAccesses) -> bool:
     shapes = [value.shape for value in node.results]
     arguments = (*node.arguments, *(one for _, one in node.options), *shapes)
     if not all(name in arrays for name in node.operands) or any(map(_symbolic, arguments)):

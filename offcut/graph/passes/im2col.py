@@ -19,7 +19,7 @@ from typing import Any
 
 from offcut.core.expr import Binary, Const, Expr
 from offcut.graph.builder import Builder, rebuilt
-from offcut.graph.fusion.access_analysis import Readings
+from offcut.graph.fusion.access_analysis import NodeAccesses
 from offcut.graph.graph import Bound, Node, Ref, Value
 from offcut.graph.layout.axis_orders import orders_of
 from offcut.graph.sizes.extents import normal
@@ -36,7 +36,7 @@ def convolution_to_matmul(bound: Bound) -> Bound:
     graph, values = bound.graph, bound.graph.values
     if not any(_window(node, values) for node in graph.nodes):
         return bound
-    builder, orders = rebuilt(graph, bound.arrays), orders_of(graph, Readings(graph))
+    builder, orders = rebuilt(graph, bound.arrays), orders_of(graph, NodeAccesses(graph))
     for node in graph.nodes:
         window = _window(node, values)
         if window:

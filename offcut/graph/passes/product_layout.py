@@ -16,7 +16,7 @@ from dataclasses import replace
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Const, Expr
 from offcut.graph.builder import rebuilt
-from offcut.graph.fusion.access_analysis import Readings
+from offcut.graph.fusion.access_analysis import NodeAccesses
 from offcut.graph.graph import Bound, Node, Ref
 from offcut.graph.layout.axis_orders import lying_of, orders_of, preferred_orders
 from offcut.graph.layout.placement import is_written_by_programs, own_place, reshape_place
@@ -34,7 +34,7 @@ they lie apart, over a copy of them: convolutions of 3x3 read 3 of them 1.0 to 1
 
 def insert_layout_copies(bound: Bound) -> Bound:
     """The graph in which convolutions read their operands with the axis that they sum along innermost."""
-    graph, readings = bound.graph, Readings(bound.graph)
+    graph, readings = bound.graph, NodeAccesses(bound.graph)
     known = frozenset(bound.arrays)
     orders, builder = orders_of(graph, readings), rebuilt(graph, bound.arrays)
     stored: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -89,7 +89,7 @@ def insert_output_copies(bound: Bound, requested_orders: Mapping[str, tuple[int,
     requested_orders  orders of the axes of outputs, outermost first
     """
     graph = bound.graph
-    readings = Readings(graph)
+    readings = NodeAccesses(graph)
     orders, users = orders_of(graph, readings), graph.users
     maker = {value.name: node for node in graph.nodes for value in node.results}
 

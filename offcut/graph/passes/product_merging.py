@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from offcut.graph.builder import Builder, rebuilt
-from offcut.graph.fusion.access_analysis import Reading, Readings
+from offcut.graph.fusion.access_analysis import NodeAccess, NodeAccesses
 from offcut.graph.graph import Bound, Node, Ref, rename_values
 from offcut.graph.operators import Kind
 from offcut.graph.views import VIEWS
@@ -70,7 +70,7 @@ def merge_products(bound: Bound) -> Bound:
 
 def _joinable(bound: Bound) -> Iterator[_Joinable]:
     """Products of one operand with constants, that only views read."""
-    graph, readings, users = bound.graph, Readings(bound.graph), bound.graph.users
+    graph, readings, users = bound.graph, NodeAccesses(bound.graph), bound.graph.users
     moving = {node: [x for x in node.operands if x not in bound.arrays] for node in graph.nodes}
     readers = Counter(x for operands in moving.values() for x in operands)
     for node in graph.nodes:
@@ -86,7 +86,7 @@ def _joinable(bound: Bound) -> Iterator[_Joinable]:
             yield _Joinable(node, *axis_and_partners)
 
 
-def _along(access: Reading, x: str) -> tuple[int, dict[str, int]] | None:
+def _along(access: NodeAccess, x: str) -> tuple[int, dict[str, int]] | None:
     """The axis of a product's result that its constants have, and `x` has not; the axis of each that is indexed by it."""
     own = access.axes[x]
     if access.kind is not Kind.COMPLEX or own is None:

@@ -22,7 +22,7 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.tensor import tensors_of
 from offcut.errors import DescribeError
 from offcut.graph.builder import Builder, rebuilt
-from offcut.graph.fusion.access_analysis import Readings
+from offcut.graph.fusion.access_analysis import NodeAccesses
 from offcut.graph.graph import Bound, Node, Ref, Value
 from offcut.graph.operators import Kind
 from offcut.graph.passes.cse import with_operands
@@ -48,7 +48,7 @@ class _Sinking:
     """
 
     def __init__(self, bound: Bound) -> None:
-        self.given, self.readings = bound.graph, Readings(bound.graph)
+        self.given, self.readings = bound.graph, NodeAccesses(bound.graph)
         self.made: Builder = rebuilt(bound.graph, bound.arrays)
         self.source: dict[str, str] = {}
         self.products: set[str] = set()

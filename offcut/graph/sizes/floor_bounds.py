@@ -15,14 +15,14 @@ from offcut.core.expr import Binary, Const, Expr, Var
 
 
 @dataclass(frozen=True)
-class Spread:
+class FloorForm:
     """``sum of factor * size + rest``, with ``low <= rest <= high``."""
 
     factors: Mapping[str, Fraction]
     low: Fraction
     high: Fraction
 
-    def plus(self, other: Spread, sign: int) -> Spread:
+    def plus(self, other: FloorForm, sign: int) -> FloorForm:
         """The sum, or the difference."""
         names = {*self.factors, *other.factors}
         zero = Fraction(0)
@@ -31,36 +31,36 @@ class Spread:
             for name in names
         }
         ends = sorted((sign * other.low, sign * other.high))
-        return Spread(terms, self.low + ends[0], self.high + ends[1])
+        return FloorForm(terms, self.low + ends[0], self.high + ends[1])
 
-    def times(self, factor: Fraction) -> Spread:
+    def times(self, factor: Fraction) -> FloorForm:
         """The product with a number."""
         ends = sorted((self.low * factor, self.high * factor))
-        return Spread({name: own * factor for name, own in self.factors.items()}, *ends)
+        return FloorForm({name: own * factor for name, own in self.factors.items()}, *ends)
 
 
-def spread(expr: Expr) -> Spread | None:
+def to_floor_form(expr: Expr) -> FloorForm | None:
     """An expression as a spread; None where it is no sum of floors."""
     match expr:
         case Const(value, _):
-            return Spread({}, Fraction(int(value)), Fraction(int(value)))
+            return FloorForm({}, Fraction(int(value)), Fraction(int(value)))
         case Var(name):
-            return Spread({name: Fraction(1)}, Fraction(0), Fraction(0))
+            return FloorForm({name: Fraction(1)}, Fraction(0), Fraction(0))
         case Binary("+" | "-" as op, a, b):
-            one, other = spread(a), spread(b)
+            one, other = to_floor_form(a), to_floor_form(b)
             if one is None or other is None:
                 return None
             return one.plus(other, 1 if op == "+" else -1)
         case Binary("*", Const(value, _), a) | Binary("*", a, Const(value, _)):
-            inner = spread(a)
+            inner = to_floor_form(a)
             return None if inner is None else inner.times(Fraction(int(value)))
         case Binary("//", a, Const(value, _)) if value > 0:
-            inner = spread(a)
+            inner = to_floor_form(a)
             if inner is None:
                 return None
             by = Fraction(1, int(value))
             scaled = inner.times(by)
-            return Spread(scaled.factors, scaled.low - 1 + by, scaled.high)
+            return FloorForm(scaled.factors, scaled.low - 1 + by, scaled.high)
         case _:
             return None
 
@@ -70,7 +70,7 @@ def of_floors(expr: Expr, sizes: Mapping[str, tuple[int, int]]) -> tuple[int, in
 
     sizes  the least and the greatest value of each
     """
-    form = spread(expr)
+    form = to_floor_form(expr)
     if form is None:
         return None
     low, high = form.low, form.high

@@ -25,7 +25,7 @@ from offcut.graph.sizes.numbers import arithmetic, plain
 from offcut.plugins.onnx.checking import check_consistent, check_proto, in_order
 from offcut.plugins.onnx.evaluation.graph_walk import (
     STANDARD,
-    Complaint,
+    RejectedNode,
     Scope,
     Walk,
     of_array,
@@ -35,9 +35,9 @@ from offcut.plugins.onnx.file_errors import UnknownSizeError, UnsupportedNodesEr
 from offcut.plugins.onnx.file_facts import FileFacts
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.dtypes import dtype_of
-from offcut.plugins.onnx.importer.operands import Element, Known, Operand, Refused
-from offcut.plugins.onnx.importer.size_facts import OP, SizeFacts, Wanted
-from offcut.plugins.onnx.weights import restore, without
+from offcut.plugins.onnx.importer.operands import Element, KnownArray, Operand, UnsupportedNode
+from offcut.plugins.onnx.importer.size_facts import OP, FactsRequired, SizeFacts
+from offcut.plugins.onnx.weights import restore, strip_weights
 
 UNKNOWN = re.compile(r"[^\w\s]+|-\d+|[Nn]one|unk|unknown|[Dd]ynamic")
 """Texts that are no names, ``?``, ``-1``, ``None``: each axis that has one is a size of its own."""
@@ -120,13 +120,13 @@ def import_proto(
     Raises DescribeError as `from_onnx` does.
     """
     proto = in_order(proto)
-    check_proto(without(proto, weights) if weights else proto)
+    check_proto(strip_weights(proto, weights) if weights else proto)
     facts = SizeFacts(sizes)
     while True:
         run = _Import(proto, facts, constants, weights)
         try:
             return run.run()
-        except Wanted as request:
+        except FactsRequired as request:
             facts = facts.knowing(request.facts, run.context.origins)
         except OffcutError:
             raise
@@ -155,7 +155,7 @@ class _Import:
         self.facts, self.constants = facts, constants
         self.context = Context(_identifier(proto.graph.name) or "graph")
         self.symbols: dict[str, Element] = {}
-        self.complaints: list[Complaint] = []
+        self.complaints: list[RejectedNode] = []
         self.inputs: dict[str, str] = {}
 
     def run(self) -> Imported:
@@ -215,21 +215,21 @@ class _Import:
             return name
         try:
             return self.context.ref(operand).name
-        except Refused as refused:
-            self.complaints.append(Complaint(name, "output", refused.because, refused.help))
+        except UnsupportedNode as refused:
+            self.complaints.append(RejectedNode(name, "output", refused.because, refused.help))
             return name
 
     def initializer(self, tensor: Any, array: Array | None) -> Operand | None:
         """Return a tensor of the file, which is `array` where that is given; None where it is none."""
         try:
             return of_tensor(tensor) if array is None else of_array(array)
-        except Refused as refused:
+        except UnsupportedNode as refused:
             self.complaints.append(
-                Complaint(tensor.name, "initializer", refused.because, refused.help)
+                RejectedNode(tensor.name, "initializer", refused.because, refused.help)
             )
             return None
 
-    def constant(self, value: Any, data: Any) -> Known:
+    def constant(self, value: Any, data: Any) -> KnownArray:
         """Return an input that is known, as it is declared; a size of the file that is one of its extents is fixed by it.
 
         Raises DescribeError for an array of another element type or shape.
@@ -248,7 +248,7 @@ class _Import:
             help = (f'numpy.asarray({value.name}, "{dtype}")',)
             raise _no_constant(value, f"it is {array.dtype}, declared as {dtype}", help)
         if not tensor.HasField("shape"):
-            return Known(array, str(array.dtype))
+            return KnownArray(array, str(array.dtype))
         declared = [_name(dim) or str(dim.dim_value or "?") for dim in tensor.shape.dim]
         extents = ", ".join(declared) + "," * (len(declared) == 1)
         shapes = f"its shape is {array.shape}, declared as ({extents})"
@@ -259,7 +259,7 @@ class _Import:
                 raise _no_constant(value, shapes)
             if _name(dim).isidentifier():
                 self.fix(value, _name(dim), extent, shapes)
-        return Known(array, str(array.dtype))
+        return KnownArray(array, str(array.dtype))
 
     def fix(self, value: Any, size: str, extent: int, shapes: str) -> None:
         """A size that a constant has as an extent is that number.
@@ -277,17 +277,17 @@ class _Import:
         """Return an input that calls give; None where it is none that we take."""
         if not value.type.HasField("tensor_type"):
             because = "it is not a tensor, but a sequence, a map or an optional"
-            self.complaints.append(Complaint(value.name, "input", because, "tensors"))
+            self.complaints.append(RejectedNode(value.name, "input", because, "tensors"))
             return None
         tensor = value.type.tensor_type
         try:
             dtype = dtype_of(tensor.elem_type)
-        except Refused as refused:
-            self.complaints.append(Complaint(value.name, "input", refused.because, refused.help))
+        except UnsupportedNode as refused:
+            self.complaints.append(RejectedNode(value.name, "input", refused.because, refused.help))
             return None
         if not tensor.HasField("shape"):
             because = "its rank is not known"
-            self.complaints.append(Complaint(value.name, "input", because, "a declared shape"))
+            self.complaints.append(RejectedNode(value.name, "input", because, "a declared shape"))
             return None
         shape = [self.extent(value.name, n, dim) for n, dim in enumerate(tensor.shape.dim)]
         own = self.context.builder.fresh(value.name)
@@ -378,7 +378,7 @@ def _identifier(text: str) -> str:
     return ascii_text if not ascii_text[:1].isdigit() else f"v{ascii_text}"
 
 
-def _refusal(proto: Any, complaints: list[Complaint]) -> UnsupportedNodesError:
+def _refusal(proto: Any, complaints: list[RejectedNode]) -> UnsupportedNodesError:
     """Return one error for all nodes that cannot be taken."""
     lines = list(_lines(complaints))
     count = len(complaints)
@@ -391,6 +391,6 @@ def _refusal(proto: Any, complaints: list[Complaint]) -> UnsupportedNodesError:
     )
 
 
-def _lines(complaints: list[Complaint]) -> Iterator[str]:
+def _lines(complaints: list[RejectedNode]) -> Iterator[str]:
     for one in complaints:
         yield f"{one.op} {one.node}: {one.because}"

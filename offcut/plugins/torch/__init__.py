@@ -61,10 +61,10 @@ def from_torch(
     check_installed("from_torch", "cannot take a model of torch", "torch")
     from offcut.graph.models.batches.parts import check_parts
     from offcut.plugins.torch import exported_model
-    from offcut.plugins.torch.options import how_of
+    from offcut.plugins.torch.options import parse_options
 
     check_parts("from_torch", parts)
-    how = how_of(
+    how = parse_options(
         "from_torch", {"threads": threads, "distributive": distributive, "target": target}, {}
     )
     return exported_model.model_from_export(

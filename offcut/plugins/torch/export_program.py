@@ -11,9 +11,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from offcut.errors import DescribeError, InternalError
-from offcut.plugins.torch.opaque_recurrences import whole
-from offcut.plugins.torch.trace_guards import branches
-from offcut.plugins.torch.trace_settings import is_number, oblivious
+from offcut.plugins.torch.opaque_recurrences import trace_recurrences_whole
+from offcut.plugins.torch.trace_guards import record_branches
+from offcut.plugins.torch.trace_settings import dynamic_trace, is_number
 
 
 def export_with_conditions(
@@ -35,7 +35,12 @@ def export_with_conditions(
             dynamic_shapes = {name: pytree.tree_map(free, one) for name, one in arguments.items()}
         elif again:
             dynamic_shapes = _with_static_numbers(arguments, dynamic_shapes)
-        with torch.no_grad(), oblivious(), whole(), branches() as conditions:
+        with (
+            torch.no_grad(),
+            dynamic_trace(),
+            trace_recurrences_whole(),
+            record_branches() as conditions,
+        ):
             exported = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
         return exported, conditions
     except InternalError:

@@ -26,13 +26,13 @@ from offcut.graph.models.profile import ModelProfile, profile_of
 from offcut.plugins.torch.decompositions import taken_apart
 from offcut.plugins.torch.export_program import export_with_conditions
 from offcut.plugins.torch.graph_split import is_size
-from offcut.plugins.torch.module_copy import Copied
-from offcut.plugins.torch.opaque_recurrences import whole
-from offcut.plugins.torch.options import How
+from offcut.plugins.torch.module_copy import ModuleCopy
+from offcut.plugins.torch.opaque_recurrences import trace_recurrences_whole
+from offcut.plugins.torch.options import Options
 from offcut.plugins.torch.program import Program
-from offcut.plugins.torch.report import said_once
+from offcut.plugins.torch.report import count_duplicates
 from offcut.plugins.torch.rule_table import TABLE
-from offcut.plugins.torch.trace_guards import Unlike
+from offcut.plugins.torch.trace_guards import GuardError
 from offcut.plugins.torch.traced_program import FixedSizeError, Traced
 
 TRACES = 8
@@ -69,7 +69,7 @@ class TorchModel:
         try:
             first.check(flat)
             return first(flat)
-        except Unlike:
+        except GuardError:
             return self._otherwise(flat)
         except FixedSizeError as refused:
             if self.again is None or self.again.dynamic_shapes is not None:
@@ -86,7 +86,7 @@ class TorchModel:
         count = len(self.traced)
         for one in self.traced[1:count]:
             if one.takes(flat):
-                with suppress(Unlike):
+                with suppress(GuardError):
                     return one(flat)
         args, kwargs = pytree.tree_unflatten(flat, self._in)
         try:
@@ -112,7 +112,7 @@ class TorchModel:
         count = len(self.traced)
         for one in self.traced[1:count]:
             if one.takes(flat):
-                with suppress(Unlike):
+                with suppress(GuardError):
                     return one(flat)
         assert self.again is not None, "a program without a module has no conditions"
         args, kwargs = pytree.tree_unflatten(flat, self._in)
@@ -226,7 +226,7 @@ class TorchModel:
             f"{size} when it is traced: other sizes are traced by themselves, {TRACES} programs at most"
             for size in frozen
         )
-        return "\n".join(said_once([*reports, *refused, *sizes]))
+        return "\n".join(count_duplicates([*reports, *refused, *sizes]))
 
 
 class _Again:
@@ -236,7 +236,7 @@ class _Again:
     frozen   the sizes that tracing made numbers, though the module takes others, in words
     """
 
-    def __init__(self, copied: Copied, dynamic_shapes: Any, how: How) -> None:
+    def __init__(self, copied: ModuleCopy, dynamic_shapes: Any, how: Options) -> None:
         self.copied, self.dynamic_shapes, self.how = copied, dynamic_shapes, how
         self.left = TRACES - 1
         self.refused: list[str] = []
@@ -273,7 +273,7 @@ def model_from_export(
     args: tuple[Any, ...] | None,
     kwargs: dict[str, Any] | None,
     dynamic_shapes: Any,
-    how: How,
+    how: Options,
 ) -> TorchModel:
     """What `offcut.from_torch` gives."""
     if kwargs is not None and not (isinstance(kwargs, dict) and all(map(_is_name, kwargs))):
@@ -293,7 +293,7 @@ def _of_module(
     args: tuple[Any, ...] | None,
     kwargs: dict[str, Any],
     dynamic_shapes: Any,
-    how: How,
+    how: Options,
 ) -> TorchModel:
     """Return a module that is traced again where a call needs it; one that cannot be copied, as the program that it is once."""
     args = () if args is None and kwargs else args
@@ -312,7 +312,7 @@ def _of_module(
             help=("from_torch(model, (x,))",),
         )
     try:
-        mine = Copied(model)
+        mine = ModuleCopy(model)
     except Exception:  # it holds what cannot be copied: its weights are, and it is traced once
         with _TRACING:
             exported, _ = export_with_conditions(model, args, kwargs, dynamic_shapes)
@@ -324,7 +324,7 @@ def _of_module(
     return TorchModel(first, _Again(mine, dynamic_shapes, how))
 
 
-def _of_program(program: Any, kwargs: dict[str, Any], how: How) -> TorchModel:
+def _of_program(program: Any, kwargs: dict[str, Any], how: Options) -> TorchModel:
     """Return a program that torch exported, which has one branch."""
     if not isinstance(program, torch.export.ExportedProgram):
         raise DescribeError(
@@ -367,7 +367,7 @@ def _module(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     dynamic_shapes: Any,
-    how: How,
+    how: Options,
     again: bool = False,
 ) -> Traced:
     """Return a module, traced; a batch of one example as one of two, where the module takes that: torch takes 1 for a number."""
@@ -400,7 +400,7 @@ def _twice(
     return result
 
 
-def _traced(exported: Any, conditions: Sequence[Any] | None, how: How) -> Traced:
+def _traced(exported: Any, conditions: Sequence[Any] | None, how: Options) -> Traced:
     """Return a program in operators that we take, as far as torch can write it in these: it traces it anew to do so, which takes longer than
     all else. So it is taken as it is first, where it seems to be in these already.
     """
@@ -408,7 +408,7 @@ def _traced(exported: Any, conditions: Sequence[Any] | None, how: How) -> Traced
         trace = Traced(exported, conditions, how)
         if not trace.program.left:
             return trace
-    with whole():
+    with trace_recurrences_whole():
         table = taken_apart(torch.export.default_decompositions())
         plain = _remove_effect_tokens(exported.run_decompositions(table))
         return Traced(plain, conditions, how)

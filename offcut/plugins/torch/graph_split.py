@@ -22,7 +22,7 @@ from offcut.plugins.torch import rules
 from offcut.plugins.torch.size_facts import Facts
 from offcut.plugins.torch.sizes import is_size_symbol
 from offcut.plugins.torch.translation import Translation
-from offcut.plugins.torch.unsupported import Left
+from offcut.plugins.torch.unsupported import Unsupported
 
 assert rules.__all__  # the table is filled
 
@@ -128,7 +128,7 @@ class _Found:
             self.ours[stage] = Translation(facts, arrays, self.free, self.devices)
         try:
             self.ours[stage].take(node)
-        except Left as refused:
+        except Unsupported as refused:
             return str(refused)
         self.stages[node] = stage
         if not needs:

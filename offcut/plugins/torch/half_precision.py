@@ -52,7 +52,7 @@ def rounds_again(nodes: Iterable[Node], numbers: Set[str] = frozenset()) -> bool
     return False
 
 
-def wide(kind: str) -> str | None:
+def accumulation_dtype(kind: str) -> str | None:
     """The element type of sums that are rounded later; None: that of the operands does."""
     return "float32" if kind in HALVES else None
 

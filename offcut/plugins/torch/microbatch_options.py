@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from offcut.errors import PartitionError
 from offcut.graph import Model
 from offcut.graph.models.batches.parts import Part, Parts, parse_parts, said_by
-from offcut.plugins.torch.program_cost import Predicted
+from offcut.plugins.torch.program_cost import ProgramCost
 
 Rule = Callable[[Mapping[str, int]], str]
 
 
-def in_parts(predicted: Predicted, parts: Parts) -> list[Model]:
+def in_parts(predicted: ProgramCost, parts: Parts) -> list[Model]:
     """The models of a program's regions, in the parts that are asked for.
 
     Raises what `offcut.graph.compile_graph` does of `parts`.
@@ -27,7 +27,7 @@ def in_parts(predicted: Predicted, parts: Parts) -> list[Model]:
     return [model.in_parts(_rule(model, parts, predicted)) for model in predicted.models]
 
 
-def _of(model: Model, text: str, predicted: Predicted) -> Model:
+def _of(model: Model, text: str, predicted: ProgramCost) -> Model:
     """A model in the parts of a text that are its own."""
     try:
         return model.in_parts(_own(model, text, predicted))
@@ -37,7 +37,7 @@ def _of(model: Model, text: str, predicted: Predicted) -> Model:
         raise PartitionError("parts", what, at=at, because=because, help=tuple(help)) from None
 
 
-def _rule(model: Model, rule_of_sizes: Rule, predicted: Predicted) -> Rule:
+def _rule(model: Model, rule_of_sizes: Rule, predicted: ProgramCost) -> Rule:
     """What is asked for, of sizes by the names that the model has for them."""
 
     def rule(sizes: Mapping[str, int]) -> str:
@@ -50,7 +50,7 @@ def _rule(model: Model, rule_of_sizes: Rule, predicted: Predicted) -> Rule:
     return rule
 
 
-def _own(model: Model, text: str, predicted: Predicted) -> str:
+def _own(model: Model, text: str, predicted: ProgramCost) -> str:
     """The lines of a text that are of a model, in its names.
 
     Raises PartitionError for a line that is of none, or of a size that the model has not.

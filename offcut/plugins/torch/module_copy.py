@@ -14,7 +14,7 @@ Place: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Where a tensor lies: its address, shape and strides."""
 
 
-class Copied:
+class ModuleCopy:
     """A deep copy of a module, whose parameters lie in the memory of the user's until `settle`.
 
     Raises whatever an attribute of it raises that cannot be copied.

@@ -23,7 +23,7 @@ NAMES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 @contextmanager
-def whole() -> Iterator[None]:
+def trace_recurrences_whole() -> Iterator[None]:
     """Recurrent layers are traced by their shapes, inside."""
     with ExitStack() as stack:
         for op in (getattr(torch.ops.aten, name).input for name in NAMES):

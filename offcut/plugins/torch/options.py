@@ -15,7 +15,7 @@ from offcut.pipeline import targets
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class Options:
     """Of all regions of a model.
 
     threads       the most that a call may use; None: as `offcut.compile` says
@@ -32,7 +32,7 @@ class How:
     target: Targets | None = None
     views: bool = False
 
-    def on(self, kinds: Collection[str]) -> How:
+    def on(self, kinds: Collection[str]) -> Options:
         """Return the same with a target: where none was asked for, the first of a device of these kinds, else the CPU.
 
         kinds  of devices of tensors, as torch calls them
@@ -53,12 +53,12 @@ class How:
         return frozenset(("cpu", kind)) if kind else frozenset(("cpu",))
 
 
-DEFAULT = How()
+DEFAULT = Options()
 
 _EXAMPLES = '"threads": 2', '"distributive": False', '"parts": False', '"target": "cpu"'
 
 
-def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> How:
+def parse_options(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Options:
     """The options of a call, checked.
 
     op      the call as the user made it
@@ -68,7 +68,7 @@ def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Ho
     """
     rest = dict(options)
     target = rest.pop("target", None)
-    how = How(
+    how = Options(
         rest.pop("threads", None),
         rest.pop("distributive", True),
         rest.pop("parts", True),

@@ -18,7 +18,7 @@ Quotients = Sequence[tuple[str, str, int]]
 """Of symbols that are multiples: the name of the quotient, that of the symbol, and the divisor."""
 
 
-class Predicted:
+class ProgramCost:
     """The regions of a program as what they cost.
 
     models  that run them, in order

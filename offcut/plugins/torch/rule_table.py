@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 
-from offcut.plugins.torch.unsupported import Left
+from offcut.plugins.torch.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from offcut.plugins.torch.translation import Translation
@@ -42,7 +42,7 @@ def check_taken(rule: Rule, arguments: Sequence[Any], options: Mapping[str, Any]
     try:
         _signature(rule).bind(None, *arguments, **options)
     except TypeError as refused:
-        raise Left(f"its rule does not take what it is called with: {refused}") from None
+        raise Unsupported(f"its rule does not take what it is called with: {refused}") from None
 
 
 @cache
@@ -50,7 +50,7 @@ def _signature(rule: Rule) -> inspect.Signature:
     return inspect.signature(rule)
 
 
-def takes(*names: str, rounds_each: bool = False, **options: Any) -> Callable[[F], F]:
+def register_rule(*names: str, rounds_each: bool = False, **options: Any) -> Callable[[F], F]:
     """Enter a rule for operators of aten, ``"add.Tensor"``; those that this torch lacks are passed over.
 
     rounds_each  whether torch rounds what one operator of the rule gives the next to 16 bits; by default, the last rounds

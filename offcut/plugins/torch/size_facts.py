@@ -14,7 +14,7 @@ from offcut.core.expr import Binary, Const, Expr, Var
 from offcut.core.program import MAX_SIZE
 from offcut.graph.sizes.extents import at, equate_terms, normal
 from offcut.plugins.torch.sizes import FLOORS, REMAINDERS, canonical, extent_of, in_sympy
-from offcut.plugins.torch.unsupported import Left
+from offcut.plugins.torch.unsupported import Unsupported
 
 Bounds = Callable[[sympy.Symbol], tuple[Any, Any]]
 """The least and the greatest value of a symbol; either may be infinite."""
@@ -82,7 +82,7 @@ def _in_quotients(expr: sympy.Expr, factors: Mapping[sympy.Symbol, int]) -> symp
     return canonical(expr.subs(products)) if products else expr
 
 
-def facts_in(shape_env: Any) -> Facts:
+def read_shape_env(shape_env: Any) -> Facts:
     """What a shape environment knows."""
 
     def known(symbol: sympy.Symbol) -> tuple[Any, Any]:
@@ -138,7 +138,7 @@ def _difference(one: sympy.Expr, other: sympy.Expr) -> Expr | None:
     """What is 0 where two are equal; None for what no extent says."""
     try:
         return normal(Binary("-", extent_of(one), extent_of(other)))
-    except Left:
+    except Unsupported:
         return None
 
 

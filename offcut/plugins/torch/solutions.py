@@ -9,7 +9,7 @@ import torch
 
 from offcut.plugins.torch.sizes import symbols_of
 from offcut.plugins.torch.steps import Values
-from offcut.plugins.torch.unsupported import Left
+from offcut.plugins.torch.unsupported import Unsupported
 
 
 class Solution(NamedTuple):
@@ -43,7 +43,7 @@ def solutions_of(inputs: Sequence[Any]) -> dict[str, Solution]:
                     _add_solution(node, axis, extent.node.expr, solutions)
     missing = symbols - solutions.keys()
     if missing:
-        raise Left(f"no argument shows the size {', '.join(sorted(missing))}")
+        raise Unsupported(f"no argument shows the size {', '.join(sorted(missing))}")
     return solutions
 
 

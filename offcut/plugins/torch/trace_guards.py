@@ -35,7 +35,7 @@ _TORCH = str(Path(torch.__file__).parent)
 _LAYERS = str(Path(torch.nn.__file__).parent)
 
 
-class Unlike(Exception):
+class GuardError(Exception):
     """A call for which a program was not traced."""
 
 
@@ -69,17 +69,17 @@ class Conditions:
     def check(self, values: Mapping[Any, Any], sizes: Mapping[str, int]) -> None:
         """Raises Unlike where the sizes of a call are not such."""
         if tuple([values[node].shape[axis] for node, axis in self._places]) != self._extents(sizes):
-            raise Unlike
+            raise GuardError
         try:
             sides = iter(self._sides(sizes))
         except (
             ArithmeticError,
             TypeError,
         ):  # a size that is divided by is 0, or no number comes of them
-            raise Unlike from None
+            raise GuardError from None
         for holds in self._guards:
             if not holds(next(sides), next(sides)):
-                raise Unlike
+                raise GuardError
 
 
 def _relations(branches: Iterable[Any], shape_env: Any) -> Sequence[Any]:
@@ -93,7 +93,7 @@ def _relations(branches: Iterable[Any], shape_env: Any) -> Sequence[Any]:
 
 
 @contextmanager
-def branches() -> Iterator[list[Any]]:
+def record_branches() -> Iterator[list[Any]]:
     """The conditions on sizes by which a module branches, inside, each as it held; and the sizes that are numbers, each as that.
 
     A float of sizes that is a number makes one of each of them.

@@ -15,7 +15,7 @@ from torch._dynamo import callback as dynamo_callbacks
 from torch._dynamo import convert_frame
 from torch.utils import _pytree as pytree
 
-from offcut.plugins.torch.trace_settings import Oblivious
+from offcut.plugins.torch.trace_settings import DynamicTraceSettings
 
 
 def install_hook(backend: Callable[..., Any]) -> None:
@@ -26,7 +26,7 @@ def install_hook(backend: Callable[..., Any]) -> None:
     _Begins.backend = backend
     for known, callback in (
         (dynamo_callbacks.callback_handler.start_callbacks, _begin),
-        (dynamo_callbacks.callback_handler.end_callbacks, Oblivious.leave),
+        (dynamo_callbacks.callback_handler.end_callbacks, DynamicTraceSettings.leave),
     ):
         if callback not in known:
             known.append(callback)
@@ -47,7 +47,7 @@ def _begin(_: Any) -> None:
         return
     compiler = frame.f_locals.get("compiler_fn")
     if getattr(compiler, "compiler_fn", compiler) is _Begins.backend:
-        Oblivious.enter(tensors_of(frame.f_locals.get("locals")))
+        DynamicTraceSettings.enter(tensors_of(frame.f_locals.get("locals")))
 
 
 def _compiles(code: Any) -> bool:

@@ -23,7 +23,7 @@ from torch._dynamo import config as dynamo
 from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.fx.experimental import _config as symbolic
 
-from offcut.plugins.torch.opaque_recurrences import whole
+from offcut.plugins.torch.opaque_recurrences import trace_recurrences_whole
 from offcut.plugins.torch.tracing_patches import trace_without_guards
 from offcut.plugins.torch.tracing_patches.linspace import Counting
 
@@ -31,7 +31,7 @@ _STATIC = "_dynamo_static_indices"
 """Where dynamo looks for the axes of a tensor whose sizes are numbers."""
 
 
-class Oblivious:
+class DynamicTraceSettings:
     """Settings of torch while it traces a frame for us; put back when the compilation ends."""
 
     stack: ExitStack | None = None
@@ -86,7 +86,7 @@ def _enter_settings(stack: ExitStack) -> None:
         set_enabled = getattr(torch._C, f"_set_{name}_enabled")
         stack.callback(set_enabled, getattr(torch._C, f"_get_{name}_enabled")())
         set_enabled(False)
-    stack.enter_context(whole())
+    stack.enter_context(trace_recurrences_whole())
     fast = get_fast_op_impls()
     stack.callback(fast.update, dict(fast))
     fast.clear()
@@ -116,11 +116,11 @@ def _numbers(tensor: Any) -> set[int]:
 
 
 @contextmanager
-def oblivious() -> Iterator[None]:
+def dynamic_trace() -> Iterator[None]:
     """These settings, inside."""
-    Oblivious.enter()
+    DynamicTraceSettings.enter()
     try:
         with Counting():
             yield
     finally:
-        Oblivious.leave()
+        DynamicTraceSettings.leave()

@@ -19,12 +19,12 @@ from offcut.core.program import MAX_SIZE
 from offcut.errors import CallError, DescribeError
 from offcut.graph import Model
 from offcut.plugins.torch.module_copy import place_of
-from offcut.plugins.torch.options import DEFAULT, How
+from offcut.plugins.torch.options import DEFAULT, Options
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.size_facts import Facts, equalities, multiples
 from offcut.plugins.torch.sizes import sympy_of
 from offcut.plugins.torch.trace_guards import Conditions
-from offcut.plugins.torch.unsupported import Left
+from offcut.plugins.torch.unsupported import Unsupported
 
 HELD = object()
 """In place of a weight that a call reads in kernels alone."""
@@ -51,7 +51,7 @@ class Traced:
     """
 
     def __init__(
-        self, exported: Any, branches: Sequence[Any] | None = None, how: How = DEFAULT
+        self, exported: Any, branches: Sequence[Any] | None = None, how: Options = DEFAULT
     ) -> None:
         signature = exported.graph_signature
         if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
@@ -80,13 +80,13 @@ class Traced:
         conditions = None if branches is None else Conditions(rest, branches, shape_env)
         try:
             self.program = Program(exported.graph_module, known, facts, how, conditions)
-        except Left as refused:
+        except Unsupported as refused:
             raise DescribeError(
                 "from_torch", "cannot take the program", because=str(refused)
             ) from None
         self.spec, self._out = exported.call_spec  # a property that is slow
         self._single = self._out == pytree.tree_structure(0)
-        self.given = [Given.of(node, facts, stated=branches is None) for node in rest]
+        self.given = [ArgumentSpec.of(node, facts, stated=branches is None) for node in rest]
         codes = () if branches is not None else getattr(exported, "_guards_code", ())
         self.guards = tuple(filter(None, (Guard.of(code, rest) for code in codes)))
         self.again = {place_of(known[node]): one for node, one in self.program.again.items()}
@@ -284,7 +284,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Given:
+class ArgumentSpec:
     """What an argument is like in every call: a tensor, or a number that does not change.
 
     fixed   extents that do not change, by axis
@@ -299,7 +299,7 @@ class Given:
     other: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, node: Any, facts: Facts, stated: bool) -> Given:
+    def of(cls, node: Any, facts: Facts, stated: bool) -> ArgumentSpec:
         """As a program was exported with.
 
         stated  whether calls keep to the bounds that it states; else it is known otherwise which sizes it is for

@@ -6,11 +6,11 @@ from offcut.debug import verifies
 from offcut.errors import OffcutError
 
 
-class Left(Exception):
+class Unsupported(Exception):
     """An operator stays with torch; the text is the reason."""
 
 
-def reason_of(failed: Exception) -> str:
+def unsupported_reason(failed: Exception) -> str:
     """Why operators stay with torch, in one line; what is no refusal is an error of ours, and is named so.
 
     Raises what is no refusal, where ``OFFCUT_VERIFY=1``.

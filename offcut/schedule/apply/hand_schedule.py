@@ -50,7 +50,7 @@ from offcut.schedule.decisions import (
     each_decision,
     stages_in,
 )
-from offcut.schedule.diagnostics import at_line
+from offcut.schedule.diagnostics import with_source_line
 
 
 @trim_traceback
@@ -107,7 +107,7 @@ def replay(
     first = tuple(step for step in schedule.steps if isinstance(step, Primitive))
     for option in (one for step in first if isinstance(step, Choose) for one in step.options):
         if option.cost is None:
-            with at_line(schedule, option):
+            with with_source_line(schedule, option):
                 raise PartitionError(
                     "choose",
                     f"cannot compare the option {option.label}",
@@ -116,7 +116,7 @@ def replay(
                 )
     for step, expected in zip(first, schedule.steps, strict=False):
         if step is not expected:
-            with at_line(schedule, step):
+            with with_source_line(schedule, step):
                 raise PartitionError(
                     "schedule",
                     "cannot apply a primitive here",
@@ -136,12 +136,12 @@ def replay(
         whole = refused
     if whole.refused == UNDECIDED and whole.decision is not None:
         assert isinstance(whole.decision, Primitive)
-        with at_line(schedule, whole.decision):
+        with with_source_line(schedule, whole.decision):
             raise whole
     again = HandSchedule(start)
     again.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, ()), microkernels)
     for decision in by_hand._steps:  # the line is that after which it is refused first
-        with at_line(schedule, decision):
+        with with_source_line(schedule, decision):
             again._do(decision)
             again.lower(reassociate)
     raise whole
@@ -241,7 +241,7 @@ class HandSchedule:
                     self._place(schedule, [one for one in steps if isinstance(one, At)])
                     continue
                 for step in steps:
-                    with at_line(schedule, step):
+                    with with_source_line(schedule, step):
                         if not isinstance(step, Primitive) or _is_of_target(step):
                             raise PartitionError(
                                 "schedule",
@@ -264,7 +264,7 @@ class HandSchedule:
             refused: PartitionError | None = None
             for number, step in enumerate(steps):
                 try:
-                    with at_line(schedule, step):
+                    with with_source_line(schedule, step):
                         self._do(step)
                 except PartitionError as error:
                     refused = refused or error

@@ -165,7 +165,7 @@ EXPLORERS: dict[str, Callable[[], Explorer]] = {
 _OTHERWISE = ("a function of (space, seen, rng, count)",)
 
 
-def explorer_named(explorer: object) -> tuple[str, Explorer]:
+def get_explorer(explorer: object) -> tuple[str, Explorer]:
     """What a user gave as ``explorer=``, and what records call it.
 
     explorer  a name, of `EXPLORERS` or of an entry point of the group ``offcut.explorers``; an explorer; a class of

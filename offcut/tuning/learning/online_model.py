@@ -1,7 +1,7 @@
 """Schedules of one program as cases, in closed form at vectors of sizes, where nothing is cut, compiled or run; and the price of a campaign: the closed form,
 corrected by a model that was learned before, and by what the campaign has measured so far.
 
-`price_named` gives what a user names: the closed form, what corrects it, or a price of the user's. Each round fits a correction of what was predicted before any trial to the trials of all rounds before: the same trials teach the same.
+`get_cost` gives what a user names: the closed form, what corrects it, or a price of the user's. Each round fits a correction of what was predicted before any trial to the trials of all rounds before: the same trials teach the same.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from offcut.costmodel import Cost
 from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned import (
     Case,
+    CorrectedModel,
+    Dataset,
     Feature,
-    Pair,
-    Rows,
     Settings,
     StageCounts,
     check_names,
     columns,
     compute_features,
-    features_found,
-    learned,
+    load_features,
     stages_of_nest,
+    train,
     xgboost_loader,
 )
 from offcut.costmodel.learned.corrected_model import LEAST
@@ -145,7 +145,7 @@ EXACT = 1e-3
 
 
 @dataclass
-class Corrected:
+class OnlineModel:
     """Predicted seconds of schedules by sizes, which follow what was measured.
 
     features  that corrections are learned from
@@ -157,13 +157,13 @@ class Corrected:
 
     cases: Cases
     features: tuple[Feature, ...]
-    model: Pair | None = None
+    model: CorrectedModel | None = None
     named: str = ""
     seed: int = 0
     notes: tuple[str, ...] = ()
     _known: dict[Schedule, tuple[Values, Values]] = field(default_factory=dict, init=False)
     _names: tuple[str, ...] = field(default=(), init=False)
-    _fit: Pair | None = field(default=None, init=False)
+    _fit: CorrectedModel | None = field(default=None, init=False)
     _centre: Values = field(default_factory=lambda: np.empty(0), init=False)
     _learned: int = field(default=0, init=False)
 
@@ -214,7 +214,7 @@ class Corrected:
         rows = self._rows(times)
         if rows is None:
             return
-        fit = learned(rows, self.seed, ONLINE)
+        fit = train(rows, self.seed, ONLINE)
         if not fit.useless:
             self._fit, self._learned = fit, len(np.unique(rows.schedule))
 
@@ -258,7 +258,7 @@ class Corrected:
         centre = self._centre[:, own_columns]
         return features, self.model.corrected(features[:, own_columns], closed, centre).seconds
 
-    def _rows(self, times: Times) -> Rows | None:
+    def _rows(self, times: Times) -> Dataset | None:
         rows = [(schedule, at, *self._before(schedule)) for schedule, at in times.items()]
         if len(rows) < SCHEDULES or len(rows) * len(self.keys) < LEAST:
             return None
@@ -276,14 +276,14 @@ class Corrected:
             for schedule, at, features, before in rows
             for key, row, closed in zip(self.keys, features, before, strict=True)
         ]
-        return Rows.of(self._names, entries)
+        return Dataset.of(self._names, entries)
 
 
 GROUP = "offcut.prices"
 CLOSED, LEARNED = "closed", "learned"
 
 
-def price_named(
+def get_cost(
     problem: Problem,
     computation: Computation | None,
     first: Schedule,
@@ -305,13 +305,13 @@ def price_named(
         path, model, notes = model_path(problem.target.name), None, list[str]()
         name = "" if path is None else path.name
         try:
-            model = None if path is None or not path.exists() else Pair.load(path)
+            model = None if path is None or not path.exists() else CorrectedModel.load(path)
         except OffcutError as refused:
             notes.append(f"not by {name}: {refused.because}")
         return _learned(problem, computation, first, model, name, features, notes)
     if isinstance(value, os.PathLike) or (isinstance(value, str) and value.endswith(".json")):
         path = Path(value)
-        return _learned(problem, computation, first, Pair.load(path), path.name, features)
+        return _learned(problem, computation, first, CorrectedModel.load(path), path.name, features)
     own: Any = _loaded(value) if isinstance(value, str) else value
     return (LearningUserPrice if isinstance(own, RefittablePrice) else UserPrice)(problem, own)
 
@@ -320,17 +320,17 @@ def _learned(
     problem: Problem,
     computation: Computation | None,
     first: Schedule,
-    model: Pair | None,
+    model: CorrectedModel | None,
     name: str,
     features: Sequence[Feature],
     notes: Sequence[str] = (),
 ) -> Price:
     """Return the closed form where nothing can be learned: without XGBoost."""
-    missing = xgboost_loader.missing()
+    missing = xgboost_loader.import_error()
     if missing:
         return ClosedForm(problem, computation, (*notes, f"not learned: {missing}"))
-    every = (*features_found(), *features)
-    price = Corrected(Cases(problem, computation), every, model, name, problem.seed, tuple(notes))
+    every = (*load_features(), *features)
+    price = OnlineModel(Cases(problem, computation), every, model, name, problem.seed, tuple(notes))
     price.begin(first)
     return price
 

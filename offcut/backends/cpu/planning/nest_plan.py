@@ -63,11 +63,11 @@ from offcut.schedule import (
     Way,
     WayPrice,
     apply,
-    at_line,
     is_of_loops,
     nests_in,
     nests_of,
     parts_of,
+    with_source_line,
 )
 
 RUN_TIME_REASON = "whether it reads inside of its arrays is asked at run time, of each element, and no microkernel asks"
@@ -193,7 +193,7 @@ def _check_lines_of_covers(
                 continue
             if any(cut.guards for cut in way.splits):
                 continue
-            with at_line(schedule, view.lines[id(way.cover)]):
+            with with_source_line(schedule, view.lines[id(way.cover)]):
                 raise PartitionError(
                     "schedule",
                     f"cannot cover {nest.last} by {way.cover.microkernel}",

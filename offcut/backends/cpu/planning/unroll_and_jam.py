@@ -38,7 +38,7 @@ from offcut.core.traversal import expressions, map_blocks
 from offcut.errors import PartitionError
 from offcut.polyhedral import coefficient
 from offcut.polyhedral.sync import has_loops_of
-from offcut.schedule import Binds, Split, at_line
+from offcut.schedule import Binds, Split, with_source_line
 
 
 def unroll_and_jam(
@@ -186,7 +186,7 @@ class _Marker:
             if because is None:
                 because = "no loop of that name runs in turn around tiles"
                 help = "the schedule without this line, and without the split"
-            with at_line(self.binds.schedule, line):
+            with with_source_line(self.binds.schedule, line):
                 raise PartitionError(
                     "bind",
                     f"cannot run {split.levels[0].tile} iterations of {name} together",

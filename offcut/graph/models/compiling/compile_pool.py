@@ -68,7 +68,7 @@ class Compilation(NamedTuple):
         compile(self.output, self.inputs, zeros, threads=self.threads, target=self.target)
 
 
-class Ahead:
+class CompilePool:
     """Jobs, some of which helpers do."""
 
     def __init__(self, jobs: Sequence[Compilation], count: int) -> None:
@@ -102,7 +102,7 @@ class Ahead:
         if job is not None:
             cache.write(job.mark, b"")
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> CompilePool:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -157,7 +157,7 @@ def helper_in_advance(kernels: int) -> Iterator[None]:
     taken is ended.
     """
     helpers: list[subprocess.Popen[bytes]] = []
-    if kernels >= LEAST and _may_help(processes()):
+    if kernels >= LEAST and _may_help(max_processes()):
         with suppress(OSError):
             helpers.append(_started())
     _waiting.extend(helpers)
@@ -194,7 +194,7 @@ def _started() -> subprocess.Popen[bytes]:
     )
 
 
-def processes() -> int:
+def max_processes() -> int:
     """How many processes may compile at once.
 
     Raises TargetError where ``OFFCUT_PROCESSES`` is no number from 1 on.

@@ -35,7 +35,7 @@ from offcut.graph.fusion.tensor_rewrites import (
 )
 from offcut.graph.graph import Node, Value
 from offcut.graph.program_operators import Call, given_to
-from offcut.graph.tensor_semantics import Description, Dims, arguments_text
+from offcut.graph.tensor_semantics import Description, SymbolTable, arguments_text
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class _Around:
     constants  the arrays of both
     """
 
-    dims: Dims
+    dims: SymbolTable
     given: Sequence[Tensor]
     derived: Derived
     constants: Mapping[str, Array]

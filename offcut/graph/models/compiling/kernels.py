@@ -15,9 +15,9 @@ from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.fusion.folding import scaled_name
 from offcut.graph.graph import Node, Value, rename_values
-from offcut.graph.layout.placement import ONE, ZERO, Place, Placed, own_place
+from offcut.graph.layout.placement import ONE, ZERO, Place, PlacedRegion, own_place
 from offcut.graph.models.compiling.batch_strides import batch_strides
-from offcut.graph.models.compiling.compile_pool import Ahead, Compilation
+from offcut.graph.models.compiling.compile_pool import Compilation, CompilePool
 from offcut.graph.models.compiling.kernel_request import (
     Binding,
     CanonicalRegion,
@@ -47,7 +47,7 @@ class NamedRegion:
     """A region in its canonical form, and what it calls its values; its constants by the former's names."""
 
     asked: CanonicalRegion
-    placed: Placed
+    placed: PlacedRegion
     names: Mapping[str, str]
     constants: Mapping[str, Array] = field(repr=False)
 
@@ -92,7 +92,7 @@ class Kernels:
 
     def asked(
         self,
-        placed_region: Placed,
+        placed_region: PlacedRegion,
         unpacked: Collection[str] = (),
         constant_orders: Mapping[str, tuple[int, ...]] | None = None,
     ) -> NamedRegion:
@@ -132,7 +132,7 @@ class Kernels:
         canonical = CanonicalRegion(self.sizes, nodes, types, fixed, orders, apart, before)
         return NamedRegion(canonical, placed_region, names, constants)
 
-    def ahead(self, regions: Sequence[NamedRegion], count: int) -> Ahead:
+    def ahead(self, regions: Sequence[NamedRegion], count: int) -> CompilePool:
         """Helpers for the kernels that are not there yet.
 
         count  of processes that may compile, this one among them
@@ -140,7 +140,7 @@ class Kernels:
         jobs = dict[str, Compilation]()
         target, *others = as_targets(self.targets)
         if others or count == 1:  # of several, which takes it is not known
-            return Ahead((), 1)
+            return CompilePool((), 1)
         for one in regions:
             if one.asked.key in self._known:
                 continue
@@ -153,10 +153,10 @@ class Kernels:
                     kinds = {name: (a.dtype, a.shape) for name, a in each.constants.items()}
                     arguments = each.output, each.inputs, kinds, self.threads, target
                     jobs.setdefault(each.key, Compilation(each.key, *arguments))
-        return Ahead([job for key, job in jobs.items() if key not in self._numbers], count)
+        return CompilePool([job for key, job in jobs.items() if key not in self._numbers], count)
 
     def steps(
-        self, region: NamedRegion, ahead: Ahead, priced: bool = False
+        self, region: NamedRegion, ahead: CompilePool, priced: bool = False
     ) -> tuple[RegionSteps, list[Step]]:
         """The steps of a region, for any constants and with its own. The last computes its results; where that assumes how
         large data is, one before it measures that.
@@ -179,7 +179,7 @@ class Kernels:
         return result, [*result.steps(bound, priced)]
 
     def _held(
-        self, region: NamedRegion, ahead: Ahead, priced: bool
+        self, region: NamedRegion, ahead: CompilePool, priced: bool
     ) -> tuple[tuple[Call, ...], BoundKernels]:
         """The kernels of a region with its constants: those of another of the same computation, or new ones."""
         request, constants = region.asked, region.constants
@@ -243,7 +243,7 @@ class Kernels:
         value = self.values[place.root]
         return place == own_place(value.name, value.shape)
 
-    def made(self, request: DescribedKernel, ahead: Ahead) -> tuple[int, Kernel]:
+    def made(self, request: DescribedKernel, ahead: CompilePool) -> tuple[int, Kernel]:
         """The number of its code, and a kernel with its constants: compiled where none that computes the same is."""
         known = self._numbers.get(request.key)
         if known is not None:

@@ -30,7 +30,7 @@ from offcut.describe.request import Array, Recalled, give_back, take_ownership, 
 from offcut.errors import DescribeError, TargetError
 from offcut.graph.graph import Bound
 from offcut.graph.layout.placement import Place
-from offcut.graph.models.compiling.compile_pool import processes
+from offcut.graph.models.compiling.compile_pool import max_processes
 from offcut.graph.models.compiling.kernel_request import Binding, are_finite, reorder_constants
 from offcut.graph.models.kernel_step import Step
 from offcut.kernel import Kernel, KernelCode
@@ -136,7 +136,7 @@ def _bound(entry: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
     def bind(context: Context, region: RegionSteps) -> list[Step]:
         return context.run(lambda: [*region.bound(entry.codes, arrays)])
 
-    with ThreadPoolExecutor(processes()) as pool:
+    with ThreadPoolExecutor(max_processes()) as pool:
         contexts = [copy_context() for _ in entry.regions]  # in which arrays are lent
         steps_of_regions = [*pool.map(bind, contexts, entry.regions)]
     return [step for steps in steps_of_regions for step in steps]

@@ -20,8 +20,8 @@ from offcut.graph import extents
 from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.dtypes import name_of
-from offcut.plugins.onnx.importer.nonnegative_extents import raise_sizes
-from offcut.plugins.onnx.importer.operands import Call, Element, Known, Refused, known
+from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
+from offcut.plugins.onnx.importer.operands import Call, Element, KnownArray, UnsupportedNode, known
 from offcut.plugins.onnx.rules.sequences import SEQUENCES
 
 DRAWN = frozenset(
@@ -43,7 +43,7 @@ SCALAR_INPUTS = {"CumSum": 1}
 """The input that is a number, which exporters write as a vector of one and onnxruntime takes."""
 
 
-def evaluate_node(context: Context, call: Call) -> tuple[Known, ...] | None:
+def evaluate_node(context: Context, call: Call) -> tuple[KnownArray, ...] | None:
     """What a node gives whose inputs are all known; None where only a call can tell.
 
     Raises Refused where the reference evaluator does not take it.
@@ -51,11 +51,11 @@ def evaluate_node(context: Context, call: Call) -> tuple[Known, ...] | None:
     if call.op in SEQUENCES:
         return None
     operands = [one for one in call.inputs if one is not None]
-    inputs = [one for one in operands if isinstance(one, Known)]
+    inputs = [one for one in operands if isinstance(one, KnownArray)]
     if len(inputs) < len(operands) or call.op in DRAWN or not (inputs or call.op == "Constant"):
         return None
     if call.op == "Constant" and isinstance(array := call.get("value"), np.ndarray):
-        return (Known(array, str(array.dtype)),)
+        return (KnownArray(array, str(array.dtype)),)
     if not any(one.symbolic for one in inputs):
         results_of_reference = _by_reference(call)
         if results_of_reference is not None:
@@ -66,7 +66,7 @@ def evaluate_node(context: Context, call: Call) -> tuple[Known, ...] | None:
     return results
 
 
-def _by_rule(context: Context, call: Call) -> tuple[Known, ...] | None:
+def _by_rule(context: Context, call: Call) -> tuple[KnownArray, ...] | None:
     """What a node gives by a rule of ours; None where there is none, or it overlooks what is given.
 
     Raises Refused where numpy does not take it.
@@ -81,20 +81,20 @@ def _by_rule(context: Context, call: Call) -> tuple[Known, ...] | None:
         IndexError,
         ValueError,
     ) as error:  # numpy's, of axes and shapes that do not fit
-        raise Refused(f"its inputs are known, and numpy says: {error}") from None
+        raise UnsupportedNode(f"its inputs are known, and numpy says: {error}") from None
     if results is None or call.overlooked:
         return None
     return results if isinstance(results, tuple) else (results,)
 
 
-def _by_reference(call: Call) -> tuple[Known, ...] | None:
+def _by_reference(call: Call) -> tuple[KnownArray, ...] | None:
     """What the reference evaluator gives; None where it has not this version of an operator.
 
     Raises Refused where it does not take the values.
     """
     from onnx.reference import ReferenceEvaluator  # loads all operators that there are
 
-    operands = [one for one in call.inputs if isinstance(one, Known)]
+    operands = [one for one in call.inputs if isinstance(one, KnownArray)]
     input_names = [
         name for name, one in zip(call.proto.input, call.inputs, strict=True) if one is not None
     ]
@@ -119,12 +119,14 @@ def _by_reference(call: Call) -> tuple[Known, ...] | None:
     try:
         outputs = evaluator.run(None, feeds, attributes={})
     except Exception as error:  # it raises what numpy raises
-        raise Refused(f"its inputs are known, and the reference evaluator says: {error}") from None
+        raise UnsupportedNode(
+            f"its inputs are known, and the reference evaluator says: {error}"
+        ) from None
     if not all(isinstance(one, np.ndarray | np.generic) for one in outputs):
-        raise Refused("it gives a sequence, a map or an optional", "tensors are taken")
+        raise UnsupportedNode("it gives a sequence, a map or an optional", "tensors are taken")
     results = iter(map(np.asarray, outputs))
     return tuple(
-        Known(array, str(array.dtype))
+        KnownArray(array, str(array.dtype))
         for array in (next(results) if name else np.zeros(0) for name in node.output)
     )
 
@@ -133,9 +135,9 @@ def _objects(operand: Any) -> Any:
     return operand.array.astype(object)
 
 
-def _same_dtype(call: Call, array: Any) -> Known:
+def _same_dtype(call: Call, array: Any) -> KnownArray:
     first = call[0]
-    assert isinstance(first, Known)
+    assert isinstance(first, KnownArray)
     return known(np.asarray(array, dtype=object), first.dtype)
 
 
@@ -157,18 +159,18 @@ STRUCTURAL = frozenset(
 """Operators that move elements and look at none: those of the first input, of Concat those of each."""
 
 
-def _moved(call: Call) -> tuple[Known, ...] | None:
+def _moved(call: Call) -> tuple[KnownArray, ...] | None:
     """Return what an operator of `STRUCTURAL` gives: the reference evaluator moves numbers, in whose places the elements are put.
 
     Raises Refused where it does not take the shapes.
     """
     count = len(call.inputs) if call.op == "Concat" else 1
-    operands = [one for one in call.inputs[:count] if isinstance(one, Known)]
-    if any(isinstance(one, Known) and one.symbolic for one in call.inputs[count:]):
+    operands = [one for one in call.inputs[:count] if isinstance(one, KnownArray)]
+    if any(isinstance(one, KnownArray) and one.symbolic for one in call.inputs[count:]):
         return None
     ends = np.cumsum([0, *(one.array.size for one in operands)])
     numbers = (
-        Known(np.arange(start, start + one.array.size).reshape(one.array.shape), "int64")
+        KnownArray(np.arange(start, start + one.array.size).reshape(one.array.shape), "int64")
         for start, one in zip(ends, operands, strict=False)
     )
     places = _by_reference(replace(call, inputs=(*numbers, *call.inputs[count:])))
@@ -181,33 +183,33 @@ def _moved(call: Call) -> tuple[Known, ...] | None:
 def _integers(call: Call, place: int, name: str) -> list[int] | None:
     """Axes and the like, an input or an attribute."""
     operand = call.input(place)
-    if isinstance(operand, Known):
+    if isinstance(operand, KnownArray):
         return [int(one) for one in operand.elements]
     attribute: list[int] | None = call.get(name)
     return attribute
 
 
-def _cast(context: Context, call: Call) -> Known | None:
+def _cast(context: Context, call: Call) -> KnownArray | None:
     dtype = name_of(call.get("to"))
     call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
     first = call[0]
-    assert isinstance(first, Known)
+    assert isinstance(first, KnownArray)
     if dtype not in SIZE_DTYPES or first.dtype not in SIZE_DTYPES:
         return None
     if dtype.startswith("int"):  # sizes are whole already
         whole = np.frompyfunc(lambda one: one if isinstance(one, Expr) else math.trunc(one), 1, 1)
-        return Known(np.asarray(whole(first.array), dtype=object), dtype)
-    return Known(first.array, dtype)
+        return KnownArray(np.asarray(whole(first.array), dtype=object), dtype)
+    return KnownArray(first.array, dtype)
 
 
 def _element_wise(
     apply: Callable[[Context, Any, Any], Any],
-) -> Callable[[Context, Call], Known | None]:
+) -> Callable[[Context, Call], KnownArray | None]:
     """Return a rule for integers, of two arrays or more that are broadcast; None where an element is not seen."""
 
-    def rule(context: Context, call: Call) -> Known | None:
+    def rule(context: Context, call: Call) -> KnownArray | None:
         parts = call.present
-        if any(not isinstance(one, Known) or "int" not in one.dtype for one in parts):
+        if any(not isinstance(one, KnownArray) or "int" not in one.dtype for one in parts):
             return None
         one = np.frompyfunc(lambda a, b: apply(context, a, b), 2, 1)
         elements = np.asarray(reduce(one, map(_objects, parts)), dtype=object)
@@ -226,13 +228,13 @@ def _divide(context: Context, a: Element, b: Element) -> Element | None:
         return None if exact is None else plain(exact)
     if not isinstance(b, int) or b <= 0:
         return None
-    raise_sizes(context, a)
+    require_minimum_sizes(context, a)
     if context.bounds(a)[0] < 0:
         return None
     return arithmetic("//", a, b)
 
 
-def _modulo(context: Context, call: Call) -> Known | None:
+def _modulo(context: Context, call: Call) -> KnownArray | None:
     """Return the remainder of the floor; ``fmod`` says that it has the sign of the dividend, which is the same where that is not below 0."""
     signed = bool(call.get("fmod", 0))
 
@@ -250,10 +252,10 @@ def _remainder_by(context: Context, a: Element, b: Element) -> Element | None:
     """Return the remainder by a size, which is large enough that it is the dividend, or that and the size where the dividend is below 0."""
     low, high = context.bounds(a)
     if low >= 0:
-        raise_sizes(context, extent(b, arithmetic("*", -1, a), -1))
+        require_minimum_sizes(context, extent(b, arithmetic("*", -1, a), -1))
         return a if context.bounds(extent(a, arithmetic("*", -1, b)))[1] < 0 else None
     around = extent(a, b)
-    raise_sizes(context, around)
+    require_minimum_sizes(context, around)
     return around if high < 0 <= context.bounds(around)[0] else None
 
 
@@ -289,27 +291,27 @@ def _at_most(low: int, high: int) -> bool | None:
     return True if high <= 0 else False if low > 0 else None
 
 
-def _where(context: Context, call: Call) -> Known | None:
+def _where(context: Context, call: Call) -> KnownArray | None:
     condition = call[0]
-    if not isinstance(condition, Known) or condition.symbolic:
+    if not isinstance(condition, KnownArray) or condition.symbolic:
         return None
     parts = np.broadcast_arrays(condition.array, _objects(call[1]), _objects(call[2]))
     elements = [y if x else z for x, y, z in zip(*(one.ravel() for one in parts), strict=True)]
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
     first = call[1]
-    assert isinstance(first, Known)
+    assert isinstance(first, KnownArray)
     return known(array.reshape(parts[0].shape), first.dtype)
 
 
 def _reduced(
     apply: Callable[[Sequence[Element]], Element],
-) -> Callable[[Context, Call], Known | None]:
+) -> Callable[[Context, Call], KnownArray | None]:
     """Return a reduction of all elements of a vector."""
 
-    def rule(context: Context, call: Call) -> Known | None:
+    def rule(context: Context, call: Call) -> KnownArray | None:
         first = call[0]
-        if not isinstance(first, Known) or first.array.ndim > 1 or "int" not in first.dtype:
+        if not isinstance(first, KnownArray) or first.array.ndim > 1 or "int" not in first.dtype:
             return None
         axes, none = _integers(call, 1, "axes"), call.get("noop_with_empty_axes", 0)
         if none and not axes:
@@ -323,24 +325,24 @@ def _reduced(
     return rule
 
 
-def _whole(context: Context, call: Call) -> Known | None:
+def _whole(context: Context, call: Call) -> KnownArray | None:
     """Rounding what is an integer."""
     first = call[0]
-    return first if isinstance(first, Known) else None
+    return first if isinstance(first, KnownArray) else None
 
 
-def _negated(context: Context, call: Call) -> Known | None:
+def _negated(context: Context, call: Call) -> KnownArray | None:
     negate = np.frompyfunc(lambda a: arithmetic("*", -1, a), 1, 1)
     return _same_dtype(call, negate(_objects(call[0])))
 
 
-def _absolute(context: Context, call: Call) -> Known | None:
+def _absolute(context: Context, call: Call) -> KnownArray | None:
     first = call[0]
-    assert isinstance(first, Known)
+    assert isinstance(first, KnownArray)
     return first if all(context.bounds(one)[0] >= 0 for one in first.elements) else None
 
 
-SYMBOLIC: dict[str, Callable[[Context, Call], Known | tuple[Known, ...] | None]] = {
+SYMBOLIC: dict[str, Callable[[Context, Call], KnownArray | tuple[KnownArray, ...] | None]] = {
     "Abs": _absolute,
     "Add": _element_wise(lambda context, a, b: arithmetic("+", a, b)),
     "Cast": _cast,

@@ -9,11 +9,11 @@ from typing import Any
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.operands import (
     Call,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
-    Several,
+    SequenceValue,
+    UnsupportedNode,
     format_values,
     known,
 )
@@ -28,7 +28,7 @@ Body = Callable[[Any, Mapping[str, Operand | None]], Sequence[Operand | None]]
 def run_scan(g: Context, call: Call, walk: Body) -> Results:
     """The states after the last step, and what each step gives, one after the other."""
     if call.version < 9:
-        raise Refused("Scan of the operator set 8", "that of 9")
+        raise UnsupportedNode("Scan of the operator set 8", "that of 9")
     body, count = call.get("body"), call.get("num_scan_inputs")
     every = call.present
     states, sequences = every[: len(every) - count], every[len(every) - count :]
@@ -76,8 +76,8 @@ def run_loop(g: Context, call: Call, walk: Body) -> Results:
         arguments: list[Operand] = [known(step), known(True, "bool"), *states]
         names = [one.name for one in body.input]
         condition, *results = _present(walk(body, dict(zip(names, arguments, strict=True))))
-        if not isinstance(condition, Known):
-            raise Refused(
+        if not isinstance(condition, KnownArray):
+            raise UnsupportedNode(
                 "how often it runs depends on its values", "a condition that is known at import"
             )
         is_running = bool(condition.array.item())
@@ -90,17 +90,19 @@ def run_loop(g: Context, call: Call, walk: Body) -> Results:
 def run_sequence_map(g: Context, call: Call, walk: Body) -> Results:
     """Sequences of what the body gives for each element of the first; others go along with it, and tensors are alike for each."""
     body, every = call.get("body"), call.present
-    lengths = {len(one.values) for one in every if isinstance(one, Several)}
+    lengths = {len(one.values) for one in every if isinstance(one, SequenceValue)}
     if len(lengths) != 1:
-        raise Refused(f"sequences of {format_values(*sorted(lengths))} elements at once")
+        raise UnsupportedNode(f"sequences of {format_values(*sorted(lengths))} elements at once")
     (length,) = lengths
     _check(length)
     names = [one.name for one in body.input]
     results = []
     for step in range(length):
-        arguments = [one.values[step] if isinstance(one, Several) else one for one in every]
+        arguments = [one.values[step] if isinstance(one, SequenceValue) else one for one in every]
         results.append(_present(walk(body, dict(zip(names, arguments, strict=True)))))
-    return tuple(Several(tuple(one[place] for one in results)) for place in range(len(body.output)))
+    return tuple(
+        SequenceValue(tuple(one[place] for one in results)) for place in range(len(body.output))
+    )
 
 
 def _trips(g: Context, limit: Operand) -> int:
@@ -110,13 +112,13 @@ def _trips(g: Context, limit: Operand) -> int:
 
 def _check(steps: int) -> None:
     if steps > LONGEST:
-        raise Refused(f"{steps} steps, each of them nodes", f"{LONGEST} at most")
+        raise UnsupportedNode(f"{steps} steps, each of them nodes", f"{LONGEST} at most")
 
 
 def _present(operands: Sequence[Operand | None]) -> list[Operand]:
     present = [one for one in operands if one is not None]
     if len(present) < len(operands):
-        raise Refused("a node of its body is not supported")
+        raise UnsupportedNode("a node of its body is not supported")
     return present
 
 
@@ -127,7 +129,7 @@ def _part(g: Context, x: Operand, axis: int, place: int) -> Operand:
 
 def _stacked(g: Context, parts: Sequence[Operand], axis: int) -> Operand:
     if not parts:
-        raise Refused("no step, whose results have no shape")
+        raise UnsupportedNode("no step, whose results have no shape")
     apart = [emit_unsqueeze(g, one, [axis]) for one in parts]
     place = axis % (g.rank(parts[0]) + 1)
     return g.op("concat", tuple(apart), axis=place) if len(apart) > 1 else apart[0]

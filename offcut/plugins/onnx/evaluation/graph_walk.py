@@ -18,8 +18,14 @@ from offcut.plugins.onnx.evaluation.constant_evaluation import evaluate_node
 from offcut.plugins.onnx.evaluation.control_flow import run_loop, run_scan, run_sequence_map
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.dtypes import code_of, name_of
-from offcut.plugins.onnx.importer.operands import Call, Known, Operand, Refused, format_values
-from offcut.plugins.onnx.importer.size_facts import Wanted
+from offcut.plugins.onnx.importer.operands import (
+    Call,
+    KnownArray,
+    Operand,
+    UnsupportedNode,
+    format_values,
+)
+from offcut.plugins.onnx.importer.size_facts import FactsRequired
 from offcut.plugins.onnx.importer.unification import facts_said, sizes_help, solve
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.tables.contrib_ops import CONTRIBUTED
@@ -31,7 +37,7 @@ RUNTIME = "com.microsoft"
 
 
 @dataclass(frozen=True)
-class Complaint:
+class RejectedNode:
     """A node that was refused.
 
     node  its name and operator, as a reader finds it in the file
@@ -58,7 +64,7 @@ class Scope:
     within: str = ""
 
 
-Side: TypeAlias = "tuple[Any, ...] | Wanted | list[Complaint]"
+Side: TypeAlias = "tuple[Any, ...] | FactsRequired | list[RejectedNode]"
 """What becomes of a branch: its results, what it wants of sizes, or what of it cannot be taken."""
 
 
@@ -71,7 +77,7 @@ class Walk:
 
     def __init__(self, context: Context, functions: Mapping[tuple[str, str], Any]) -> None:
         self.context, self.functions = context, functions
-        self.complaints: list[Complaint] = []
+        self.complaints: list[RejectedNode] = []
 
     def nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
         """Take nodes in order; results of those that are refused are None."""
@@ -84,11 +90,11 @@ class Walk:
             if not is_incomplete:
                 try:
                     outputs = self.node(node, inputs, scope)
-                except Refused as refused:
+                except UnsupportedNode as refused:
                     solve(self.context, refused.equations)
                     help = refused.help or sizes_help(self.context, refused.equations)
                     place = f"{scope.within}{node.name or node.output[0]}"
-                    self.complaints.append(Complaint(place, node.op_type, refused.because, help))
+                    self.complaints.append(RejectedNode(place, node.op_type, refused.because, help))
             for name, one in zip(node.output, (*outputs, *[None] * len(node.output)), strict=False):
                 if name:
                     scope.values[name] = one
@@ -100,7 +106,7 @@ class Walk:
         """
         for name in (node.op_type, *(one.name for one in node.attribute)):
             if isinstance(name, bytes):
-                raise Refused(f"the name {name!r} is not text in UTF-8")
+                raise UnsupportedNode(f"the name {name!r} is not text in UTF-8")
         bound = _bound(node, scope.attributes)
         attributes = {one.name: attribute(one) for one in bound.attribute}
         own = self.functions.get((node.domain, node.op_type))
@@ -112,10 +118,12 @@ class Walk:
             return self.ruled(CONTRIBUTED[node.op_type], call)
         if node.domain not in STANDARD:
             if node.domain == RUNTIME:
-                raise Refused(
+                raise UnsupportedNode(
                     "the operator of onnxruntime is not supported", "a model-local function"
                 )
-            raise Refused(f"operators of {node.domain} are not ours", "a model-local function")
+            raise UnsupportedNode(
+                f"operators of {node.domain} are not ours", "a model-local function"
+            )
         if node.op_type == "If":
             return self.branch(attributes, inputs, scope)
         if node.op_type in LOOPS:
@@ -125,11 +133,11 @@ class Walk:
         if results_at_import is not None:
             return results_at_import
         rule = TABLE.get(node.op_type)
-        refused = Refused("the operator is not supported")
+        refused = UnsupportedNode("the operator is not supported")
         if rule is not None:
             try:
                 return self.ruled(rule, call)
-            except Refused as why:
+            except UnsupportedNode as why:
                 solve(self.context, why.equations)
                 refused = why
                 self.undo(mark)
@@ -148,7 +156,7 @@ class Walk:
             if rule is not None or not inner:
                 raise refused
             first = inner[0]
-            raise Refused(f"its body needs {first.op}: {first.because}", first.help)
+            raise UnsupportedNode(f"its body needs {first.op}: {first.because}", first.help)
         return results
 
     def ruled(self, rule: Operator, call: Call) -> Sequence[Operand | None]:
@@ -158,7 +166,7 @@ class Walk:
         """
         results = rule(self.context, call)
         if call.overlooked:
-            raise Refused(f"{call.overlooked} of it is not supported")
+            raise UnsupportedNode(f"{call.overlooked} of it is not supported")
         return results if isinstance(results, tuple) else (results,)
 
     def mark(self) -> tuple[int, frozenset[str]]:
@@ -190,7 +198,9 @@ class Walk:
             ("outputs", body.output, node.output),
         ):
             if len(names) > len(there):
-                raise Refused(f"{what} of the function {body.name}: {len(there)}, not {len(names)}")
+                raise UnsupportedNode(
+                    f"{what} of the function {body.name}: {len(there)}, not {len(names)}"
+                )
         defaults = {one.name: one for one in body.attribute_proto}
         attributes = {**defaults, **{one.name: one for one in node.attribute}}
         values: dict[str, Operand | None] = dict(zip(body.input, inputs, strict=False))
@@ -201,7 +211,7 @@ class Walk:
         self.nodes(_with_present(body.node, values), inner)
         for name, names in zip(body.output, node.output, strict=False):
             if names and name not in values:
-                raise Refused(f"no node of the function {body.name} gives {name}")
+                raise UnsupportedNode(f"no node of the function {body.name} gives {name}")
         return [values.get(name) for name in body.output]
 
     def body(self, call: Call) -> Any:
@@ -236,18 +246,18 @@ class Walk:
         """The results of If: of the branch that is taken, or both chosen from where only a call tells."""
         (condition,) = inputs
         assert condition is not None
-        if isinstance(condition, Known) and condition.array.size != 1:
-            raise Refused(f"its condition has {condition.array.size} elements", "one")
-        if isinstance(condition, Known) and not condition.symbolic:
+        if isinstance(condition, KnownArray) and condition.array.size != 1:
+            raise UnsupportedNode(f"its condition has {condition.array.size} elements", "one")
+        if isinstance(condition, KnownArray) and not condition.symbolic:
             body = attributes["then_branch" if condition.array.item() else "else_branch"]
             return self.inner(body, scope)
         both = [
             self.side(attributes[name], scope, condition) for name in ("then_branch", "else_branch")
         ]
-        requests = [one for one in both if isinstance(one, Wanted)]
+        requests = [one for one in both if isinstance(one, FactsRequired)]
         if len(requests) == 2 and requests[0].facts != requests[1].facts:
             facts = " and ".join(facts_said(self.context, one.facts) for one in requests)
-            raise Refused(
+            raise UnsupportedNode(
                 f"its branches want {facts}, and its condition is not known at import",
                 self.known_by(condition),
             )
@@ -259,7 +269,7 @@ class Walk:
         for one, other in zip(*both, strict=True):
             shapes = self.context.shape(one), self.context.shape(other)
             if shapes[0] != shapes[1]:
-                raise Refused(
+                raise UnsupportedNode(
                     f"its branches give shapes ({format_values(*shapes[0])}) and "
                     f"({format_values(*shapes[1])}), and its condition is not known at import",
                     self.known_by(condition),
@@ -272,7 +282,7 @@ class Walk:
         before, mark = len(self.complaints), self.mark()
         try:
             results = self.inner(graph, scope)
-        except Wanted as request:
+        except FactsRequired as request:
             return request
         complaints = self.complaints[before:]
         if not complaints:
@@ -325,14 +335,14 @@ class Walk:
 
         try:
             results = LOOPS[call.op](self.context, call, walk)
-        except Refused as refused:
+        except UnsupportedNode as refused:
             inner = self.complaints[before:]
             del self.complaints[before:]
             self.undo(mark)
             if inner:
                 first = inner[0]
                 text = f"its body needs {first.op}: {first.because}"
-                raise Refused(text, first.help) from None
+                raise UnsupportedNode(text, first.help) from None
             raise refused from None
         return results if isinstance(results, tuple) else (results,)
 
@@ -415,7 +425,7 @@ def attribute(proto: Any) -> Any:
     return value
 
 
-def of_tensor(tensor: Any) -> Known:
+def of_tensor(tensor: Any) -> KnownArray:
     """A tensor of a file as a known array.
 
     Raises Refused where its bytes are not what its type and its shape say.
@@ -423,16 +433,16 @@ def of_tensor(tensor: Any) -> Known:
     return of_array(_array(tensor))
 
 
-def of_array(array: Any) -> Known:
+def of_array(array: Any) -> KnownArray:
     """A known array."""
-    return Known(array, str(array.dtype))
+    return KnownArray(array, str(array.dtype))
 
 
 def _array(tensor: Any) -> Any:
     try:
         return numpy_helper.to_array(tensor)
     except KeyError:  # the number of its type
-        raise Refused(f"there is no element type {tensor.data_type}") from None
+        raise UnsupportedNode(f"there is no element type {tensor.data_type}") from None
     except (TypeError, ValueError) as error:  # numpy's
         shape = f"{name_of(tensor.data_type)}[{', '.join(map(str, tensor.dims))}]"
-        raise Refused(f"it is not of {shape}: {error}") from None
+        raise UnsupportedNode(f"it is not of {shape}: {error}") from None

@@ -20,7 +20,7 @@ from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
     Operand,
-    Refused,
+    UnsupportedNode,
     format_values,
     known,
 )
@@ -35,7 +35,7 @@ def resample(
     Raises Refused for antialiasing, and a scale that is no simple fraction.
     """
     if call.get("antialias", 0):
-        raise Refused(
+        raise UnsupportedNode(
             f"antialiasing of {format_values(g.shape(x)[axis])} elements", "a known extent"
         )
     whole, old = g.shape(x)[axis], call.version < 11
@@ -81,7 +81,7 @@ def _scaled(whole: Element, scale: float | None) -> Element:
     ratio = None if scale is None else simple_fraction(scale)
     if ratio is None:
         refused = f"{format_values(whole)} elements by a scale of {scale}, which is no fraction above 0 of at most {MOST_PARTS} parts"
-        raise Refused(refused, "sizes in place of scales")
+        raise UnsupportedNode(refused, "sizes in place of scales")
     return arithmetic("//", arithmetic("*", whole, ratio.numerator), ratio.denominator)
 
 
@@ -105,7 +105,7 @@ def _places(g: Context, call: Call, whole: Element, count: Element, scale: float
         return g.op("where", g.broadcast(alone, (count,)), 0.0, place)
     if mode == "half_pixel_symmetric":
         if dtype == "float32" and scale is not None and simple_fraction(scale) != Fraction(scale):
-            raise Refused(
+            raise UnsupportedNode(
                 f"the nearest of {format_values(whole)} elements in the mode {mode} by a scale that is rounded",
                 "sizes in place of scales",
             )
@@ -114,7 +114,7 @@ def _places(g: Context, call: Call, whole: Element, count: Element, scale: float
         shift = g.binary("multiply", scalar(g, "multiply", have, 0.5), share)
         return scalar(g, "subtract", g.binary("add", shift, middle), 0.5)
     if mode != "half_pixel":
-        raise Refused(f"a symbolic extent {format_values(whole)} in the mode {mode}")
+        raise UnsupportedNode(f"a symbolic extent {format_values(whole)} in the mode {mode}")
     return place
 
 

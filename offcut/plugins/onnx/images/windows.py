@@ -17,10 +17,10 @@ from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
+    UnsupportedNode,
     check_count,
     format_values,
     known,
@@ -57,7 +57,7 @@ def windows_of(g: Context, call: Call, x: Operand, sizes: Sequence[int]) -> Wind
             less, more = total // 2, total - total // 2
             before[n], after[n] = (less, more) if auto == "SAME_UPPER" else (more, less)
     if any(one < 0 for one in (*before, *after)):
-        raise Refused("padding below 0", "a Slice before it")
+        raise UnsupportedNode("padding below 0", "a Slice before it")
     return Windows(tuple(sizes), strides, dilations, tuple(before), tuple(after))
 
 
@@ -65,7 +65,7 @@ def _same_total(whole: Element, reach: int, stride: int) -> int:
     if stride == 1:
         return reach - 1
     if isinstance(whole, Expr):
-        raise Refused(
+        raise UnsupportedNode(
             f"padding that depends on the size {format_values(whole)}: auto_pad with a stride of {stride}",
             "pads as numbers",
         )
@@ -83,7 +83,7 @@ def emit_convolution(
     """Return a convolution over one to three spatial axes."""
     axes = len(windows.sizes)
     if axes not in (1, 2, 3):
-        raise Refused(f"a convolution over {axes} spatial axes", "1 to 3")
+        raise UnsupportedNode(f"a convolution over {axes} spatial axes", "1 to 3")
     options: dict[str, Any] = {} if bias is None else {"bias": bias}
     result: Operand = g.op(
         f"conv{axes}d", x, w, stride=windows.strides, padding=windows.padding,
@@ -109,7 +109,7 @@ def _conv_transposed(g: Context, call: Call) -> Results:
     before, after = _transposed_pads(g, call, x, sizes, extra)
     options: dict[str, Any] = {} if call.input(2) is None else {"bias": call.input(2)}
     if axes > 3:
-        raise Refused(f"a transposed convolution over {axes} spatial axes", "1 to 3")
+        raise UnsupportedNode(f"a transposed convolution over {axes} spatial axes", "1 to 3")
     even = before == after and all(
         0 <= one < step for one, step in zip(extra, strides, strict=True)
     )
@@ -163,7 +163,9 @@ def _cropped(
         end = more - high
         if end > 0:
             if bias is not None:
-                raise Refused("rows that are added after all, with a bias", "an Add after it")
+                raise UnsupportedNode(
+                    "rows that are added after all, with a bias", "an Add after it"
+                )
             padding = tuple(end if n == axis else 0 for n in range(g.rank(x)))
             x = g.op("pad", x, (0,) * g.rank(x), padding)
             end = 0
@@ -210,7 +212,7 @@ def emit_pooling(
     Raises Refused for more axes.
     """
     if len(windows.sizes) not in (1, 2, 3):
-        raise Refused(f"pooling over {len(windows.sizes)} spatial axes", "1 to 3")
+        raise UnsupportedNode(f"pooling over {len(windows.sizes)} spatial axes", "1 to 3")
     results: tuple[Operand, ...] = pool(g, x, windows, name, **options)
     return results
 
@@ -222,7 +224,7 @@ def _max_pool(g: Context, call: Call) -> Results:
         (values,) = emit_pooling(g, x, windows, "max_pool2d")
         return g.of_some(crop_windows(g, values, counts), g.shape(x)[2:])
     if len(windows.sizes) > 2:
-        raise Refused("the places of what is greatest over three axes", "one output")
+        raise UnsupportedNode("the places of what is greatest over three axes", "one output")
     results = emit_pooling(g, x, windows, "max_pool2d_with_places")
     values, places = (crop_windows(g, one, counts) for one in results)
     return g.of_some(values, g.shape(x)[2:]), _in_the_whole(g, x, places, columns)
@@ -292,7 +294,7 @@ def _averages(g: Context, call: Call) -> Operand:
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
     sums = emit_window_sums(g, x, windows)
     counts = _counts(g, x, windows, counted)
-    return g.binary("divide", sums, Known(counts.astype(numpy_dtype(g.dtype(x))), g.dtype(x)))
+    return g.binary("divide", sums, KnownArray(counts.astype(numpy_dtype(g.dtype(x))), g.dtype(x)))
 
 
 def emit_window_sums(g: Context, x: Operand, windows: Windows) -> Operand:
@@ -301,7 +303,7 @@ def emit_window_sums(g: Context, x: Operand, windows: Windows) -> Operand:
     dtype = g.dtype(x)
     ones = np.ones((1, 1, *windows.sizes), numpy_dtype(dtype))
     flat = g.reshape(x, (product(shape[:2]), 1, *shape[2:]))
-    result = emit_convolution(g, flat, Known(ones, dtype), None, windows, 1)
+    result = emit_convolution(g, flat, KnownArray(ones, dtype), None, windows, 1)
     return g.reshape(result, (*shape[:2], *g.shape(result)[2:]))
 
 
@@ -378,7 +380,7 @@ def _laid_over(g: Context, call: Call) -> Results:
     window = [int(one) for one in g.numbers(call[2], "block_shape")]
     axes = len(window)
     if axes > 3:
-        raise Refused(f"windows of {axes} axes", "of one to three")
+        raise UnsupportedNode(f"windows of {axes} axes", "of one to three")
     strides, dilations = (call.get(each) or [1] * axes for each in ("strides", "dilations"))
     pads = call.get("pads") or [0] * (2 * axes)
     for values, what in (

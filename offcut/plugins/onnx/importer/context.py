@@ -19,17 +19,17 @@ from offcut.graph.call_conditions import assert_condition, of_size
 from offcut.graph.sizes.numbers import extent, plain
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.importer.dtypes import not_ours
-from offcut.plugins.onnx.importer.nonnegative_extents import raise_sizes, refuse_negative
+from offcut.plugins.onnx.importer.nonnegative_extents import refuse_negative, require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (
     Element,
     Equation,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
+    UnsupportedNode,
     format_values,
     known,
 )
-from offcut.plugins.onnx.importer.size_facts import Wanted
+from offcut.plugins.onnx.importer.size_facts import FactsRequired
 
 
 class Context:
@@ -45,13 +45,13 @@ class Context:
         self.free: set[str] = set()
         self.origins: dict[str, tuple[str, int]] = {}
         self.axes: dict[str, str] = {}
-        self.held: dict[int, tuple[Known, Ref]] = {}
+        self.held: dict[int, tuple[KnownArray, Ref]] = {}
 
     # -- what an operand is
 
     def shape(self, operand: Operand) -> tuple[Element, ...]:
         """Its extents."""
-        if isinstance(operand, Known):
+        if isinstance(operand, KnownArray):
             return tuple(operand.array.shape)
         return tuple(map(plain, self.builder.shape(operand)))
 
@@ -66,12 +66,12 @@ class Context:
         """
         rank = self.rank(operand)
         if not -rank <= axis < max(rank, 1):
-            raise Refused(f"there is no axis {axis} of {rank}")
+            raise UnsupportedNode(f"there is no axis {axis} of {rank}")
         return axis % rank if rank else 0
 
     def dtype(self, operand: Operand) -> str:
         """Its element type."""
-        if isinstance(operand, Known):
+        if isinstance(operand, KnownArray):
             return operand.dtype
         return self.builder.values[operand.name].dtype
 
@@ -97,17 +97,17 @@ class Context:
             self.held[id(operand)] = operand, value
         return self.held[id(operand)][1]
 
-    def _constant(self, operand: Known) -> Ref:
+    def _constant(self, operand: KnownArray) -> Ref:
         return self.builder.constant(self.builder.fresh("w"), operand.array)
 
-    def _of_sizes(self, operand: Known) -> Ref:
+    def _of_sizes(self, operand: KnownArray) -> Ref:
         """Index expressions as an array: the last of 0, 1, …, e is e."""
         parts = []
         for one in operand.elements:
             if isinstance(one, Expr):
                 parts.append(self.reshape(self._of_size(one, operand.dtype), [1]))
             else:
-                parts.append(self.ref(Known(np.array([one], operand.dtype), operand.dtype)))
+                parts.append(self.ref(KnownArray(np.array([one], operand.dtype), operand.dtype)))
         vector = parts[0] if len(parts) == 1 else self.op("concat", tuple(parts))
         return self.ref(self.reshape(vector, operand.array.shape))
 
@@ -123,8 +123,8 @@ class Context:
         """
         if operand is None:
             return []
-        if not isinstance(operand, Known):
-            raise Refused(
+        if not isinstance(operand, KnownArray):
+            raise UnsupportedNode(
                 f"its {what} is not known at import",
                 f"from_onnx(…, constants={{…}}) where a call never changes its {what}",
             )
@@ -134,7 +134,7 @@ class Context:
         """Return the same where all are numbers."""
         elements = self.elements(operand, what)
         if any(isinstance(one, Expr) for one in elements):
-            raise Refused(f"its {what} depends on a size: {format_values(*elements)}")
+            raise UnsupportedNode(f"its {what} depends on a size: {format_values(*elements)}")
         return elements
 
     def number(self, operand: Operand | None, what: str, default: Any = None) -> Any:
@@ -149,7 +149,7 @@ class Context:
         """
         if isinstance(value, Expr):
             names = dict.fromkeys(self.origins[name][0] for name in sorted(variables(value)))
-            raise Refused(
+            raise UnsupportedNode(
                 f"{what} is {format_values(value)}, which is not a number",
                 f"from_onnx(…, sizes={{…}}) where a call never changes {', '.join(names)}",
             )
@@ -176,7 +176,7 @@ class Context:
 
         Raises Wanted with the least value of that size.
         """
-        raise_sizes(self, extent(value, -least))
+        require_minimum_sizes(self, extent(value, -least))
 
     def same(self, a: Element, b: Element) -> bool:
         """Return whether two extents are seen to be equal at every size."""
@@ -194,11 +194,11 @@ class Context:
             pairs = ", ".join(
                 f"{format_values(one)} and {format_values(other)}" for one, other in unequal
             )
-            raise Refused(f"{because}: {pairs}", equations=unequal)
+            raise UnsupportedNode(f"{because}: {pairs}", equations=unequal)
 
     def is_zero(self, operand: Operand) -> bool:
         """Return whether it is known to be nothing but zeros."""
-        if isinstance(operand, Known):
+        if isinstance(operand, KnownArray):
             return not operand.symbolic and not operand.array.any()
         return self.builder.is_zero(operand)
 
@@ -215,7 +215,7 @@ class Context:
     def several(self, name: str, *arguments: Any, **options: Any) -> tuple[Ref, ...]:
         """Return the same of an operator of any number of results."""
         if name not in ops.__all__ and name not in VIEWS:
-            raise Refused(f"offcut.ops has no {name}")
+            raise UnsupportedNode(f"offcut.ops has no {name}")
         refs = [self._argument(one) for one in arguments]
         named_refs = {key: self._argument(one) for key, one in options.items()}
         try:
@@ -223,12 +223,12 @@ class Context:
         except OffcutError as refused:
             equations = refused.equal if isinstance(refused, DescribeError) else ()
             because = f"{refused.refused}: {refused.because}"
-            raise Refused(because, equations=equations) from None
+            raise UnsupportedNode(because, equations=equations) from None
         results: tuple[Ref, ...] = result if isinstance(result, tuple) else (result,)
         operands = [Ref(operand) for operand in self.builder.nodes[-1].operands]
         own = {value for operand in operands for value in self.shape(operand)}
         for value in (value for one in results for value in self.shape(one) if value not in own):
-            raise_sizes(self, value)
+            require_minimum_sizes(self, value)
             if name not in VIEWS:  # a view is refused by the call that it does not fit
                 refuse_negative(self, value)
         return tuple(map(self.with_numbers, results)) if name != "slice" else results
@@ -262,7 +262,7 @@ class Context:
         else:
             result = self.op(name, a, b)
         if self.rank(result) != rank:
-            raise Refused(f"{name} gives {self.rank(result)} axes")
+            raise UnsupportedNode(f"{name} gives {self.rank(result)} axes")
         return result
 
     def required(self, operand: Operand, condition: Operand) -> Operand:
@@ -275,7 +275,7 @@ class Context:
         """What is made of elements along axes: a call in which an extent is 0 is refused, where something is made."""
         for one in extents:
             if self.bounds(one)[0] < 1:
-                some = self.binary("greater", known(one), Known(np.array(0), "int64"))
+                some = self.binary("greater", known(one), KnownArray(np.array(0), "int64"))
                 result = self.required(result, self.broadcast(some, self.shape(result)))
         return result
 
@@ -283,8 +283,8 @@ class Context:
         """It with elements of another type."""
         if self.dtype(operand) == dtype:
             return operand
-        if isinstance(operand, Known) and not operand.symbolic:
-            return Known(operand.array.astype(numpy_dtype(dtype)), dtype)
+        if isinstance(operand, KnownArray) and not operand.symbolic:
+            return KnownArray(operand.array.astype(numpy_dtype(dtype)), dtype)
         return self.op("cast", operand, dtype)
 
     def reshape(self, operand: Operand, shape: Iterable[Element]) -> Operand:
@@ -293,14 +293,14 @@ class Context:
         if shape == self.shape(operand):
             return operand
         numbers = [one for one in shape if isinstance(one, int)]
-        if isinstance(operand, Known) and len(numbers) == len(shape):
-            return Known(operand.array.reshape(numbers), operand.dtype)
+        if isinstance(operand, KnownArray) and len(numbers) == len(shape):
+            return KnownArray(operand.array.reshape(numbers), operand.dtype)
         try:
             return self.op("reshape", operand, shape)
-        except Refused as refused:
+        except UnsupportedNode as refused:
             own = self.shape(operand)
             self._whole_parts(own, shape)
-            raise Refused(
+            raise UnsupportedNode(
                 refused.because, refused.help, refused.equations or _renamed_axes(own, shape)
             ) from None
 
@@ -323,7 +323,7 @@ class Context:
         part = extents.product(extents.normal(one) for one in shape if one != -1)
         rest = extents.quotient(total, extents.at(part, multiples))
         if rest is not None and (-1 in shape or rest == Const(1, "index")):
-            raise Wanted(factors=factors)
+            raise FactsRequired(factors=factors)
 
     def _whole_rows(self, own: Sequence[Element], shape: Sequence[Element]) -> None:
         """See to it that what a shape leaves to -1 has no rest, where one size decides it by being a multiple.
@@ -343,14 +343,14 @@ class Context:
             if extents.quotient(whole, part) is not None:
                 factors.setdefault(name, factor)
         if len(factors) == 1:
-            raise Wanted(factors=factors)
+            raise FactsRequired(factors=factors)
 
     def transpose(self, operand: Operand, axes: Sequence[int]) -> Operand:
         """Its axes in another order."""
         if list(axes) == list(range(self.rank(operand))):
             return operand
-        if isinstance(operand, Known):
-            return Known(operand.array.transpose(axes), operand.dtype)
+        if isinstance(operand, KnownArray):
+            return KnownArray(operand.array.transpose(axes), operand.dtype)
         return self.op("transpose", operand, axes=tuple(axes))
 
     def broadcast(self, operand: Operand, shape: Sequence[Element]) -> Operand:
@@ -365,18 +365,18 @@ class Context:
         """``start:stop:step`` of an axis, both within it, `step` above 0."""
         if start == 0 and step == 1 and self.same(stop, self.shape(operand)[axis]):
             return operand
-        if isinstance(operand, Known) and isinstance(start, int) and isinstance(stop, int):
+        if isinstance(operand, KnownArray) and isinstance(start, int) and isinstance(stop, int):
             places = np.arange(start, stop, step)
-            return Known(operand.array.take(places, axis), operand.dtype)
+            return KnownArray(operand.array.take(places, axis), operand.dtype)
         return self.op("slice", operand, axis, start, stop, step)
 
     def full(self, shape: Sequence[Element], value: Any, dtype: str) -> Operand:
         """Return an array of one number."""
-        one = Known(np.array(value, numpy_dtype(dtype)), dtype)
+        one = KnownArray(np.array(value, numpy_dtype(dtype)), dtype)
         return self.broadcast(one, shape) if shape else one
 
     def _argument(self, argument: Any) -> Any:
-        if isinstance(argument, Known):
+        if isinstance(argument, KnownArray):
             return self.ref(argument)
         if isinstance(argument, list | tuple):
             return tuple(map(self._argument, argument))
@@ -399,7 +399,7 @@ def _renamed_axes(own: Sequence[Element], shape: Sequence[Element]) -> list[Equa
 
 def single_number(operand: Operand, rank: int) -> Any:
     """Return the number that a known operand is, where an array of `rank` axes is the other; None for an operand that is none."""
-    if not isinstance(operand, Known) or operand.symbolic or operand.array.size != 1:
+    if not isinstance(operand, KnownArray) or operand.symbolic or operand.array.size != 1:
         return None
     if operand.array.ndim > rank or operand.dtype == "object":
         return None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from onnx import TensorProto
 
 from offcut.core.dtypes import DTYPES
-from offcut.plugins.onnx.importer.operands import Refused
+from offcut.plugins.onnx.importer.operands import UnsupportedNode
 
 RENAMED: Mapping[str, str] = {"float": "float32", "double": "float64"}
 """The names of ONNX that are not numpy's."""
@@ -30,11 +30,13 @@ def dtype_of(code: int) -> str:
     return name
 
 
-def not_ours(name: str) -> Refused:
+def not_ours(name: str) -> UnsupportedNode:
     """The refusal of an element type, or of what numpy has no type of its own for: sequences, and texts."""
     if name == "object":
-        return Refused("it is not a tensor of numbers, but of texts, or a sequence", "tensors")
-    return Refused(f"elements of {name}", f"element types are {', '.join(DTYPES)}")
+        return UnsupportedNode(
+            "it is not a tensor of numbers, but of texts, or a sequence", "tensors"
+        )
+    return UnsupportedNode(f"elements of {name}", f"element types are {', '.join(DTYPES)}")
 
 
 def code_of(dtype: str) -> int:

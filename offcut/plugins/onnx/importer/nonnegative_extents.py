@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.program import Size
 from offcut.graph import extents
-from offcut.plugins.onnx.importer.operands import Element, Refused, format_values
-from offcut.plugins.onnx.importer.size_facts import INT_MAX, Wanted
+from offcut.plugins.onnx.importer.operands import Element, UnsupportedNode, format_values
+from offcut.plugins.onnx.importer.size_facts import INT_MAX, FactsRequired
 
 if TYPE_CHECKING:
     from offcut.plugins.onnx.importer.context import Context
@@ -23,7 +23,7 @@ MOST_SIZES = 6
 """Of how many sizes an extent is tried at their ends."""
 
 
-def raise_sizes(g: Context, value: Element) -> None:
+def require_minimum_sizes(g: Context, value: Element) -> None:
     """See to it that an extent is at least 0, by a size that is large enough, where one nobody bounded does.
 
     Raises Wanted with the least value of that size.
@@ -34,7 +34,7 @@ def raise_sizes(g: Context, value: Element) -> None:
         size = g.builder.sizes[name]
         low = _enough(g, value, name, min(size.max, size.min + MOST_RAISED))
         if low is not None:
-            raise Wanted(lows={name: low})
+            raise FactsRequired(lows={name: low})
 
 
 def refuse_negative(g: Context, value: Element, what: str = "it gives") -> None:
@@ -50,7 +50,7 @@ def refuse_negative(g: Context, value: Element, what: str = "it gives") -> None:
     if sizes is None:
         return
     at, help = sizes_said(g, sizes), larger(g, value)
-    raise Refused(f"{what} the extent {in_file(g, value)}, below 0 at {at}", help)
+    raise UnsupportedNode(f"{what} the extent {in_file(g, value)}, below 0 at {at}", help)
 
 
 def in_file(g: Context, value: Expr) -> str:

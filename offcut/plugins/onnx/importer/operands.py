@@ -18,7 +18,7 @@ Element: TypeAlias = "int | Expr"
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownArray:
     """An array whose elements are known at import.
 
     array  of numbers; or of objects, ints and index expressions over sizes
@@ -40,7 +40,7 @@ class Known:
         return result
 
 
-class Several(Known):
+class SequenceValue(KnownArray):
     """A sequence of which it is known what it holds; as an array it is refused, for its elements."""
 
     def __init__(self, values: tuple[Operand, ...]) -> None:
@@ -50,7 +50,7 @@ class Several(Known):
     values: tuple[Operand, ...]
 
 
-Operand: TypeAlias = Ref | Known
+Operand: TypeAlias = Ref | KnownArray
 Results: TypeAlias = "Operand | tuple[Operand | None, ...]"
 
 
@@ -115,7 +115,7 @@ class Call:
         """
         operand = self.input(place)
         if operand is None:
-            raise Refused(f"its input {place} is left out")
+            raise UnsupportedNode(f"its input {place} is left out")
         return operand
 
 
@@ -131,14 +131,14 @@ def check_count(values: Sequence[Any], count: int, what: str) -> None:
     Raises Refused for more or less.
     """
     if len(values) != count:
-        raise Refused(f"its {what} are {len(values)} numbers, not {count}")
+        raise UnsupportedNode(f"its {what} are {len(values)} numbers, not {count}")
 
 
 Equation: TypeAlias = tuple[Element, Element]
 """Two extents that must be equal."""
 
 
-class Refused(Exception):
+class UnsupportedNode(Exception):
     """A node that cannot be taken.
 
     because    why
@@ -151,7 +151,7 @@ class Refused(Exception):
         self.because, self.help, self.equations = because, help, equations
 
 
-def known(values: Any, dtype: str = "int64") -> Known:
+def known(values: Any, dtype: str = "int64") -> KnownArray:
     """Numbers and index expressions as a known array.
 
     values  a list, nested or not, or one element
@@ -159,4 +159,4 @@ def known(values: Any, dtype: str = "int64") -> Known:
     array = np.array(values, dtype=object)
     if not any(isinstance(one, Expr) for one in array.ravel()):
         array = array.astype(dtype)
-    return Known(array, dtype)
+    return KnownArray(array, dtype)

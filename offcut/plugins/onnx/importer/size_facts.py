@@ -96,7 +96,7 @@ class SizeFacts:
         return low, high
 
 
-class Wanted(Exception):
+class FactsRequired(Exception):
     """A node is taken where facts of sizes of the graph hold: the import is done again with them."""
 
     def __init__(self, **facts: Mapping[str, Any]) -> None:

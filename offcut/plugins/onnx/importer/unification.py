@@ -28,9 +28,14 @@ from offcut.core.program import Size
 from offcut.graph import extents
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.onnx.importer.context import Context
-from offcut.plugins.onnx.importer.nonnegative_extents import first, in_file, raise_sizes, value_at
+from offcut.plugins.onnx.importer.nonnegative_extents import (
+    first,
+    in_file,
+    require_minimum_sizes,
+    value_at,
+)
 from offcut.plugins.onnx.importer.operands import Equation
-from offcut.plugins.onnx.importer.size_facts import INT_MAX, SizeFacts, Wanted
+from offcut.plugins.onnx.importer.size_facts import INT_MAX, FactsRequired, SizeFacts
 from offcut.plugins.onnx.importer.unit_extents import range_where
 
 MAX_FACTOR = 4096
@@ -96,9 +101,9 @@ def _substitute(g: Context, one: Expr, other: Expr, difference: Expr) -> None:
         (low, high), size = g.bounds(value), g.builder.sizes[name]
         if isinstance(value, Const):
             if size.min <= low <= size.max:
-                raise Wanted(said={name: g.origins[name][1] * low})
+                raise FactsRequired(said={name: g.origins[name][1] * low})
         elif low >= size.min and (high <= size.max or size.max >= INT_MAX // g.origins[name][1]):
-            raise Wanted(equal={name: value})
+            raise FactsRequired(equal={name: value})
 
 
 def _candidates(g: Context, one: Expr, other: Expr) -> list[str]:
@@ -121,13 +126,13 @@ def _cap(g: Context, expr: Expr) -> None:
         for extent, number in ((least.a, least.b), (least.b, least.a)):
             names = variables(extent)
             if number == Const(1, "index"):
-                raise_sizes(g, plain(Binary("-", extent, number)))
+                require_minimum_sizes(g, plain(Binary("-", extent, number)))
             if isinstance(number, Const) and len(names) == 1 and names <= g.free:
                 (name,) = names
                 size = g.builder.sizes[name]
                 most = _last_within(extent, int(number.value), size)
                 if size.min < most < size.max:
-                    raise Wanted(highs={name: most})
+                    raise FactsRequired(highs={name: most})
 
 
 def _last_within(extent: Expr, number: int, size: Size) -> int:
@@ -151,7 +156,7 @@ def _make_multiple(g: Context, difference: Expr) -> None:
         for factor in (one for one in range(2, most + 1) if most % one == 0):
             multiple = Binary("*", Const(factor, "index"), Var(name))
             if extents.at(difference, {name: multiple}) == ZERO:
-                raise Wanted(factors={name: factor})
+                raise FactsRequired(factors={name: factor})
 
 
 def _narrow(g: Context, one: Expr, other: Expr) -> None:
@@ -169,8 +174,8 @@ def _narrow(g: Context, one: Expr, other: Expr) -> None:
             if ends is None or ends == (size.min, size.max):
                 continue
             if ends[0] == ends[1]:
-                raise Wanted(said={name: g.origins[name][1] * ends[0]})
-            raise Wanted(lows={name: ends[0]}, highs={name: ends[1]})
+                raise FactsRequired(said={name: g.origins[name][1] * ends[0]})
+            raise FactsRequired(lows={name: ends[0]}, highs={name: ends[1]})
 
 
 def sizes_help(g: Context, equations: Iterable[Equation]) -> str:

@@ -15,8 +15,8 @@ from offcut.plugins.onnx.importer.nonnegative_extents import (
     within,
     witness,
 )
-from offcut.plugins.onnx.importer.operands import Element, Refused
-from offcut.plugins.onnx.importer.size_facts import INT_MAX, Wanted
+from offcut.plugins.onnx.importer.operands import Element, UnsupportedNode
+from offcut.plugins.onnx.importer.size_facts import INT_MAX, FactsRequired
 
 if TYPE_CHECKING:
     from offcut.plugins.onnx.importer.context import Context
@@ -30,19 +30,21 @@ def require_one(g: Context, value: Element, axis: int) -> None:
     if value == 1 or (isinstance(value, Expr) and g.bounds(value) == (1, 1)):
         return
     if not isinstance(value, Expr):
-        raise Refused(f"axis {axis} has the extent {value}, which is not 1")
+        raise UnsupportedNode(f"axis {axis} has the extent {value}, which is not 1")
     help = "from_onnx(…, sizes={…}): bounds in which it is 1"
     if len(names := variables(value)) == 1:
         (name,) = names
         ends = range_where(g, value, 1, name)
         if ends is not None and name in g.free:
             if ends[0] == ends[1]:
-                raise Wanted(said={name: g.origins[name][1] * ends[0]})
-            raise Wanted(lows={name: ends[0]}, highs={name: ends[1]})
+                raise FactsRequired(said={name: g.origins[name][1] * ends[0]})
+            raise FactsRequired(lows={name: ends[0]}, highs={name: ends[1]})
         help = within(g, name, *ends) if ends is not None else ""
     sizes = witness(g, value, lambda one: one != 1)
     at = "" if sizes is None else f" at {sizes_said(g, sizes)}"
-    raise Refused(f"axis {axis} has the extent {in_file(g, value)}, which is not 1{at}", help)
+    raise UnsupportedNode(
+        f"axis {axis} has the extent {in_file(g, value)}, which is not 1{at}", help
+    )
 
 
 def range_where(g: Context, value: Expr, number: int, name: str) -> tuple[int, int] | None:
@@ -76,4 +78,4 @@ def is_one(g: Context, value: Element, axis: int) -> bool:
     at = "" if sizes is None else f": it is at {sizes_said(g, sizes)}"
     because = f"how many axes it gives depends on whether the extent {in_file(g, value)} of axis {axis} is 1{at}"
     above = larger(g, Binary("-", value, Const(2, "index")))
-    raise Refused(because, ", or ".join(filter(None, (above, "Squeeze with axes"))))
+    raise UnsupportedNode(because, ", or ".join(filter(None, (above, "Squeeze with axes"))))

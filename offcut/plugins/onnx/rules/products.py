@@ -7,7 +7,14 @@ from string import ascii_letters
 
 from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.importer.context import Context
-from offcut.plugins.onnx.importer.operands import Call, Element, Known, Operand, Refused, Results
+from offcut.plugins.onnx.importer.operands import (
+    Call,
+    Element,
+    KnownArray,
+    Operand,
+    Results,
+    UnsupportedNode,
+)
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import emit_reduction
 from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
@@ -21,7 +28,7 @@ def emit_matmul(g: Context, a: Operand, b: Operand) -> Operand:
     row, column = g.rank(a) == 1, g.rank(b) == 1
     dtype = g.dtype(a)
     if not g.rank(a) or not g.rank(b):
-        raise Refused("an operand has no axis")
+        raise UnsupportedNode("an operand has no axis")
     left = emit_unsqueeze(g, a, [0]) if row else a
     right = emit_unsqueeze(g, b, [1]) if column else b
     if g.rank(right) == 2 and g.rank(left) > 2:
@@ -138,7 +145,7 @@ def _alone(g: Context, x: Operand, term: str, letters: set[str]) -> tuple[Operan
 def without_zero(g: Context, x: Operand, zero: Operand | None, axis: int = -1) -> Operand:
     """``x - zero`` in int32, a zero point for all or for each place of an axis. Bytes that are known stay bytes, for products of them."""
     wide = g.op("cast", x, "int32") if g.dtype(x) in BYTES else g.cast(x, "int32")
-    if zero is None or (isinstance(zero, Known) and not zero.array.any()):
+    if zero is None or (isinstance(zero, KnownArray) and not zero.array.any()):
         return wide
     points = g.cast(zero, "int32")
     if g.rank(points) == 1 and g.shape(points) not in ((1,), g.shape(x)):
@@ -160,7 +167,7 @@ def _determinant(g: Context, call: Call) -> Results:
     order = g.whole(g.shape(call[0])[-1], "the rows of a matrix")
     result: Operand | None = determinants(g, call[0])
     if result is None:
-        raise Refused(f"the determinant of {order} rows", f"1 to {MAX_DETERMINANT_ROWS}")
+        raise UnsupportedNode(f"the determinant of {order} rows", f"1 to {MAX_DETERMINANT_ROWS}")
     return result
 
 

@@ -8,12 +8,12 @@ from functools import partial
 from offcut.core.expr import Expr
 from offcut.graph.sizes.numbers import arithmetic, extent, product
 from offcut.plugins.onnx.importer.context import Context
-from offcut.plugins.onnx.importer.nonnegative_extents import raise_sizes, refuse_negative
+from offcut.plugins.onnx.importer.nonnegative_extents import refuse_negative, require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (
     Call,
     Operand,
-    Refused,
     Results,
+    UnsupportedNode,
     format_values,
     known,
 )
@@ -64,7 +64,9 @@ def emit_reduction(
     if dtype == "bool":
         x = g.cast(x, "uint8")
     if name == "mean" and not g.is_float(x):
-        raise Refused(f"the mean of {dtype} is not of this type", "a Cast to float32 before it")
+        raise UnsupportedNode(
+            f"the mean of {dtype} is not of this type", "a Cast to float32 before it"
+        )
     result: Operand = g.op(name, x, axis=tuple(axes), keepdims=keepdims)
     return g.cast(result, dtype)
 
@@ -75,7 +77,7 @@ def _log_sum_exp(g: Context, call: Call) -> Results:
     if axes is None:
         return x
     if not g.is_float(x):
-        raise Refused(f"exp of {g.dtype(x)}", "floats")
+        raise UnsupportedNode(f"exp of {g.dtype(x)}", "floats")
     result: Operand = log_sum_exp(g, x, axes, bool(call.get("keepdims", 1)))
     return result
 
@@ -90,7 +92,7 @@ def _product(g: Context, call: Call) -> Results:
     for axis in axes:
         count = g.whole(shape[axis], "the extent whose product is taken")
         if count > MOST:
-            raise Refused(f"a product of {count} elements", f"{MOST} at most")
+            raise UnsupportedNode(f"a product of {count} elements", f"{MOST} at most")
         one = g.full([*shape[:axis], 1, *shape[axis + 1 :]], 1, g.dtype(x))
         total = g.slice(x, axis, 0, 1) if count else one
         for place in range(1, count):
@@ -126,7 +128,9 @@ def _hardmax(g: Context, call: Call) -> Results:
     x = call[0]
     axis = g.axis(x, call.get("axis", -1 if call.version >= 13 else 1))
     if call.version < 13 and axis != g.rank(x) - 1:
-        raise Refused("over several axes, as before the operator set 13", "the operator set 13")
+        raise UnsupportedNode(
+            "over several axes, as before the operator set 13", "the operator set 13"
+        )
     first: Operand = g.op("argmax", x, axis=axis, keepdims=True)
     places: Operand = g.op("iota", g.shape(x)[axis], "int64")
     places = g.reshape(places, [-1 if n == axis else 1 for n in range(g.rank(x))])
@@ -163,9 +167,9 @@ def _top(g: Context, call: Call) -> Results:
         )
         return top_elements(g, x, k, axis, largest)
     if not isinstance(whole, Expr) and k > whole:
-        raise Refused(f"the first {k} of {format_values(whole)}")
+        raise UnsupportedNode(f"the first {k} of {format_values(whole)}")
     rest = extent(whole, -int(k))
-    raise_sizes(g, rest)
+    require_minimum_sizes(g, rest)
     refuse_negative(g, rest, f"beyond the first {k} there is")
     return top_elements(g, x, int(k), axis, largest)
 

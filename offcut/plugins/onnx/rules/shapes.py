@@ -13,14 +13,14 @@ from offcut.core.integers import MOST_PARTS, binary_fraction
 from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.dtypes import dtype_of
-from offcut.plugins.onnx.importer.nonnegative_extents import raise_sizes
+from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
+    UnsupportedNode,
     check_count,
     format_values,
     known,
@@ -56,7 +56,7 @@ def _reshape(g: Context, call: Call) -> Results:
     extents = call.get("shape") if call.version < 5 else g.elements(call[1], "shape")
     keeps_zeros = not call.get("allowzero", 0)
     if keeps_zeros and any(one == 0 and n >= len(own) for n, one in enumerate(extents)):
-        raise Refused(f"it keeps an extent of {len(own)} axes that is not there")
+        raise UnsupportedNode(f"it keeps an extent of {len(own)} axes that is not there")
     shape = [
         own[n] if keeps_zeros and isinstance(one, int) and one == 0 else one
         for n, one in enumerate(extents)
@@ -73,7 +73,7 @@ def _filled(g: Context, own: Sequence[Element], shape: list[Element]) -> list[El
         if rows:
             count = math.prod(own)  # type: ignore[arg-type]
             if count % rows:
-                raise Refused(
+                raise UnsupportedNode(
                     f"it has {count} elements, and [{format_values(*shape)}] is of a multiple of {rows}"
                 )
             shape[place] = count // rows
@@ -84,7 +84,7 @@ def _flatten(g: Context, call: Call) -> Results:
     x, axis = call[0], call.get("axis", 1)
     shape = g.shape(x)
     if not -len(shape) <= axis <= max(len(shape), 1):
-        raise Refused(f"there is no axis {axis} of {len(shape)}")
+        raise UnsupportedNode(f"there is no axis {axis} of {len(shape)}")
     first = shape[:axis]
     return g.reshape(x, (product(first), product(shape[len(first) :])))
 
@@ -107,7 +107,7 @@ def emit_unsqueeze(g: Context, x: Operand, axes: Sequence[int]) -> Operand:
     rank = g.rank(x) + len(axes)
     new, own = {axis % rank for axis in axes if -rank <= axis < rank}, iter(g.shape(x))
     if len(new) < len(axes):
-        raise Refused(f"axes {format_values(*axes)} of {rank}", "each axis once")
+        raise UnsupportedNode(f"axes {format_values(*axes)} of {rank}", "each axis once")
     return g.reshape(x, [1 if n in new else next(own) for n in range(rank)])
 
 
@@ -132,9 +132,9 @@ def _split(g: Context, call: Call) -> Results:
     else:
         because = f"parts of {format_values(*sizes)} elements, of {format_values(whole)}"
         if min(sizes) < 0:
-            raise Refused(because)
+            raise UnsupportedNode(because)
         if not g.same(whole, sum(sizes)):
-            raise Refused(because, equations=[(whole, sum(sizes))])
+            raise UnsupportedNode(because, equations=[(whole, sum(sizes))])
         ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
     places = [0, *ends, whole]
     return tuple(g.slice(x, axis, places[n], places[n + 1]) for n in range(len(places) - 1))
@@ -186,9 +186,9 @@ def _inside(g: Context, value: Element, whole: Element, last: Element) -> Elemen
     if top < 0:
         return _clipped(g, extent(value, whole), 0, "max")
     if floor < 0:
-        raise_sizes(g, value)
-        raise_sizes(g, extent(_minus(value), -1))
-        raise Refused(f"a place of {format_values(value)}, which may be below 0 or not")
+        require_minimum_sizes(g, value)
+        require_minimum_sizes(g, extent(_minus(value), -1))
+        raise UnsupportedNode(f"a place of {format_values(value)}, which may be below 0 or not")
     if last is whole:
         return _clipped(g, value, last, "min")
     return extent(last, _minus(_clipped(g, extent(last, _minus(value)), 0, "max")))
@@ -211,7 +211,7 @@ def _expand(g: Context, call: Call) -> Results:
     shape = []
     for mine, other in zip(own, extents, strict=True):
         if other != 1 and mine != 1 and not g.same(mine, other):
-            raise Refused(
+            raise UnsupportedNode(
                 f"extents {format_values(mine)} and {format_values(other)} are neither 1 nor seen to be equal",
                 equations=[(mine, other)],
             )
@@ -245,7 +245,7 @@ def _pad(g: Context, call: Call) -> Results:
     if symbolic and mode != "wrap":
         return cast("Operand", pad(g, x, before, after, mode, value))
     if symbolic and mode == "wrap":
-        raise Refused(
+        raise UnsupportedNode(
             f"it is padded by {format_values(*symbolic)}, with mode={mode}", "mode=constant"
         )
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
@@ -257,7 +257,9 @@ def _pad(g: Context, call: Call) -> Results:
         return cast("Operand", pad(g, x, before, after, mode, value))
     for whole, most in zip(g.shape(x), map(max, before, after), strict=True):
         if most > g.bounds(whole)[0]:
-            raise Refused(f"it wraps {most} elements around an axis of {format_values(whole)}")
+            raise UnsupportedNode(
+                f"it wraps {most} elements around an axis of {format_values(whole)}"
+            )
     return cast("Operand", wrap(g, x, before, after))
 
 
@@ -265,7 +267,7 @@ def _constant_of_shape(g: Context, call: Call) -> Results:
     value = call.get("value")
     one = np.zeros(1, np.float32) if value is None else value
     shape = g.elements(call[0], "shape")
-    return g.broadcast(Known(one.reshape(()), str(one.dtype)), [plain(size) for size in shape])
+    return g.broadcast(KnownArray(one.reshape(()), str(one.dtype)), [plain(size) for size in shape])
 
 
 def _range(g: Context, call: Call) -> Results:
@@ -276,7 +278,7 @@ def _range(g: Context, call: Call) -> Results:
     start, limit, delta = map(_whole, (start, limit, delta))
     parts = [part for one in (start, limit, delta) if (part := _fraction(one)) is not None]
     if isinstance(delta, Expr) or delta == 0 or len(parts) < 3:
-        raise Refused(
+        raise UnsupportedNode(
             f"a range of {dtype} from {format_values(start)} to {format_values(limit)} by {format_values(delta)}",
             f"ends and a step that are multiples of 1/{MOST_PARTS}, the step no size and not 0",
         )
@@ -355,7 +357,9 @@ def _pixels(g: Context, call: Call) -> Results:
 
 def _known_only(what: str) -> Any:
     def rule(g: Context, call: Call) -> Results:
-        raise Refused(f"{what} depends on values of its inputs", "inputs that are known at import")
+        raise UnsupportedNode(
+            f"{what} depends on values of its inputs", "inputs that are known at import"
+        )
 
     return rule
 

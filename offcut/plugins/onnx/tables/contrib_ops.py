@@ -15,7 +15,13 @@ import numpy as np
 from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.images.windows import WINDOWS
 from offcut.plugins.onnx.importer.context import Context
-from offcut.plugins.onnx.importer.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.onnx.importer.operands import (
+    Call,
+    KnownArray,
+    Operand,
+    Results,
+    UnsupportedNode,
+)
 from offcut.plugins.onnx.rules.attention import grouped_attention
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
 from offcut.plugins.onnx.rules.products import emit_matmul
@@ -45,7 +51,7 @@ def _between(inner: Operator, count: int = 1, plain: int = 0) -> Operator:
     def rule(g: Context, call: Call) -> Results:
         call.overlook("channels_last", "opset")
         if call.attributes.get("channels_last", 0):
-            raise Refused("channels_last=1", "channels_last=0")
+            raise UnsupportedNode("channels_last=1", "channels_last=0")
         last = plain + 3 * count
         operands = [call[place] for place in range(plain)]
         operands += [_real(g, call, place) for place in range(plain, last, 3)]
@@ -114,7 +120,7 @@ def _dynamic_matmul(g: Context, call: Call) -> Results:
 def _matmul(g: Context, call: Call) -> Results:
     """``alpha * a @ b``, each turned or not."""
     if call.get("transBatchA", 0) or call.get("transBatchB", 0):
-        raise Refused("batches that are transposed", "transBatchA=0, transBatchB=0")
+        raise UnsupportedNode("batches that are transposed", "transBatchA=0, transBatchB=0")
     a = _turned(g, call[0], call.get("transA", 0))
     result = emit_matmul(g, a, _turned(g, call[1], call.get("transB", 0)))
     alpha = call.get("alpha", 1.0)
@@ -132,39 +138,41 @@ def _of_bits(g: Context, call: Call) -> Results:
     call.overlook("accuracy_level")
     x, packed, scales, zeros = call[0], call[1], call[2], call.input(3)
     if bits not in (4, 8) or not all(
-        isinstance(one, Known) for one in (packed, scales, zeros) if one is not None
+        isinstance(one, KnownArray) for one in (packed, scales, zeros) if one is not None
     ):
-        raise Refused(f"weights of {bits} bits, or that calls give", "constants of 4 or 8 bits")
-    assert isinstance(packed, Known)
-    assert isinstance(scales, Known)
+        raise UnsupportedNode(
+            f"weights of {bits} bits, or that calls give", "constants of 4 or 8 bits"
+        )
+    assert isinstance(packed, KnownArray)
+    assert isinstance(scales, KnownArray)
     blocks = -(-inner // block)
     scale = scales.array.reshape(columns, blocks).T
     middle = np.float32(2 ** (bits - 1))
     start: Any = middle
-    if isinstance(zeros, Known):
+    if isinstance(zeros, KnownArray):
         start = zeros.array
         if start.dtype == np.uint8:
             start = _unpacked(start.reshape(columns, -1), bits)[:, :blocks]
         start = start.reshape(columns, blocks).T.astype(np.float32)
     weights = _unpacked(packed.array.reshape(columns, blocks, -1), bits).transpose(1, 2, 0)
-    signed = Known(
+    signed = KnownArray(
         np.ascontiguousarray((weights.astype(np.int16) - int(middle)).astype(np.int8)), "int8"
     )
     if g.dtype(x) != "float32":
         real = (signed.array + (middle - start)[..., None, :]) * scale[:, None].astype(np.float32)
         flat = np.ascontiguousarray(real.reshape(-1, columns)[:inner])
         return _added(
-            g, emit_matmul(g, x, g.cast(Known(flat, "float32"), g.dtype(x))), call.input(5)
+            g, emit_matmul(g, x, g.cast(KnownArray(flat, "float32"), g.dtype(x))), call.input(5)
         )
     lead = g.shape(x)[:-1]
     rows = g.reshape(x, (product(lead), inner))
     if blocks * block != inner:
         rows = g.op("pad", rows, (0, 0), (0, blocks * block - inner))
     scale = np.ascontiguousarray(scale, np.float32)
-    terms = Known(signed.array.reshape(-1, columns), "int8")
-    result: Operand = g.op("dense_blockwise", rows, terms, Known(scale, "float32"))
+    terms = KnownArray(signed.array.reshape(-1, columns), "int8")
+    result: Operand = g.op("dense_blockwise", rows, terms, KnownArray(scale, "float32"))
     if np.any(start != middle):
-        apart = Known((middle - start).astype(np.float32) * scale, "float32")
+        apart = KnownArray((middle - start).astype(np.float32) * scale, "float32")
         totals = emit_reduction(
             g, "sum", g.reshape(rows, (product(lead), blocks, block)), [2], False
         )
@@ -201,7 +209,7 @@ def _skipped(g: Context, call: Call, *, name: str, epsilon: float) -> Results:
             options["bias"] = call[3]
     total = _added(g, g.binary("add", call[0], call[1]), call.input(place))
     if any(call.proto.output[1:3]):
-        raise Refused("mean and deviation as outputs", "the first output and the fourth")
+        raise UnsupportedNode("mean and deviation as outputs", "the first output and the fourth")
     return g.op(name, total, **options), None, None, total
 
 

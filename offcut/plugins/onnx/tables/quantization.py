@@ -14,10 +14,10 @@ from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.dtypes import dtype_of
 from offcut.plugins.onnx.importer.operands import (
     Call,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
+    UnsupportedNode,
     format_values,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
@@ -31,7 +31,9 @@ def _along(g: Context, parameter: Operand, x: Operand, axis: int) -> Operand:
     if g.rank(parameter) == 0 or g.shape(parameter) == g.shape(x):
         return parameter
     if g.rank(parameter) > 1:
-        raise Refused("scales of several axes", "one for all, or one for each place of an axis")
+        raise UnsupportedNode(
+            "scales of several axes", "one for all, or one for each place of an axis"
+        )
     count = g.shape(parameter)[0]
     if count == 1:
         return g.reshape(parameter, [])
@@ -46,12 +48,16 @@ def _given(
     parameters: list[Any] = []
     for one, dtype in (
         (scale, "float32"),
-        (Known(np.zeros((), np.int32), "int32") if zero is None else zero, "int32"),
+        (KnownArray(np.zeros((), np.int32), "int32") if zero is None else zero, "int32"),
     ):
         if g.rank(one) > 1 or (dtype == "float32" and g.dtype(one) != dtype):
             return None
         wide = g.cast(one, dtype)
-        if isinstance(wide, Known) and wide.array.size and (wide.array == wide.array.flat[0]).all():
+        if (
+            isinstance(wide, KnownArray)
+            and wide.array.size
+            and (wide.array == wide.array.flat[0]).all()
+        ):
             parameters.append(wide.array.flat[0].item())
         elif g.rank(wide) == 0 or g.shape(wide) == (1,):
             parameters.append(g.ref(g.reshape(wide, ())))
@@ -79,7 +85,9 @@ def _per_block(g: Context, call: Call, parameter: Operand) -> Operand:
     axis = g.axis(parameter, call.get("axis", 1))
     blocks, whole = g.shape(parameter), g.shape(call[0])[axis]
     if not g.same(arithmetic("*", blocks[axis], block), whole):
-        raise Refused(f"{format_values(whole)} elements in blocks of {block}", "whole blocks")
+        raise UnsupportedNode(
+            f"{format_values(whole)} elements in blocks of {block}", "whole blocks"
+        )
     before, after = blocks[: axis + 1], blocks[axis + 1 :]
     apart = g.broadcast(g.reshape(parameter, (*before, 1, *after)), (*before, block, *after))
     return g.reshape(apart, g.shape(call[0]))
@@ -90,7 +98,7 @@ def emit_quantize(
 ) -> Operand:
     """``clip(round(x / scale) + zero)``, ties to the even integer."""
     if dtype not in RANGES:
-        raise Refused(f"it gives {dtype}", ", ".join(RANGES))
+        raise UnsupportedNode(f"it gives {dtype}", ", ".join(RANGES))
     parameters = (
         _given(g, x, scale, zero, axis) if dtype in BYTES and g.dtype(x) == "float32" else None
     )
@@ -98,7 +106,7 @@ def emit_quantize(
         return g.op("quantize", x, *parameters[:2], dtype=dtype, **parameters[2])
     scale = g.cast(_along(g, scale, x, axis), g.dtype(x))
     result: Operand = g.op("round", g.binary("divide", x, scale))
-    if zero is not None and not (isinstance(zero, Known) and not zero.array.any()):
+    if zero is not None and not (isinstance(zero, KnownArray) and not zero.array.any()):
         result = g.binary("add", result, g.cast(_along(g, zero, x, axis), g.dtype(x)))
     low, high = RANGES[dtype]
     return g.cast(g.op("clip", result, low=float(low), high=float(high)), dtype)
@@ -172,10 +180,12 @@ def _conv(g: Context, call: Call) -> Results:
 def scale_of_sums(g: Context, one: Operand, other: Operand) -> Operand:
     """Return what sums of products are in units of, the product of two scales."""
     if g.rank(one) and g.shape(one) != (1,):
-        raise Refused("a scale for each row", "one for all, or one for each column or channel")
+        raise UnsupportedNode(
+            "a scale for each row", "one for all, or one for each column or channel"
+        )
     one = g.reshape(one, ())
-    if isinstance(one, Known) and isinstance(other, Known):
-        return Known(one.array * other.array, "float32")
+    if isinstance(one, KnownArray) and isinstance(other, KnownArray):
+        return KnownArray(one.array * other.array, "float32")
     return g.binary("multiply", other, one)
 
 

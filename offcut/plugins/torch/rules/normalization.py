@@ -8,12 +8,12 @@ from typing import Any
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.operators.norms import log_sum_exp, norm_of_last_axes
-from offcut.plugins.torch.rule_table import takes
+from offcut.plugins.torch.rule_table import register_rule
 from offcut.plugins.torch.translation import Translation
-from offcut.plugins.torch.unsupported import Left
+from offcut.plugins.torch.unsupported import Unsupported
 
 
-@takes("native_layer_norm")
+@register_rule("native_layer_norm")
 def native_layer_norm(
     t: Translation, x: Ref, shape: Sequence[Any], gain: Ref | None, bias: Ref | None, epsilon: float
 ) -> Any:
@@ -37,7 +37,7 @@ def _over_deviation(t: Translation, variance: Ref, epsilon: float) -> Ref:
     return result
 
 
-@takes("layer_norm")
+@register_rule("layer_norm")
 def layer_norm(
     t: Translation,
     x: Ref,
@@ -51,7 +51,7 @@ def layer_norm(
     return norm_of_last_axes(t, "layernorm", x, len(shape), parameters, epsilon)
 
 
-@takes("rms_norm")
+@register_rule("rms_norm")
 def rms_norm(
     t: Translation,
     x: Ref,
@@ -64,14 +64,14 @@ def rms_norm(
     return norm_of_last_axes(t, "rmsnorm", x, len(shape), {"gain": gain}, epsilon)
 
 
-@takes("_fused_rms_norm")
+@register_rule("_fused_rms_norm")
 def fused_rms_norm(
     t: Translation, x: Ref, shape: Sequence[Any], gain: Ref | None, epsilon: float | None
 ) -> Any:
     return rms_norm(t, x, shape, gain, epsilon), None
 
 
-@takes("_native_batch_norm_legit_no_training")
+@register_rule("_native_batch_norm_legit_no_training")
 def batch_norm_inference(
     t: Translation,
     x: Ref,
@@ -86,7 +86,7 @@ def batch_norm_inference(
     return t.node("batchnorm", x, mean, variance, **parameters), None, None
 
 
-@takes("_native_batch_norm_legit_functional")
+@register_rule("_native_batch_norm_legit_functional")
 def batch_norm_training(
     t: Translation,
     x: Ref,
@@ -117,7 +117,7 @@ def batch_norm_training(
     return normalized, own, _over_deviation(t, spread, epsilon), *statistics
 
 
-@takes("native_group_norm")
+@register_rule("native_group_norm")
 def native_group_norm(
     t: Translation,
     x: Ref,
@@ -135,7 +135,7 @@ def native_group_norm(
     return result, mean, _over_deviation(t, variance, epsilon)
 
 
-@takes("group_norm")
+@register_rule("group_norm")
 def group_norm(
     t: Translation,
     x: Ref,
@@ -148,22 +148,22 @@ def group_norm(
     return t.node("groupnorm", x, groups, gain=gain, bias=bias, epsilon=epsilon)
 
 
-@takes("_softmax", "softmax.int")
+@register_rule("_softmax", "softmax.int")
 def softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
     return _normalized(t, "softmax", x, axis)
 
 
-@takes("_log_softmax", "log_softmax.int")
+@register_rule("_log_softmax", "log_softmax.int")
 def log_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
     return _normalized(t, "log_softmax", x, axis)
 
 
-@takes("logsumexp", rounds_each=True)
+@register_rule("logsumexp", rounds_each=True)
 def logsumexp(t: Translation, x: Ref, axes: Sequence[int], keepdims: bool = False) -> Any:
     return log_sum_exp(t, x, [t.axis(x, axis) for axis in axes], keepdims)
 
 
 def _normalized(t: Translation, op: str, x: Ref, axis: int) -> Any:
     if not t.rank(x):
-        raise Left("it is of a number")
+        raise Unsupported("it is of a number")
     return t.node(op, t.as_result(x), axis=t.axis(x, axis))

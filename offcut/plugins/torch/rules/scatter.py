@@ -13,16 +13,16 @@ from offcut.graph.sizes.extents import quotient
 from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.operators.sorting import accumulate
 from offcut.plugins.operators.windows import Windows, fold
-from offcut.plugins.torch.rule_table import takes
+from offcut.plugins.torch.rule_table import register_rule
 from offcut.plugins.torch.rules.arithmetic import times
 from offcut.plugins.torch.translation import Translation
-from offcut.plugins.torch.unsupported import Left
+from offcut.plugins.torch.unsupported import Unsupported
 
 _OF_SCATTER = {None: None, "add": "add", "multiply": "mul"}
 
 
-@takes("scatter_add", reduce="add")
-@takes("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
+@register_rule("scatter_add", reduce="add")
+@register_rule("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
 def scatter(
     t: Translation, x: Ref, axis: int, ids: Ref, source: Any, *, reduce: str | None = None
 ) -> Any:
@@ -36,7 +36,7 @@ def _scattered(
 ) -> Any:
     """`x` with elements of `source` where `ids` say, as many as there are of these."""
     if t.rank(x) == 0 or t.rank(ids) != t.rank(x):
-        raise Left("it has no axes")
+        raise Unsupported("it has no axes")
     for other, extent in enumerate(t.shape(ids)):
         if extent != t.shape(source)[other]:
             source = t.slice(source, other, 0, plain(extent))
@@ -47,7 +47,7 @@ def _scattered(
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-@takes("scatter_reduce.two", rounds_each=True)
+@register_rule("scatter_reduce.two", rounds_each=True)
 def scatter_reduce(
     t: Translation,
     x: Ref,
@@ -63,9 +63,9 @@ def scatter_reduce(
     if include_self and not mean:
         return _scattered(t, x, axis, ids, source, op)
     if mean and "float" not in dtype:
-        raise Left("it rounds a mean of integers")
+        raise Unsupported("it rounds a mean of integers")
     if not t.rank(x):
-        raise Left("it has no axes")
+        raise Unsupported("it has no axes")
     none = t.node("broadcast_to", t.scalar(0, "int32"), t.shape(x))
     ones = t.node("broadcast_to", t.scalar(1, "int32"), t.shape(ids))
     count = _scattered(t, none, axis, ids, ones, "add")
@@ -82,7 +82,7 @@ def scatter_reduce(
     return result if include_self else t.node("where", t.node("greater", count, 0), result, x)
 
 
-@takes("index_put", "_unsafe_index_put")
+@register_rule("index_put", "_unsafe_index_put")
 def index_put(
     t: Translation, x: Ref, places: Sequence[Any], source: Ref, accumulate: bool = False
 ) -> Any:
@@ -91,7 +91,7 @@ def index_put(
     axes, ids = [axis for axis, _ in index_by_axis], [one for _, one in index_by_axis]
     if any(t.dtype(one) in ("bool", "uint8") for one in ids):
         if len(index_by_axis) > 1:
-            raise Left("it writes by a mask and more")
+            raise Unsupported("it writes by a mask and more")
         return _put_by_mask(t, x, axes[0], ids[0], source, accumulate)
     return _put(t, x, axes, ids, source, accumulate=accumulate, from_end=True)
 
@@ -138,17 +138,17 @@ def _put(
     return t.transpose(result, [order.index(n) for n in range(len(order))])
 
 
-@takes("index_add")
+@register_rule("index_add")
 def index_add(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref, *, alpha: Any = 1) -> Any:
     return _put_rows(t, x, axis, ids, times(t, source, alpha), accumulate=True)
 
 
-@takes("index_copy")
+@register_rule("index_copy")
 def index_copy(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref) -> Any:
     return _put_rows(t, x, axis, ids, source)
 
 
-@takes("index_fill.int_Scalar", "index_fill.int_Tensor")
+@register_rule("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(t: Translation, x: Ref, axis: int, ids: Ref, value: Any) -> Any:
     value = value if isinstance(value, Ref) else t.scalar(value, t.dtype(x))
     return _put_rows(t, x, axis, ids, value, from_end=True)
@@ -156,11 +156,11 @@ def index_fill(t: Translation, x: Ref, axis: int, ids: Ref, value: Any) -> Any:
 
 def _put_rows(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref, **options: bool) -> Any:
     if not t.rank(x):
-        raise Left("it has no axes")
+        raise Unsupported("it has no axes")
     return _put(t, x, [t.axis(x, axis)], [t.reshape(ids, (-1,))], source, **options)
 
 
-@takes("max_unpool2d", "max_unpool3d")
+@register_rule("max_unpool2d", "max_unpool3d")
 def max_unpool(t: Translation, x: Ref, ids: Ref, size: Sequence[Any], *_: Any) -> Any:
     """Each element at its place in its own image, which is 0 elsewhere."""
     count = len(size)
@@ -189,10 +189,10 @@ def _put_by_mask(
 ) -> Any:
     after = t.rank(x) - axis - t.rank(mask)
     if t.dtype(mask) != "bool":
-        raise Left("its mask is of uint8")
+        raise Unsupported("its mask is of uint8")
     own = t.shape(source)
     if len(own) > after and not (len(own) == after + 1 and plain(own[0]) == 1 and axis == 0):
-        raise Left("so many elements as its mask names are written")
+        raise Unsupported("so many elements as its mask names are written")
     values = t.reshape(source, own[len(own) - after :]) if len(own) > after else source
     values = t.as_result(values)
     if accumulate:
@@ -202,7 +202,7 @@ def _put_by_mask(
     return result if t.shape(result) == t.shape(x) else t.node("broadcast_to", result, t.shape(x))
 
 
-@takes("masked_scatter")
+@register_rule("masked_scatter")
 def masked_scatter(t: Translation, x: Ref, mask: Ref, source: Ref) -> Any:
     """Elements of `source`, one after the other, where a mask says so."""
     shape = t.extents
@@ -229,7 +229,7 @@ def _either(own: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
     return [a if one in (a, b) else b for a, b in zip(own, other, strict=True)]
 
 
-@takes("im2col")
+@register_rule("im2col")
 def unfold(
     t: Translation,
     x: Ref,
@@ -247,7 +247,7 @@ def unfold(
     return t.viewed(t.node("unfold", images, tuple(window), **options))
 
 
-@takes("col2im")
+@register_rule("col2im")
 def col2im(
     t: Translation,
     x: Ref,
@@ -260,7 +260,7 @@ def col2im(
     """Rows of windows: their channels are one axis, and so are their places."""
     *lead, merged, count = t.shape(x)
     if quotient(merged, ix.index(product(window))) is None:
-        raise Left("its channels are not whole windows")
+        raise Unsupported("its channels are not whole windows")
     windows = Windows(*map(tuple, (window, stride, dilation, padding, padding)))
     rows, image = t.reshape(x, (product(lead), merged, count)), [plain(ix.index(n)) for n in size]
     return t.reshape(fold(t, rows, image, windows), t.extents)
