@@ -72,7 +72,7 @@ _NAMES = {
     "Bound": "graph",
     "Builder": "graph",
     "Block": "backends.memory",
-    "Blocks": "graph.models.memory.call_memory",
+    "MemoryBlocks": "graph.models.memory.call_memory",
     "Model": "graph",
     "Ref": "graph",
     "compile_graph": "graph",

@@ -34,8 +34,8 @@ from offcut.costmodel.resources import Roofline as Roofline
 from offcut.costmodel.resources import roofline as roofline
 from offcut.costmodel.simplification import simplify_cost as simplify_cost
 from offcut.costmodel.simplification import simplify_cost_over as simplify_cost_over
-from offcut.costmodel.statements import Inside as Inside
-from offcut.costmodel.statements import StatementPrices as StatementPrices
+from offcut.costmodel.statement_costs import Inside as Inside
+from offcut.costmodel.statement_costs import StatementPrices as StatementPrices
 from offcut.costmodel.tile_cycles import SumExtents as SumExtents
 from offcut.costmodel.tile_cycles import blocks_of as blocks_of
 from offcut.costmodel.tile_cycles import choice_seconds as choice_seconds

@@ -20,7 +20,7 @@ from offcut.graph.views import VIEWS
 from offcut.ir import Binary
 from tests.agree import agree, of_peer
 from tests.compiled import Array
-from tests.facade import Blocks, Builder, Ref, compile_graph, interpret_graph
+from tests.facade import Builder, MemoryBlocks, Ref, compile_graph, interpret_graph
 from tests.guarded import LAYOUTS, Memory
 from tests.operator_cases import CASES, SIZES, Case, Input
 
@@ -38,7 +38,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
     """What models allocate meanwhile lies between walls."""
     found = Memory()
     monkeypatch.setattr(host, "allocate", found.allocated)
-    monkeypatch.setattr(Blocks, "take", lambda _, count: found.arena(count))
+    monkeypatch.setattr(MemoryBlocks, "take", lambda _, count: found.arena(count))
     return found
 
 

@@ -17,7 +17,7 @@ from conftest import slow
 
 from offcut.backends.host import arrays as host
 from offcut.plugins.onnx.import_model import Imported
-from tests.facade import DTYPES, Blocks, compile_graph
+from tests.facade import DTYPES, MemoryBlocks, compile_graph
 from tests.guarded import Memory
 from tests.plugins import onnx_nodes
 from tests.plugins.onnx_nodes import FAILED, cases, outcome
@@ -48,7 +48,7 @@ def test_a_node_reads_and_writes_any_layout(
         yield model.named(found)
 
     monkeypatch.setattr(host, "allocate", memory.allocated)
-    monkeypatch.setattr(Blocks, "take", lambda _, count: memory.arena(count))
+    monkeypatch.setattr(MemoryBlocks, "take", lambda _, count: memory.arena(count))
     monkeypatch.setattr(onnx_nodes, "run", run)
     chosen = [case for case in cases() if crc32(case.name.encode()) % PARTS == (part or 0)]
     found = {case.name: outcome(case) for case in (chosen[:1] if part is None else chosen)}

@@ -213,7 +213,7 @@ def test_a_region_that_no_kernel_is_made_of_is_run_by_torch_and_listed(
     def failing(*_: object, **__: object) -> None:
         raise DescribeError("graph", "cannot", because="of this test")
 
-    monkeypatch.setattr("offcut.plugins.torch.program.compiled", failing)
+    monkeypatch.setattr("offcut.plugins.torch.program.compile_graph", failing)
     model = mlp()
     held(fast(model), model, [(torch.randn(b, 40),) for b in (3, 1)])
     assert len(left()) == 3

@@ -64,7 +64,7 @@ def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object) -> bytes:
         raise AssertionError("it is compiled here")
 
-    monkeypatch.setattr("offcut.graph.models.compiling.kernels.Ahead", Waited)
+    monkeypatch.setattr("offcut.graph.models.compiling.kernels.CompilePool", Waited)
     monkeypatch.setattr(Cpu, "lower", refuse)
     check(layers())
     assert len(started[0]._begun) == len(WIDTHS)

@@ -35,7 +35,7 @@ from offcut.costmodel.closed.sums import SumMethod, Sums, SumTables, byte_method
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic
 from offcut.costmodel.resources import Hardware
 from offcut.costmodel.simplification import select, simplify_index
-from offcut.costmodel.statements import Inside, StatementPrices
+from offcut.costmodel.statement_costs import Inside, StatementPrices
 from offcut.describe.computation import Names
 
 BYTES = -1  # no number of a piece

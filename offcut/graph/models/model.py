@@ -40,8 +40,8 @@ from offcut.graph.models.kernel_step import OBSERVER, Observer, for_memory, open
 from offcut.graph.models.known_calls import KnownCalls
 from offcut.graph.models.memory.arena import Arena, arena_of
 from offcut.graph.models.memory.call_memory import (
-    Blocks,
     Lent,
+    MemoryBlocks,
     Passage,
     check_constant,
     copy_to_memory,
@@ -179,7 +179,7 @@ class Model:
         self._known = KnownCalls(graph, self.steps, outputs, is_native)
         self.at_known_sizes, self.named = self._known.call, self._known.named
         self._by_name = self.named({n: n for n in self._inputs}, {n: n for n in self._outputs})
-        self._blocks = Blocks(graph.name, self._memory)
+        self._blocks = MemoryBlocks(graph.name, self._memory)
         self._lock = threading.Lock()
         self._as_written: Model | None = None
 

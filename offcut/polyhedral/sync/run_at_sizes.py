@@ -71,7 +71,7 @@ class Instance:
     ends: dict[int, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return at_values(self.event, self.values)
+        return describe_event(self.event, self.values)
 
     @property
     def copies(self) -> object:
@@ -119,7 +119,7 @@ def with_sizes(sizes: Values) -> str:
     return f"with {at_sizes}, " if at_sizes else ""
 
 
-def at_values(event: Event, values: Values) -> str:
+def describe_event(event: Event, values: Values) -> str:
     """Return a statement and the values of the iterators around it, for the text of an error."""
     at_values_text = ", ".join(f"{loop.name} = {values[loop.name]}" for loop in event.loops)
     return f"`{event.head}`" + (f" at {at_values_text}" if at_values_text else "")

@@ -29,7 +29,7 @@ from offcut.polyhedral import Set
 from offcut.polyhedral.extract_statements import extract_statements
 from offcut.polyhedral.program_sets import ProgramSets, Statement
 from offcut.polyhedral.witness import holds_at
-from offcut.proof.by_instances.substitution import Pair, prime_iterators
+from offcut.proof.by_instances.substitution import ReadPair, prime_iterators
 
 SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
 UNDECIDED = "cannot tell whether the emitted program computes what the source does"
@@ -100,7 +100,7 @@ class Match:
 
     source: Statement
     at: Mapping[str, Expr]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ReadPair, ...]
 
     def of(self, expr: Expr) -> Expr:
         """Return a source expression over the emitted iterators."""

@@ -48,7 +48,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"{target.buffer} and {consumer.buffer} are one nest"
     elif len(nest.written) != 1:
         because = f"its nest writes {' and '.join(nest.written)}"
-    elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
+    elif is_unread_result(nests, nest) and not reads(nests, nest.name, consumer.buffer):
         because = _not_alike(nest, consumer, axis)
     elif because := _why_not_whole(target, consumer):
         write = Staging("write", target.stage, f"{target.buffer}L")
@@ -77,7 +77,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         raise PartitionError("compute_at", refused, at=at, because=because, help=help_)
 
 
-def is_beside(nests: Nests, nest: Nest) -> bool:
+def is_unread_result(nests: Nests, nest: Nest) -> bool:
     """Whether a nest computes a result that nothing reads: at a loop of another it is computed beside that one's elements."""
     (buffer, *more) = nest.written
     result = not more and nests.buffer(buffer).kind is Kind.OUTPUT

@@ -241,7 +241,9 @@ def _at(problem: Problem, sizes: Mapping[str, int], draw: Draw) -> tuple[Referen
     arrays = {name: _widened(array) for name, array in inputs.items()}
     shaken = {name: _shaken(name, array) for name, array in arrays.items()}
     value, change = results(wide, (arrays, shaken), known)
-    factor = (terms(program, known) + 16) * _summing(program) + 4 * _between(program)
+    factor = (max_terms_per_element(program, known) + 16) * _summing(program) + 4 * _between(
+        program
+    )
     return tuple(
         Reference(
             value[buffer.name].astype(np.float64),
@@ -366,7 +368,7 @@ def _shaken(name: str, array: Array) -> Array:
     return shaken
 
 
-def terms(program: Program, sizes: Mapping[str, int]) -> int:
+def max_terms_per_element(program: Program, sizes: Mapping[str, int]) -> int:
     """Instances of a statement, at most, that store one element, at these sizes."""
     return max(_repeats(program.body, dict(sizes), dict(sizes), {}), default=1)
 

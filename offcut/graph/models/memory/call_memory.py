@@ -28,7 +28,7 @@ SLOT = 256
 """Bytes of which the address of an input or a result in a block is a multiple."""
 
 
-class Blocks:
+class MemoryBlocks:
     """The blocks of a model's calls, each for one call at a time.
 
     name  of the model

@@ -18,7 +18,7 @@ from offcut.graph import Builder, Ref, extents
 from offcut.graph.call_conditions import assert_condition, of_size
 from offcut.graph.sizes.numbers import extent, plain
 from offcut.graph.views import VIEWS
-from offcut.plugins.onnx.importer.dtypes import not_ours
+from offcut.plugins.onnx.importer.dtypes import unsupported_dtype
 from offcut.plugins.onnx.importer.nonnegative_extents import refuse_negative, require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (
     Element,
@@ -92,7 +92,7 @@ class Context:
             return operand
         if id(operand) not in self.held:
             if operand.dtype not in DTYPES:
-                raise not_ours(operand.dtype)
+                raise unsupported_dtype(operand.dtype)
             value = self._of_sizes(operand) if operand.symbolic else self._constant(operand)
             self.held[id(operand)] = operand, value
         return self.held[id(operand)][1]

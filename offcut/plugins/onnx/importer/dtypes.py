@@ -26,11 +26,11 @@ def dtype_of(code: int) -> str:
     """
     name = name_of(code)
     if name not in DTYPES:
-        raise not_ours(name)
+        raise unsupported_dtype(name)
     return name
 
 
-def not_ours(name: str) -> UnsupportedNode:
+def unsupported_dtype(name: str) -> UnsupportedNode:
     """The refusal of an element type, or of what numpy has no type of its own for: sequences, and texts."""
     if name == "object":
         return UnsupportedNode(

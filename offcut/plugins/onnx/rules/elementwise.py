@@ -20,7 +20,7 @@ from offcut.plugins.onnx.importer.operands import (
     Results,
     UnsupportedNode,
 )
-from offcut.plugins.operators.integer_quotient import truncated_quotient
+from offcut.plugins.operators.arithmetic import truncated_quotient
 
 Operator: TypeAlias = Callable[[Context, Call], Results]
 """What a node gives, from its inputs; it raises Refused for one that it cannot take."""

@@ -18,7 +18,7 @@ from offcut.plugins.onnx.importer.operands import (
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import emit_reduction
 from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
-from offcut.plugins.operators.determinant import MAX_DETERMINANT_ROWS, determinants
+from offcut.plugins.operators.arithmetic import MAX_DETERMINANT_ROWS, determinants
 
 BYTES = ("int8", "uint8")
 

@@ -12,8 +12,8 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.call_conditions import assert_condition
 from offcut.graph.sizes.numbers import plain
+from offcut.plugins.operators.arithmetic import truncated_quotient
 from offcut.plugins.operators.functions import is_negative
-from offcut.plugins.operators.integer_quotient import truncated_quotient
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.half_precision import is_rounded
 from offcut.plugins.torch.rule_table import register_rule

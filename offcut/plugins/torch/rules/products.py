@@ -7,7 +7,7 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.operators.determinant import MAX_DETERMINANT_ROWS, determinants
+from offcut.plugins.operators.arithmetic import MAX_DETERMINANT_ROWS, determinants
 from offcut.plugins.torch.half_precision import accumulation_dtype
 from offcut.plugins.torch.rule_table import register_rule, takes_of_others
 from offcut.plugins.torch.rules.arithmetic import binary

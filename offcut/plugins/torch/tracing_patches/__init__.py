@@ -19,16 +19,16 @@ from torch.fx.experimental.sym_node import SymNode
 
 from offcut.plugins.torch.entry_replacement import replace_entries
 from offcut.plugins.torch.tracing_patches.attention import attention
-from offcut.plugins.torch.tracing_patches.attributes import wrap_symfloat
-from offcut.plugins.torch.tracing_patches.einsum import einsum
 from offcut.plugins.torch.tracing_patches.isqrt import trunc
 from offcut.plugins.torch.tracing_patches.layout import contiguous, flatten, reshape, view
 from offcut.plugins.torch.tracing_patches.linspace import linspace
+from offcut.plugins.torch.tracing_patches.module_floats import wrap_symfloat
 from offcut.plugins.torch.tracing_patches.operators import (
     average,
     convolution,
     copy,
     dense,
+    einsum,
     group_norm,
     overlap,
     slice_index,

@@ -1,14 +1,25 @@
-"""Determinants of small matrices, along their first row."""
+"""Arithmetic that no operator of ours has: integer quotients rounded towards 0, determinants of small matrices."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from offcut.core.dtypes import UNSIGNED
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators.translator import Translator
 
 MAX_DETERMINANT_ROWS = 4
 """Maximum number of rows: 4 rows are 24 products of 4 elements, 5 rows would be 120 of 5."""
+
+
+def truncated_quotient(t: Translator, a: Any, b: Any) -> Any:
+    """Return ``a / b`` of integers, rounded towards 0: one more than rounded down, where that is below 0 and something is left."""
+    floored = t.node("floor_divide", a, b)
+    if t.dtype(a) in UNSIGNED:
+        return floored
+    is_rounded = t.node("not_equal", t.node("multiply", floored, b), a)
+    is_below = t.node("logical_and", t.node("less", floored, 0), is_rounded)
+    return t.node("where", is_below, t.node("add", floored, 1), floored)
 
 
 def determinants(t: Translator, x: Any) -> Any | None:
