@@ -104,7 +104,8 @@ _NAMES = {
     "simpler_cuts": "reduce",
     # Searches and records.
     "Case": "costmodel.learned.case",
-    "Cases": "tuning.learning.online_model",
+    "ClosedForm": "tuning.schedule_prices",
+    "Cases": "tuning.learning.corrected",
     "Measured": "tuning.problem",
     "Problem": "tuning.problem",
     "LoopCuts": "backends.cpu.planning.loop_decisions",
