@@ -441,13 +441,13 @@ def substitute_model(
 ) -> SubstitutedModel:
     """Return a model with the cheapest graph that rules lead to, by predicted cost at typical sizes.
 
-    options  threads and target of `offcut.graph.compiled`
+    options  threads and target of `offcut.graph.compile_graph`
     """
-    from offcut.graph import compiled, substituted
-    from offcut.plugins.onnx.compiling import CompiledFile
+    from offcut.graph import compile_graph, search_rewrites
+    from offcut.plugins.onnx.compile_file import CompiledFile
     from offcut.plugins.onnx.model import OnnxModel
 
-    search = substituted(model.imported.bound, rules, target=options.get("target", "cpu"))
+    search = search_rewrites(model.imported.bound, rules, target=options.get("target", "cpu"))
     imported = replace(model.imported, bound=search.bound)
-    file = CompiledFile(imported, compiled(search.bound, **options))
+    file = CompiledFile(imported, compile_graph(search.bound, **options))
     return SubstitutedModel(OnnxModel(lambda: file), search=search)

@@ -27,9 +27,9 @@ from offcut.graph import (
     search_rewrites,
     widened_convolutions,
 )
-from offcut.graph.passes import DEFAULT, improved, merge_products
-from offcut.graph.substitution.matching import applied, matches
-from offcut.graph.substitution.substitute import TIDIED
+from offcut.graph.passes import DEFAULT, merge_products, run_passes
+from offcut.graph.substitution.matching import apply_rule, matches
+from offcut.graph.substitution.rewrite_search import TIDIED
 from offcut.studies.models import SubstitutedModel
 from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.tasks import TOLERANCE, Exact, Task
@@ -72,8 +72,10 @@ class Block:
 
     def compiled(self, options: Mapping[str, Any]) -> SubstitutedModel:
         """Return the graph that the search found, compiled."""
-        search = substituted(self.bound, self.rules, alpha=1.3, sizes={"n": 1})
-        return SubstitutedModel(compiled(search.bound, options.get("threads", 1)), search=search)
+        search = search_rewrites(self.bound, self.rules, alpha=1.3, sizes={"n": 1})
+        return SubstitutedModel(
+            compile_graph(search.bound, options.get("threads", 1)), search=search
+        )
 
 
 def block(n: Any, name: str) -> Block:

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from offcut.costmodel import load, shipped
+from offcut.costmodel import load, shipped_machines
 from offcut.costmodel.clock import estimate_cycles
 from offcut.costmodel.event_simulation import walk
 from offcut.costmodel.resources import (

@@ -19,8 +19,17 @@ from offcut import Outcome, Schedule
 from offcut.errors import OffcutError, TargetError
 from offcut.search.pool import Pool
 from offcut.search.pool.connection import serve
-from offcut.tuning.pooled_bench import pooled
-from tests.facade import Limits, Measured, Problem, ScheduleSpace, Seen, app, requested, stand_ins
+from offcut.tuning.pooled_bench import open_pooled_bench
+from tests.facade import (
+    Limits,
+    Measured,
+    Problem,
+    ScheduleSpace,
+    TriedSchedule,
+    app,
+    requested,
+    stand_ins,
+)
 from tests.spaces import dense, space_of
 from tests.workers import worker_process
 

@@ -26,7 +26,8 @@ from offcut import Outcome, Records, Schedule
 from offcut.errors import DescribeError, TargetError
 from offcut.search import key_of
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
-from offcut.tuning.progress import EVERY, Lines, line, shown
+from offcut.tuning.progress import EVERY, Lines, line, show_progress
+from offcut.tuning.variant_selection import compose_variants, lines
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import (
@@ -427,7 +428,7 @@ def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> Non
         one_way("even", [5e-6, 4e-6]),
         one_way("cut", [6e-6, 5e-6]),
     ]
-    made = composed(closed_form("dense").problem, tried, 3)
+    made = compose_variants(closed_form("dense").problem, tried, 3)
     assert made is not None
     assert made.seconds == nearly(0.5 * 1e-6 + 0.5 * 4e-6)
     assert [way.label for way in ways(made.schedule)] == ["even", "ladder"]
@@ -443,10 +444,16 @@ def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> Non
 
 def test_one_way_is_enough_where_it_is_best_everywhere_or_others_gain_no_more_than_noise() -> None:
     best = one_way("ladder", [1e-6, 4e-6])
-    assert composed(closed_form("dense").problem, [best, one_way("even", [2e-6, 5e-6])], 3) is None
+    assert (
+        compose_variants(closed_form("dense").problem, [best, one_way("even", [2e-6, 5e-6])], 3)
+        is None
+    )
     near = one_way("even", [2e-6, 3.9e-6], spread=0.3)
-    assert composed(closed_form("dense").problem, [best, near], 3) is None
-    assert composed(closed_form("dense").problem, [best, one_way("even", [2e-6, 3e-6])], 1) is None
+    assert compose_variants(closed_form("dense").problem, [best, near], 3) is None
+    assert (
+        compose_variants(closed_form("dense").problem, [best, one_way("even", [2e-6, 3e-6])], 1)
+        is None
+    )
 
 
 def test_what_a_way_costs_is_lines_between_what_was_measured() -> None:
@@ -459,7 +466,9 @@ def test_what_a_way_costs_is_lines_between_what_was_measured() -> None:
 # Measured
 
 
-def few(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+def few(
+    space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
+) -> Sequence[Schedule]:
     """An explorer that is quick: the first neighbours of the default."""
     return space.neighbours(space.first)[:3]
 

@@ -22,7 +22,7 @@ from offcut.search.trials import (
 from offcut.tuning.campaign import Campaign
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import ExpectedCost, Measured, Time, explorer_named
+from tests.facade import ExpectedCost, Measured, Time, get_explorer
 from tests.spaces import SIZES, closed_form
 
 NOON = 1_700_000_000.0

@@ -39,7 +39,7 @@ from offcut.core.program import (
     TileAxis,
 )
 from offcut.core.program import walk as statements
-from offcut.core.tile_limits import limits, unlimited
+from offcut.core.tile_limits import limits, residual_conditions
 from offcut.core.traversal import map_blocks, map_body, rewrite_body, substitute_coordinates
 from offcut.costmodel.closed.count_loops import (
     OPEN,

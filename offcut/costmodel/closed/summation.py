@@ -196,7 +196,7 @@ def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> E
 def near_sum(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
     """The sum of `term` over ``lo <= name < hi``: in closed form; term by term, of few; else as the last one and the middle one of the others say."""
     try:
-        return summed(name, lo, hi, term, known)
+        return sum_over(name, lo, hi, term, known)
     except NoClosedForm:
         count = ix.literal_value(ix.sub(hi, lo))
         if count is None or count > LONGEST_PERIOD:

@@ -357,7 +357,7 @@ def _pixels(g: Context, call: Call) -> Results:
 
 def _known_only(what: str) -> Any:
     def rule(g: Context, call: Call) -> Results:
-        raise Refused(
+        raise UnsupportedNode(
             f"{what} depends on values of its inputs",
             "from_onnx(…, constants={…}) of what it reads, where a call never changes it",
         )
