@@ -66,7 +66,7 @@ def _check_onnx_file(file: Path, at: Place) -> None:
     from offcut.plugins.onnx.weights import apart, map_file
 
     try:
-        onnx.load_model_from_string(apart(map_file(file))[0])
+        onnx.load_model_from_string(apart(memoryview(map_file(file)))[0])
     except Exception as error:  # protobuf has errors of its own
         help = "a file that onnx.save wrote, or another exporter"
         raise refusal(at, f"{file.name} is not an ONNX model", help) from error
