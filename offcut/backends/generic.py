@@ -309,9 +309,41 @@ def _plans_of_strategy(
             yield complete(plan)
         first_unproved = first_unproved or unproved
     if first_unproved is not None and not is_yielded:
-        if first_unproved.is_undecided:
-            complete(plan)  # what a target refuses it says better than a proof without an end
-        raise first_unproved.error
+        if not first_unproved.is_undecided:
+            raise first_unproved.error
+        complete(plan)  # what a target refuses it says better than a proof without an end
+        accepted = _accepted_tail(plans, unproved_of, complete)
+        raise _undecided_strategy(plans, options.strategy, first_unproved.error, accepted)
+
+
+def _accepted_tail(
+    plans: Plans,
+    unproved_of: Callable[[TargetPlan], Unproved | None],
+    complete: Callable[[TargetPlan], TargetPlan],
+) -> Strategy | None:
+    """Return the first tail of the default policy that is proved, and that the target takes, on all axes that sizes give; None if there is none."""
+    for tail in plans.tails:
+        schedule = plans.schedule(_levels(plans, tail))
+        plan = decide.attempt(partial(_plan_of_few_tiles, plans, schedule))
+        if isinstance(plan, TargetPlan) and unproved_of(plan) is None:
+            plan = decide.attempt(partial(complete, plan))
+            if isinstance(plan, TargetPlan):
+                return tail
+    return None
+
+
+def _undecided_strategy(
+    plans: Plans, strategy: Strategies, error: PartitionError, accepted: Strategy | None
+) -> PartitionError:
+    """Return the refusal of a strategy by which nothing is proved in bounded work: with the loops that it cuts, and a strategy that is accepted."""
+    loops = ", ".join(f"{stage}.{axis}" for stage, axis in _levels(plans, strategy))
+    return PartitionError(
+        error.op,
+        error.refused,
+        at=f"{loops} by strategy={strategy!s}",
+        because=error.because,
+        help=(*([] if accepted is None else [f'strategy="{accepted}"']), 'strategy="auto"'),
+    )
 
 
 def _plan_of_few_tiles(plans: Plans, schedule: Schedule, small: bool = False) -> TargetPlan:

@@ -100,7 +100,7 @@ def test_the_same_code_on_a_loaded_machine_is_no_alarm(groups: int) -> None:
     assert alarms(independent, groups, drift=0.05, load=0.3) > 0.4, "as of independent cells"
 
 
-@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("groups", [1, 4])
 @pytest.mark.parametrize("interval", [without_peers, with_peers])
 def test_a_loss_of_five_in_a_hundred_on_a_quiet_machine_is_seen(
     groups: int, interval: Callable[[list[Sample], list[Sample]], Ratio]

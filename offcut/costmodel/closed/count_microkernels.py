@@ -16,7 +16,8 @@ from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.scan import ScanContext
 from offcut.core.tile_limits import begun, limits
-from offcut.costmodel.closed.count_loops import LoopCounts, Scope, StagedRows, Tally, extent_of
+from offcut.costmodel.closed.count_loops import Scope, StagedRows, Tally, extent_of
+from offcut.costmodel.closed.count_statements import StatementCounts
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts
 from offcut.costmodel.closed.footprints import lesser
 from offcut.costmodel.closed.traffic import Touched
@@ -29,7 +30,7 @@ from offcut.polyhedral.units.independence import begins_with_store
 from offcut.schedule import beside
 
 
-class MicrokernelCounts(LoopCounts):
+class MicrokernelCounts(StatementCounts):
     """Counts of tiles that microkernels cover, and of the copies around padded ones."""
 
     def covered(self, tile: Tile, kernel: Microkernel, scope: Scope) -> Tally:

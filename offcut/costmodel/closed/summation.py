@@ -193,6 +193,18 @@ def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> E
     return ix.add(ix.mul(others, middle), ix.mul(some, end))
 
 
+def near_sum(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
+    """The sum of `term` over ``lo <= name < hi``: in closed form; term by term, of few; else as the last one and the middle one of the others say."""
+    try:
+        return summed(name, lo, hi, term, known)
+    except NoClosedForm:
+        count = ix.literal_value(ix.sub(hi, lo))
+        if count is None or count > LONGEST_PERIOD:
+            return half_way(name, lo, hi, term, known)
+        terms = (simplify_index(_at(term, name, ix.add(lo, step))) for step in range(count))
+        return ix.add(*terms, ix.const(0))
+
+
 def short_sum(
     name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext, splits: int, longest: int
 ) -> Expr | None:
