@@ -241,10 +241,6 @@ def read_contenders(
     Raises DescribeError for what is none, with its place in the file.
     """
     contenders = [_contender(one.keys, threads, one.at, file.parent) for one in tables]
-    for number, one in enumerate(contenders):
-        before = sum(1 for other in contenders[:number] if other.identity == one.identity)
-        if before:  # measured for itself, so that the two say what noise is
-            one.identity = {**one.identity, "again": before}
     _check_strategies(contenders, Place(file.name))
     check_names([one.name for one in contenders], "contender", Place(file.name))
     return tuple(contenders)

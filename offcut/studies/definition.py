@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from offcut.errors import DescribeError
 from offcut.experiment.timing import ROUNDS
 from offcut.studies.contenders import Contender, check_operator, read_contenders
 from offcut.studies.entries import CALL, Entry, check_measure, read_contender_tables
+from offcut.studies.environment import digest
 from offcut.studies.errors import (
     Place,
     check_keys,
@@ -142,14 +144,21 @@ class Definition:
         return replace(self, operators=tuple(operators), source=source)
 
     def cells(self) -> Iterator[tuple[Operator, Point, Contender, str]]:
-        """Yield every cell: an operator, a vector of sizes, a contender, and the key of the cell."""
+        """Yield every cell: an operator, a vector of sizes, a contender, and the key of the cell.
+
+        Equal cells, of operators or contenders that differ in their names alone, have keys of their own: they say what noise is.
+        """
+        counts = Counter[str]()
         for operator in self.operators:
             for point in operator.points:
                 for contender in self.contenders:
                     entry = self.entry(contender.name)
                     if entry.takes(operator, point):
                         identity = entry.identity(contender.identity, operator)
-                        cell = cell_of(operator.identity, point.sizes, identity, self.how)
+                        first = cell_of(operator.identity, point.sizes, identity, self.how)
+                        again = counts[first]
+                        counts[first] += 1
+                        cell = digest({"cell": first, "again": again}) if again else first
                         yield operator, point, contender, cell
 
     def entry(self, contender: str) -> Entry:

@@ -7,7 +7,6 @@ import itertools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +73,6 @@ def read_operators(
                 absent.append(one)
             else:
                 operators.append(one)
-    for number, one in enumerate(operators):
-        equal = sum(1 for other in operators[:number] if other.identity == one.identity)
-        if equal:  # measured for itself, so that the two say what noise is
-            operators[number] = replace(one, identity={**one.identity, "again": equal})
     names = [one.name for one in operators] + [one.name for one in absent]
     check_names(names, "operator", top)
     if not operators:

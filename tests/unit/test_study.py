@@ -493,10 +493,11 @@ def test_a_kernel_of_other_sizes_has_other_cells(tmp_path: Path, other: str) -> 
 
 
 def test_equal_operators_are_measured_each(tmp_path: Path) -> None:
-    text = HEAD + DENSE + DENSE + 'name = "again"\n' + AUTO
+    text = HEAD + DENSE + DENSE + 'name = "again"\n' + DENSE + 'name = "third"\n' + AUTO
+    text += "".join(f'{AUTO}name = "{name}"\n' for name in ("b", "c"))
     cells = [cell for *_, cell in read_definition(written(tmp_path, text)).cells()]
 
-    assert len(cells) == len(set(cells)) == 4
+    assert len(cells) == len(set(cells)) == 3 * 2 * 3
 
 
 def test_a_digest_is_of_the_content_alone() -> None:
