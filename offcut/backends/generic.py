@@ -59,11 +59,11 @@ from offcut.partition import (
     Strategy,
     Users,
     axis_named,
-    labelled,
+    rename_for_user,
 )
 from offcut.partition.legality import check_few
 from offcut.polyhedral.isl_budget import try_isl
-from offcut.schedule import Primitive, Schedule, Staging, create_schedule, restaged
+from offcut.schedule import Primitive, Schedule, Staging, create_schedule, transform_stages
 from offcut.schedule.decisions import At, Choose, Cover, Level, Order, Split
 from offcut.search import ScheduleSpace
 from offcut.search.schedule_space import Point, product_space
@@ -109,9 +109,9 @@ class Plans:
         if computation is None:
             return None
         first = tuple(staged_operands(computation, kernels))
-        source = computation = labelled(computation, users)
+        source = computation = rename_for_user(computation, users)
         if first:
-            computation = reduce(restaged, first, computation)
+            computation = reduce(transform_stages, first, computation)
         products = covered_stages(computation, kernels)
         if not products and not cls.alone:
             return None

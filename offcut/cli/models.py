@@ -284,7 +284,7 @@ def drawn(
     return feed
 
 
-def saved(results: Mapping[str, Array], folder: Path) -> None:
+def save_outputs(results: Mapping[str, Array], folder: Path) -> None:
     """Each output in a file of its name.
 
     Raises DescribeError where it cannot be written.

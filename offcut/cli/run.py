@@ -83,7 +83,7 @@ def run(
         echo_default_sizes,
         load_saved,
         numbers_of,
-        saved,
+        save_outputs,
         sizes_of,
         targets_of,
         write_text,
@@ -142,6 +142,6 @@ def run(
                     write_text(trace, profiled.chrome_trace(), "--trace")
             results = onnx_model(feed)
         if output is not None:
-            saved(results, output)
+            save_outputs(results, output)
     for name, array in results.items():
         typer.echo(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]")

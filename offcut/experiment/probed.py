@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from offcut.backends.cpu.machine.isa import in_llvm
-from offcut.costmodel import Machine, load, shipped
+from offcut.costmodel import Machine, load, shipped_machines
 from offcut.errors import BusyError, TargetError
 from offcut.experiment.probe import Measured, Reading
 
@@ -143,7 +143,9 @@ def _sure(reading: Reading) -> str:
 
 def _features(measured: Measured) -> list[str]:
     """Return the features that any description of the architecture names, where this machine has them."""
-    machines = [machine for machine in map(load, shipped()) if isinstance(machine, Machine)]
+    machines = [
+        machine for machine in map(load, shipped_machines()) if isinstance(machine, Machine)
+    ]
     alike = [one for one in machines if one.architecture == measured.host.machine.architecture]
     known = {name for machine in alike for name in machine.features}
     return sorted(name for name in known if in_llvm(name) in measured.host.features)

@@ -17,7 +17,7 @@ from offcut.backends.decide import proved_plan
 from offcut.costmodel import Device, of_plain, plain
 from offcut.errors import OffcutError, TargetError
 from offcut.schedule import At
-from offcut.search.explorers import explorer_named
+from offcut.search.explorers import get_explorer
 from offcut.studies.described import Described
 from offcut.studies.environment import digest
 from offcut.studies.errors import (
@@ -144,7 +144,7 @@ def _tune_arguments(
         identity["feature_digests"] = [one.digest for one in features]
         arguments["features"] = [one.value for one in features]
     try:
-        explorer_named(arguments["explorer"])
+        get_explorer(arguments["explorer"])
     except OffcutError as error:
         raise refusal(at / "explorer", error.because, *error.help, what=error.refused) from error
     return stated, arguments

@@ -204,11 +204,11 @@ class OnnxWorkload:
         reference = exact_results(task.file, task.feed)
         if reference is not None:
             return Exact(reference[0], tolerance, reference[1])
-        from offcut.graph.interpret import interpreted
+        from offcut.graph.interpret import interpret_graph
 
         imported = self.model.imported
         inputs = {imported.inputs[name]: array for name, array in task.feed.items()}
-        results = interpreted(imported.bound, inputs)
+        results = interpret_graph(imported.bound, inputs)
         return Exact(tuple(results.values()), tolerance, "the interpreter")
 
     def _size(self, sizes: Mapping[str, int], name: str) -> int:
@@ -441,13 +441,13 @@ def substitute_model(
 ) -> SubstitutedModel:
     """Return a model with the cheapest graph that rules lead to, by predicted cost at typical sizes.
 
-    options  threads and target of `offcut.graph.compiled`
+    options  threads and target of `offcut.graph.compile_graph`
     """
-    from offcut.graph import compiled, substituted
-    from offcut.plugins.onnx.compiling import CompiledFile
+    from offcut.graph import compile_graph, search_rewrites
+    from offcut.plugins.onnx.compile_file import CompiledFile
     from offcut.plugins.onnx.model import OnnxModel
 
-    search = substituted(model.imported.bound, rules, target=options.get("target", "cpu"))
+    search = search_rewrites(model.imported.bound, rules, target=options.get("target", "cpu"))
     imported = replace(model.imported, bound=search.bound)
-    file = CompiledFile(imported, compiled(search.bound, **options))
+    file = CompiledFile(imported, compile_graph(search.bound, **options))
     return SubstitutedModel(OnnxModel(lambda: file), search=search)

@@ -360,11 +360,11 @@ def _op(
     name, inputs = text_of(table, "op", at), table.get("inputs", {})
     function = getattr(oc.ops, name, None)
     if function is None or name.startswith("_") or not callable(function):
-        from offcut.core.nearest import nearest
+        from offcut.core.spelling import similar_names
 
         public = [one for one in dir(oc.ops) if not one.startswith("_")]
         raise refusal(
-            at / "op", f"there is no oc.ops.{name}", *filter(None, [nearest(name, public)])
+            at / "op", f"there is no oc.ops.{name}", *filter(None, [similar_names(name, public)])
         )
     example = 'inputs = {x = "m, n"}'
     if not isinstance(inputs, Mapping) or not inputs:

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from offcut.costmodel import load, shipped
+from offcut.costmodel import load, shipped_machines
 from offcut.costmodel.clock import estimate_cycles
 from offcut.costmodel.event_simulation import walk
 from offcut.costmodel.resources import (
@@ -221,7 +221,7 @@ def test_resources_are_what_the_description_says() -> None:
     assert [one.name for one in zen4.memories] == ["L1", "L2", "L3", "DRAM"]
     assert zen4[ISSUE].rate == 12.0
     assert zen4[COMPUTE].rate == 1.0
-    for name in shipped():
+    for name in shipped_machines():
         machine = load(name)
         made: MachineResources = resources_of(machine)
         assert made.rate_of("no such type") == 0

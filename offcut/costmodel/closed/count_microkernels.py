@@ -15,7 +15,7 @@ from offcut.core.expr import Binary, Const, Expr, substitute, variables
 from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.scan import ScanContext
-from offcut.core.tile_limits import begun, limits
+from offcut.core.tile_limits import limits, normalize_start
 from offcut.costmodel.closed.count_loops import Scope, StagedRows, Tally, extent_of
 from offcut.costmodel.closed.count_statements import StatementCounts
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts
@@ -38,7 +38,7 @@ class MicrokernelCounts(StatementCounts):
         are padded do.
         """
         assert scope.piece is not None
-        tile = begun(tile)
+        tile = normalize_start(tile)
         inside = replace(scope, lane=None, run=None, across=None)
         lengths = {axis.iter: self.length(tile, axis, scope.known) for axis in tile.axes}
         rows, columns, match = _along(tile, kernel)

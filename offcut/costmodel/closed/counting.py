@@ -39,7 +39,7 @@ from offcut.core.program import (
     TileAxis,
 )
 from offcut.core.program import walk as statements
-from offcut.core.tile_limits import limits, unlimited
+from offcut.core.tile_limits import limits, residual_conditions
 from offcut.core.traversal import map_blocks, map_body, rewrite_body, substitute_coordinates
 from offcut.costmodel.closed.count_loops import (
     OPEN,
@@ -64,7 +64,7 @@ from offcut.costmodel.resources import Hardware
 from offcut.costmodel.simplification import simplify_index
 
 
-def counted(
+def count_program(
     program: Program,
     hardware: Hardware,
     sizes: Mapping[str, int],
@@ -104,7 +104,7 @@ def count_operations(
     """
     if hardware is None:
         return _operations_anywhere(program, frozenset(sizes.items()))
-    program_counts = counted(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
+    program_counts = count_program(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
     return Amount(
         ix.add(*(counts.flop for counts in program_counts.counts)), program_counts.exactness
     )
@@ -183,7 +183,7 @@ class _ProcessorCounts(MicrokernelCounts):
         """
         if not axes:
             tally = self.block(tile.body, scope)
-            return self.with_conditions(tally, unlimited(tile)) if tile.axes else tally
+            return self.with_conditions(tally, residual_conditions(tile)) if tile.axes else tally
         axis, *rest = axes
         extent = extent_of(axis)
         start, end = simplify_index(axis.start), simplify_index(ix.add(axis.start, extent))
@@ -194,7 +194,7 @@ class _ProcessorCounts(MicrokernelCounts):
             for limit in limits(tile, axis.iter):
                 stop = ix.minimum(stop, simplify_index(limit))
             reach = stop
-            for other in _ends_of(axis.iter, unlimited(tile)):
+            for other in _ends_of(axis.iter, residual_conditions(tile)):
                 reach = ix.minimum(reach, simplify_index(other))
             across = None if rest or run is None else (axis.iter, start, ix.sub(reach, 1))
             inside = replace(

@@ -28,7 +28,7 @@ from offcut.costmodel.closed.summation import (
     half_way,
     near_sum,
     short_sum,
-    summed,
+    sum_over,
 )
 from offcut.costmodel.simplification import select, simplify_index
 
@@ -215,7 +215,7 @@ class Sums:
                 return self.tables.tabulate(name, lo, hi, simplify_index(term))
             case SumMethod.CLOSED:
                 try:
-                    return summed(name, lo, hi, term, known)
+                    return sum_over(name, lo, hi, term, known)
                 except NoClosedForm:
                     self.failed = True
                     return term

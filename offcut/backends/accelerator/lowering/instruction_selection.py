@@ -40,7 +40,7 @@ from offcut.core.expr import (
 from offcut.core.program import Buffer, Cover, For, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_stmt
-from offcut.describe.intrinsic import declared
+from offcut.describe.intrinsic import find_instruction
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
 from offcut.partition import Question, Refusal, Surroundings, cover
@@ -287,7 +287,7 @@ class InstructionSelection:
             if own_kernels and name == own
             else instructions_of(store, name, dtype, self.spec)
         )
-        if requested is not None and not kernels and name != own and declared(name):
+        if requested is not None and not kernels and name != own and find_instruction(name):
             return requested, self.judged(
                 replace(leaf, source=leaf.store), store, own, bound, own_kernels
             )[1]

@@ -53,11 +53,11 @@ from offcut.schedule import (
     Nest,
     Primitive,
     Schedule,
-    at_line,
     create_schedule,
     each_decision,
     nests_of,
     stages_in,
+    with_source_line,
     with_strategy_options,
 )
 
@@ -102,7 +102,7 @@ def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
     """
     for step in each_decision(schedule.steps):
         if isinstance(step, Cover) and step.microkernel == VECTORS:
-            with at_line(schedule, step):
+            with with_source_line(schedule, step):
                 raise PartitionError(
                     "tensorize",
                     f"cannot cover {step.stage} {VECTORS}",
@@ -110,7 +110,7 @@ def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
                     help=(", ".join(kernel.name for kernel in microkernels(spec)),),
                 )
         if isinstance(step, Bind) and step.unit not in (None, UNROLL):
-            with at_line(schedule, step):
+            with with_source_line(schedule, step):
                 raise PartitionError(
                     "bind",
                     f"cannot bind {step.stage}.{step.axis} to {step.unit}",
@@ -133,12 +133,12 @@ def migrate_schedule(
     old = () if view is None else view.parts
     for step in schedule.steps[: None if view is None else view.first]:
         if not isinstance(step, Primitive) or ANY in stages_in(step):
-            with at_line(schedule, step):
+            with with_source_line(schedule, step):
                 raise _foreign(spec, "the policy of a processor alone decides it")
         steps.append(step)
     for nest in old:
         line = schedule.steps[0] if view is None else view.lines[id(nest)]
-        with at_line(schedule, line):
+        with with_source_line(schedule, line):
             if not isinstance(nest, Nest) or nest.stage not in groups:
                 raise _foreign(
                     spec, f"no stage of that name begins a nest on it: {', '.join(groups)}"

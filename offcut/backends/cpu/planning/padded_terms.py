@@ -25,7 +25,7 @@ from offcut.core.traversal import map_blocks
 from offcut.errors import PartitionError
 from offcut.proof.normal_forms.condition_hoisting import bound, hoist_conditions
 from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms
-from offcut.schedule import Bind, LoopNames, Schedule, Separate, at_line, is_of_loops
+from offcut.schedule import Bind, LoopNames, Schedule, Separate, is_of_loops, with_source_line
 
 
 class PaddedTerms:
@@ -119,7 +119,7 @@ class PaddedTerms:
     def refuse(self, line: Separate, because: str, *help: str) -> NoReturn:
         """Raise the error of a line; `help` says what is accepted in its place."""
         what = f"{line.stage}.{line.axis}" if line.axis else line.stage
-        with at_line(self.schedule, line):
+        with with_source_line(self.schedule, line):
             raise PartitionError(
                 "schedule",
                 f"cannot leave out terms of {what} that padding makes zero",
