@@ -42,7 +42,7 @@ help:
 	@echo 'make format    rewrite the sources in the style'
 	@echo 'make bench     the tables of studies/bench/ and bench/, on an idle machine'
 	@echo 'make bench-track  some dozen kernels, compared with those of the last saved commit'
-	@echo 'make artifact  the short form of ARTIFACT.md, into out/artifact, in twenty minutes'
+	@echo 'make artifact  the short form of ARTIFACT.md, into out/artifact, in ten to twenty minutes'
 	@echo 'make keep      studies that are predicted, simulated or counted, in full, into results/'
 	@echo 'make lock      requirements.lock, from the environment as it is'
 	@echo 'make docs      the site, from docs/ and docstrings, into out/docs'

@@ -171,9 +171,7 @@ class _File:
         known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
         for key in table:
             if key not in known:
-                article = "an" if kind.__name__[0] in "AEIOU" else "a"
-                has = f"{article} {kind.__name__} has {', '.join(known)}"
-                raise self.refused((*at, key), has)
+                raise self.refused((*at, key), f"the keys here are {', '.join(known)}")
         for key, field in known.items():
             if key not in table and not _may_lack(field, hints[key]):
                 raise self.refused((*at, key), UNSTATED)

@@ -15,7 +15,7 @@ import offcut as oc
 from offcut.backends.compile_request import make_request, zero_constants
 from offcut.backends.decide import proved_plan
 from offcut.costmodel import Device, of_plain, plain
-from offcut.errors import OffcutError
+from offcut.errors import OffcutError, TargetError
 from offcut.schedule import At
 from offcut.search.explorers import get_explorer
 from offcut.studies.described import Described
@@ -65,7 +65,10 @@ def check_options(
         flag_of(table, name, at, True)
     if (error := _target_error(table, folder)) is not None:
         key = _key_of_target_error(table, folder, error)
-        raise refusal(at / key, error.because, *error.help, what=error.refused) from error
+        place, field = at / key, error.at.rpartition("  ")[2]
+        if key == "machine_fields" and isinstance(error, TargetError) and field:
+            place /= field
+        raise refusal(place, error.because, *error.help, what=error.refused) from error
     options: dict[str, Any] = {}
     if "reassociate" in table:
         options["reassociate"] = table["reassociate"]

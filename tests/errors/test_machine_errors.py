@@ -30,7 +30,7 @@ REFUSED = {
     "a field that there is not": (
         LIKE + "[core]\nhertzes = 3e9\n",
         ":4  core.hertzes",
-        "a Core has count, hertz, issue, multiply_adds, loads, stores, latency_cycles, code_bytes, source",
+        "the keys here are count, hertz, issue, multiply_adds, loads, stores, latency_cycles, code_bytes, source",
     ),
     "a text for a number": (
         LIKE + '[core]\nhertz = "3 GHz"\n',
@@ -123,7 +123,7 @@ REFUSED = {
     "an accelerator with a processor's table": (
         ENGINE + "[loops]\nchains = 4\n",
         ":8  loops",
-        "an Accelerator has name, title, architecture, memory, dram, unit, energy, engine, control, queue, alu, grid",
+        "the keys here are name, title, architecture, memory, dram, unit, energy, engine, control, queue, alu, grid",
     ),
     "an accelerator that computes nothing": (
         ENGINE

@@ -403,6 +403,18 @@ study: cannot change the machine
   at       study.toml, contender 1, machine_fields
   because  the description has no '9' there, but fma float32, fma float64, vpdpbusd, vdpbf16ps
 
+a field that a table of a machine lacks
+given HEAD + DENSE + '[[contenders]]\nmachine = "zen5"\nmachine_fields = {dram = {bytes_per_cycl = 2}}\n'
+study: cannot read the machine zen5
+  at       study.toml, contender 1, machine_fields.dram.bytes_per_cycl
+  because  the keys here are name, line, bytes_per_cycle, latency_cycles, source
+
+a field of a machine that is text
+given HEAD + DENSE + '[[contenders]]\nmachine = "zen5"\nmachine_fields = {dram = {bytes_per_cycle = "x"}}\n'
+study: cannot read the machine zen5
+  at       study.toml, contender 1, machine_fields.dram.bytes_per_cycle
+  because  it is a number above 0, got 'x'
+
 a device that is none
 given HEAD + DENSE + '[[contenders]]\ntarget = "cuda"\ndevice = "x"\n'
 study: cannot take device='x'

@@ -75,6 +75,20 @@ def test_the_artifact_and_the_kept_results_are_of_studies_that_there_are() -> No
         assert name in {file.stem for file in STUDIES}
 
 
+def test_the_artifact_runs_every_study_of_its_page_but_those_that_it_names() -> None:
+    page = (ROOT / "ARTIFACT.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = re.search(r"^ARTIFACT := ((?:.*\\\n)*.*)$", makefile, re.M)
+    others = re.search(r"every study below but (.+), which", page)
+
+    assert recipe is not None
+    assert others is not None
+    left_out = set(re.split(", | and ", others[1]))
+    run = set(recipe[1].replace("\\", "").split())
+    assert not run & left_out
+    assert run | left_out == set(re.findall(r"studies/([\w/-]+)\.toml", page))
+
+
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: str(file.stem))
 def test_a_study_can_be_read_in_both_forms_and_is_listed(file: Path) -> None:
     if file.stem in NEEDS:

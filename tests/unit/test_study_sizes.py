@@ -103,7 +103,6 @@ def test_each_layer_that_a_column_names_is_an_operator(tmp_path: Path) -> None:
     ]
     assert [name for name, axis in operators[0].axes.items() if axis.swept] == ["m"]
     assert not any(axis.swept for axis in operators[2].axes.values())
-    assert operators[2].identity != operators[4].identity
 
     (named, *_), _ = read_operators([{**table, "name": "bert"}], file)
     assert named.name == "bert qkv"
