@@ -104,6 +104,7 @@ _NAMES = {
     "simpler_cuts": "reduce",
     # Searches and records.
     "Case": "costmodel.learned.case",
+    "ClosedForm": "tuning.schedule_prices",
     "Cases": "tuning.learning.corrected",
     "Measured": "tuning.problem",
     "Problem": "tuning.problem",

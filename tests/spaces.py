@@ -10,8 +10,10 @@ from math import log2
 import offcut as oc
 from offcut import Schedule, Target
 from tests.facade import (
+    ClosedForm,
     OpenDecisions,
     Options,
+    Problem,
     Request,
     ScheduleSpace,
     processor,
@@ -40,6 +42,20 @@ for i in 1:n
   B[i] = A[i] * 2.0 + B[i - 1]
 """)
 
+
+def dense() -> tuple[oc.Tensor, oc.Tensor, oc.Tensor]:
+    """Return a small product, its operand of symbolic height, and its weights: quick to compile and to measure."""
+    height = oc.dim("n", min=1, max=64)
+    a, w = oc.placeholder((height, 24), name="A"), oc.placeholder((24, 16), name="W")
+    depth = oc.reduce_axis(24, name="k")
+    sums = oc.compute(
+        (height, 16), lambda i, j: oc.sum(a[i, depth] * w[depth, j], axis=depth), name="C"
+    )
+    return sums, a, w
+
+
+SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
+"""Sizes that programs are tuned for, each with its weight."""
 PROGRAMS: Mapping[str, tuple[object, tuple[str, ...], int]] = {
     "dense": (DENSE, ("W",), 1),
     "unpacked": (DENSE, (), 1),
@@ -96,6 +112,15 @@ def open_decisions(
 def space(name: str, alternatives: int = 3, machine: str = "cascade-lake") -> ScheduleSpace:
     """The space of a program, without a price."""
     return space_of(*problem(name, machine), alternatives)
+
+
+@cache
+def closed_form(name: str, seed: int = 0) -> ClosedForm:
+    """Return the price of schedules of a program in a space of two alternatives, at `SIZES`.
+
+    All campaigns share it, so each schedule is predicted once.
+    """
+    return ClosedForm(Problem(*problem(name), SIZES, seed), space(name, 2).computation)
 
 
 def planted(space: ScheduleSpace, best: Schedule) -> Callable[[Schedule], float]:

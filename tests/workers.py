@@ -9,11 +9,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
+from offcut.search.pool import Device
+
 SOON = 3.0  # seconds that a worker takes to end
 _LISTENS = "0A"
+
+
+@dataclass
+class FakeDevices:
+    """The devices of a fake pool."""
+
+    names: list[str]
+    others: int = 0
+
+    def now(self) -> tuple[Device, ...]:
+        return tuple(Device(name, name) for name in self.names)
 
 
 @contextmanager

@@ -80,6 +80,7 @@ def run(
         call_of,
         check_readable,
         drawn,
+        echo_default_sizes,
         load_saved,
         numbers_of,
         saved,
@@ -104,7 +105,9 @@ def run(
         )
         if loaded is not None:
             call = call_of(loaded)
-            results = loaded(drawn(call, arrays, sizes_of(call, arrays, asked), seed))
+            sizes = sizes_of(call, arrays, asked)
+            echo_default_sizes(call, arrays, asked, sizes)
+            results = loaded(drawn(call, arrays, sizes, seed))
         else:
             imported = partial(
                 from_onnx,
@@ -125,6 +128,7 @@ def run(
                 typer.echo(str(onnx_model.graph))
             call = call_of(onnx_model)
             sizes = sizes_of(call, arrays, asked)
+            echo_default_sizes(call, arrays, asked, sizes)
             if plan:
                 typer.echo(str(onnx_model.plan(**sizes)))
             if cost:

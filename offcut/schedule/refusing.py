@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from offcut.errors import PartitionError, TargetError
@@ -13,6 +14,7 @@ from offcut.schedule.decisions import (
     UNIT_PRIMITIVES,
     At,
     Bind,
+    Choose,
     Cover,
     Fuse,
     Level,
@@ -126,19 +128,55 @@ def at_decision(schedule: Schedule | None) -> Iterator[None]:
     try:
         yield
     except (TargetError, PartitionError) as refused:
-        decision = None if schedule is None else _decision_of(schedule, refused)
-        if schedule is None or decision is None or refused.at.startswith("line "):
+        if schedule is None or refused.at.startswith("line "):
             raise
+        steps = _steps_of(schedule, refused.option)
+        what, because, help = refused.refused, refused.because, refused.help
+        loops = (Split, Order, At, Bind, Cover)
+        own = [s for s in steps if isinstance(s, loops) and s.stage == refused.stage]
+        missing = refused.uncovered if own and not any(isinstance(s, Cover) for s in own) else ""
+        decision = own[-1] if missing else _decision_of(schedule, steps, refused)
+        if decision is None:
+            raise
+        if missing:
+            option = f" of option {refused.option}" if refused.option else ""
+            what = f"cannot run {refused.stage} without a cover"
+            because = f"no line{option} covers {refused.stage}, and {because}"
+            help = (_cover_line(refused.stage, missing),)
+        elif isinstance(decision, Cover):
+            help = tuple(_TILE_COVER.sub(partial(_as_line, decision.stage), one) for one in help)
         lines = enumerate(lines_of(schedule), 1)
         at = next(f"line {k}: {text.strip()}" for k, (text, one) in lines if one is decision)
-        raise type(refused)(
-            refused.op, refused.refused, at=at, because=refused.because, help=refused.help
-        ) from refused
+        raise type(refused)(refused.op, what, at=at, because=because, help=help) from refused
 
 
-def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> Step | None:
-    """Return the last decision about what is refused: its tiles, its memory, or what runs it."""
-    steps = list(each_decision(schedule.steps))
+_TILE_COVER = re.compile(r"^@cover\((\w+)\)$")
+"""A cover in words of the loop language."""
+
+
+def _as_line(stage: str, cover: re.Match[str]) -> str:
+    """Return the cover of a tile as a line of a schedule."""
+    return _cover_line(stage, cover[1])
+
+
+def _cover_line(stage: str, microkernel: str) -> str:
+    """Return the line that covers a stage, its loop left open."""
+    return f"cover {stage} at … {microkernel}"
+
+
+def _steps_of(schedule: Schedule, option: str) -> list[Primitive]:
+    """Return the decisions of a schedule, of its choices those of the options called `option` alone, if there are any."""
+    steps = list[Primitive]()
+    for step in schedule.steps:
+        same = [o for o in step.options if o.label == option] if isinstance(step, Choose) else []
+        steps += each_decision([s for o in same for s in o.steps] if same else [step])
+    return steps
+
+
+def _decision_of(
+    schedule: Schedule, steps: Sequence[Primitive], refused: TargetError | PartitionError
+) -> Step | None:
+    """Return the last one of some decisions of a schedule about what is refused: its tiles, its memory, or what runs it."""
     if refused.op == "prove":  # of all decisions about a stage together
         concerned = [one for one in schedule.steps if {ANY, refused.at} & _stages_in(one)]
         return concerned[-1] if concerned else None

@@ -51,6 +51,8 @@ def suite_operators(name: str, folder: Path, at: Place) -> Suite:
     file = folder / name if name.endswith(".toml") else FOLDER / f"{name}.toml"
     if file.is_file():
         return read_suite(file)
+    if name.endswith(".toml"):
+        raise refusal(at / "suite", f"there is no file {name}", 'suite = "dietcode"')
     known = {point.name: point for point in _points()}
     if name in known:
         return read_suite(Path(known[name].load()))

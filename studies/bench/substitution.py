@@ -30,25 +30,11 @@ from offcut.graph import (
 from offcut.graph.passes import DEFAULT, improved, merge_products
 from offcut.graph.substitution.matching import applied, matches
 from offcut.graph.substitution.substitute import TIDIED
-from offcut.studies.models import CompiledModel
+from offcut.studies.models import SubstitutedModel
 from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.tasks import TOLERANCE, Exact, Task
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@dataclass(frozen=True)
-class FoundModel(CompiledModel):
-    """The model that the search found; its way says by which rules, and what was predicted."""
-
-    search: Any = None
-
-    @property
-    def way(self) -> str:
-        """Return the rules of the search, its predicted gain, and how many graphs it priced."""
-        rules = ", ".join(self.search.rules) or "nothing is cheaper"
-        gain = self.search.before / self.search.after
-        return f"{rules}; predicted gain {gain:.2f}, {self.search.tried} graphs"
 
 
 @dataclass(frozen=True)
@@ -82,10 +68,10 @@ class Block:
         moved = inputs[given.name].nbytes
         return Task(dict(sizes), inputs, {}, "float32", 0, moved, exact)
 
-    def compiled(self, options: Mapping[str, Any]) -> FoundModel:
+    def compiled(self, options: Mapping[str, Any]) -> SubstitutedModel:
         """Return the graph that the search found, compiled."""
         search = substituted(self.bound, self.rules, alpha=1.3, sizes={"n": 1})
-        return FoundModel(compiled(search.bound, options.get("threads", 1)), search=search)
+        return SubstitutedModel(compiled(search.bound, options.get("threads", 1)), search=search)
 
 
 def block(n: Any, name: str) -> Block:

@@ -18,7 +18,7 @@ from tests.agree import agree, computed
 from tests.facade import WORKSPACE
 from tests.machines import EAGER, host_threads
 
-ROWS, DEPTH, WIDTH = 14, 40, 72
+ROWS, DEPTH, WIDTH = 14, 9, 72
 TAILS = ("guard", "cut", "mask", "pad", "shift", "ladder", "balance", "even", "mix")
 KERNEL = "fma_float32_avx512"
 
@@ -262,7 +262,7 @@ def normed() -> Case:
 
 @pytest.mark.parametrize(
     ("case", "options"),
-    [(partial(relu, 80), {"strategy": "balance"}), (normed, {})],  # columns of whole vectors
+    [(partial(relu, 128), {"strategy": "balance"}), (normed, {})],  # columns of whole vectors
     ids=["relu", "layer norm"],
 )
 def test_what_a_policy_writes_makes_the_same_program_by_hand(
@@ -294,7 +294,7 @@ PartitionError: compute_at: cannot compute S at each point of a tile of C
 @pytest.mark.parametrize("lines", [WINDOW, POINTS])
 def test_small_windows_lie_on_the_stack(lines: str) -> None:
     for tail in ("balance", "mask", "guard"):
-        kernel = kernel_of(relu(), SPLITS.format(tail=tail) + lines)
+        kernel = kernel_of(relu(64), SPLITS.format(tail=tail) + lines)
         assert workspace(kernel, 1000) == 0, tail
 
 
@@ -304,8 +304,8 @@ def workspace(kernel: oc.Kernel, n: int) -> int:
 
 
 def test_a_large_window_has_room_for_the_tallest_tile_alone() -> None:
-    kernel = kernel_of(row_peaks(2000), ROW_PEAKS.format(tail="balance"))
-    assert workspace(kernel, 14) == workspace(kernel, 4000) > 14 * 2000 * 4
+    kernel = kernel_of(row_peaks(2016), ROW_PEAKS.format(tail="balance"))
+    assert workspace(kernel, 14) == workspace(kernel, 4000) > 14 * 2016 * 4
 
 
 @pytest.mark.every(2)

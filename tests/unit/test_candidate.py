@@ -22,6 +22,7 @@ from offcut.tuning.measuring.jobs import placed, rankable
 from offcut.tuning.measuring.reference import Operands, expected, promoted
 from tests.agree import nearly
 from tests.facade import Limits, Measured, Problem, Time, requested, stand_ins
+from tests.spaces import dense
 
 QUICK = Limits(patience=60.0, memory=1 << 30, budget=0.02, noise=math.inf)
 SIZES = (({"n": 7}, 2.0), ({"n": 33}, 1.0))
@@ -39,13 +40,6 @@ FAULTS = {
     "nothing": (Outcome.OK, ""),
 }
 STRATEGIES = ("balance", "cut", "guard", "mask", "even", "residue", "pad", "shift", "ladder")
-
-
-def dense() -> tuple[Any, Any, Any]:
-    n = oc.dim("n", min=1, max=64)
-    a, w = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 16), name="W")
-    k = oc.reduce_axis(24, name="k")
-    return oc.compute((n, 16), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C"), a, w
 
 
 def problem(faults: Mapping[str, str], sizes: Any = SIZES) -> Problem:

@@ -7,7 +7,6 @@ from math import exp, hypot, isnan
 from random import Random
 
 import pytest
-from scipy.stats import kendalltau
 
 from offcut.costmodel.learned.metrics import (
     coverage,
@@ -50,6 +49,8 @@ def test_pairs_are_those_whose_order_is_known(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_tau_is_that_of_scipy(seed: int) -> None:
     seconds, predicted, _ = drawn(seed)
+
+    from scipy.stats import kendalltau  # a second, of which the other tests need nothing
 
     assert kendall_tau(seconds, predicted) == nearly(kendalltau(seconds, predicted)[0])
 

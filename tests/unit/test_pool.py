@@ -21,7 +21,7 @@ from offcut.search.pool import Pool
 from offcut.search.pool.connection import serve
 from offcut.tuning.pooled_bench import pooled
 from tests.facade import Limits, Measured, Problem, ScheduleSpace, Seen, app, requested, stand_ins
-from tests.spaces import space_of
+from tests.spaces import dense, space_of
 from tests.workers import worker_process
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
@@ -29,13 +29,6 @@ distributed = pytest.importorskip("distributed", reason="dask.distributed is not
 QUICK = Limits(patience=3.0, memory=1 << 30, budget=0.02, noise=math.inf)
 SIZES = (({"n": 3}, 0.5), ({"n": 20}, 0.5))
 STRATEGIES = ("balance", "cut", "guard", "mask", "even", "residue", "pad", "shift")
-
-
-def dense() -> tuple[Any, Any, Any]:
-    n = oc.dim("n", min=1, max=64)
-    a, w = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 16), name="W")
-    k = oc.reduce_axis(24, name="k")
-    return oc.compute((n, 16), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C"), a, w
 
 
 def problem(faults: Mapping[str, str]) -> Problem:

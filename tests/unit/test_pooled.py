@@ -17,20 +17,10 @@ from offcut.tuning.pooled_bench import REQUEUES, Parcel, PooledBench
 from offcut.tuning.problem import DEFAULT
 from tests import spaces
 from tests.facade import Measured, Problem
+from tests.workers import FakeDevices
 
 BUSY = BusyError("tune", "cannot rank", because="other work")
 SIZES = (({"n": 1}, 1.0),)
-
-
-@dataclass
-class There:
-    """The devices of a fake pool."""
-
-    names: list[str]
-    others: int = 0
-
-    def now(self) -> tuple[Device, ...]:
-        return tuple(Device(name, name) for name in self.names)
 
 
 Fate = Callable[[Device, Parcel], TaskResult[Parcel]]
@@ -44,7 +34,7 @@ class Fake:
     admit  what a device says to a campaign
     """
 
-    devices: There
+    devices: FakeDevices
     fate: Fate
     admit: Callable[[Device], str] = lambda device: ""
     pool: Pool = field(default_factory=lambda: Pool("tcp://scheduler:8786", wait=0.0))
@@ -114,7 +104,7 @@ def outcomes(
 def test_each_device_is_given_its_share_and_at_most_a_batch(
     problem: Problem, schedules: list[Schedule], devices: int, shares: list[int]
 ) -> None:
-    tasks = Fake(There([f"d{k}" for k in range(devices)]), fine)
+    tasks = Fake(FakeDevices([f"d{k}" for k in range(devices)]), fine)
     outcomes(problem, tasks, schedules)
 
     assert [len(parcel) for _, parcel in tasks.dealt] == shares
@@ -123,7 +113,7 @@ def test_each_device_is_given_its_share_and_at_most_a_batch(
 
 
 def test_the_last_run_stays_together(problem: Problem, schedules: list[Schedule]) -> None:
-    tasks = Fake(There(["a", "b"]), fine)
+    tasks = Fake(FakeDevices(["a", "b"]), fine)
     outcomes(problem, tasks, schedules[:5], together=True)
 
     assert tasks.dealt == [("a", tuple(schedules[:5]))]
@@ -135,7 +125,7 @@ def test_what_a_device_had_when_it_went_is_measured_alone(
     def goes_once(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
         return lost(device, parcel) if len(tasks.dealt) == 1 else fine(device, parcel)
 
-    tasks = Fake(There(["a"]), goes_once)
+    tasks = Fake(FakeDevices(["a"]), goes_once)
     found = outcomes(problem, tasks, schedules[:10])
 
     assert {one.outcome for one in found.values()} == {Outcome.OK}
@@ -150,7 +140,7 @@ def test_who_ends_every_worker_has_crashed_and_takes_no_other_along(
     def kills(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
         return lost(device, parcel) if killer in parcel else fine(device, parcel)
 
-    tasks = Fake(There(["a"]), kills)
+    tasks = Fake(FakeDevices(["a"]), kills)
     found = outcomes(problem, tasks, schedules[:8])
 
     assert found[killer].outcome is Outcome.CRASHED
@@ -165,12 +155,12 @@ def test_a_device_that_is_too_loaded_is_left_and_others_go_on(
     def busy(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
         return TaskResult(device, parcel, BUSY) if device.name == "a" else fine(device, parcel)
 
-    tasks = Fake(There(["a", "b"]), busy)
+    tasks = Fake(FakeDevices(["a", "b"]), busy)
     found = outcomes(problem, tasks, schedules)
     assert {one.outcome for one in found.values()} == {Outcome.OK}
     assert [name for name, _ in tasks.dealt].count("a") == 1
 
-    alone = Fake(There(["a"]), busy)
+    alone = Fake(FakeDevices(["a"]), busy)
     with pytest.raises(TargetError) as refused:
         outcomes(problem, alone, schedules)
     assert (
@@ -189,7 +179,7 @@ def test_a_device_that_forgot_the_campaign_is_asked_again(
     def forgets(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
         return TaskResult(device, parcel, None) if len(tasks.dealt) == 1 else fine(device, parcel)
 
-    tasks = Fake(There(["a"]), forgets)
+    tasks = Fake(FakeDevices(["a"]), forgets)
     outcomes(problem, tasks, schedules[:8])
 
     assert tasks.dealt == [("a", tuple(schedules[:8]))] * 2
@@ -199,11 +189,11 @@ def test_a_device_that_refuses_the_campaign_has_its_reason_said(
     problem: Problem, schedules: list[Schedule]
 ) -> None:
     refuses = {"a": "offcut is 0 there, and 1 here", "b": ""}
-    tasks = Fake(There(["a", "b"]), fine, lambda device: refuses[device.name])
+    tasks = Fake(FakeDevices(["a", "b"]), fine, lambda device: refuses[device.name])
     outcomes(problem, tasks, schedules)
     assert {name for name, _ in tasks.dealt} == {"b"}
 
-    tasks = Fake(There(["a"], others=2), fine, lambda device: refuses[device.name])
+    tasks = Fake(FakeDevices(["a"], others=2), fine, lambda device: refuses[device.name])
     with pytest.raises(TargetError) as refused:
         outcomes(problem, tasks, schedules)
     assert (
@@ -229,7 +219,7 @@ def test_a_worker_that_lacks_offcut_has_it_said(
             return found
 
     with pytest.raises(TargetError) as refused:
-        outcomes(problem, Lacking(There(["a"]), fine), schedules)
+        outcomes(problem, Lacking(FakeDevices(["a"]), fine), schedules)
     assert refused.value.because == (
         "no device is left (a: ModuleNotFoundError: No module named 'offcut')"
     )
@@ -244,13 +234,13 @@ def test_a_device_that_raises_while_it_measures_is_put_aside_and_loses_nothing(
             TaskResult(device, parcel, raised=full) if device.name == "a" else fine(device, parcel)
         )
 
-    tasks = Fake(There(["a", "b"]), a_raises)
+    tasks = Fake(FakeDevices(["a", "b"]), a_raises)
     found = outcomes(problem, tasks, schedules)
 
     assert {one.outcome for one in found.values()} == {Outcome.OK}
     assert [name for name, _ in tasks.dealt].count("a") == 1
     with pytest.raises(TargetError) as refused:
-        outcomes(problem, Fake(There(["a"]), a_raises), schedules)
+        outcomes(problem, Fake(FakeDevices(["a"]), a_raises), schedules)
     assert refused.value.because == "no device is left (a: OSError: No space left on device)"
 
 
@@ -265,6 +255,6 @@ def test_what_ends_a_campaign_here_ends_it_there(
             return TaskResult(device, parcel, **fate)
 
         with pytest.raises((OffcutError, InternalError)) as ended:
-            outcomes(problem, Fake(There(["a"]), ends), schedules)
+            outcomes(problem, Fake(FakeDevices(["a"]), ends), schedules)
         assert ended.value in (unclear, bug)
     assert unclear.at == "device a, n = 3"

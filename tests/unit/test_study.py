@@ -73,6 +73,26 @@ def test_a_cell_that_fails_in_the_second_folder_is_named(tmp_path: Path) -> None
     assert comparison.alone == (0, 0)
 
 
+def test_the_mean_of_each_contender_is_said(tmp_path: Path) -> None:
+    sizes = range(3, 7)
+    for name, seconds in (("a", 1.0), ("b", 1.5)):
+        (tmp_path / name).mkdir()
+        samples = [
+            Sample(f"{who}{m}", "dense", {"m": m}, who, (time,) * 21, 1, turns=f"{name}{m}")
+            for m in sizes
+            for who, time in (("mine", seconds), ("auto", 1.0))
+        ]
+        append_samples(tmp_path / name / FILE, samples)
+
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    assert {name: one.count for name, one in comparison.means.items()} == {"mine": 4, "auto": 4}
+    lines = str(comparison).splitlines()
+    assert lines[-2].startswith("  mine, 4 cells: 0.667 (")
+    assert lines[-2].endswith("): slower")
+    assert lines[-1].startswith("  auto, 4 cells: 1.000 (")
+    assert lines[-1].endswith("): same")
+
+
 def test_cells_that_changed_with_a_file_are_compared_by_their_names(tmp_path: Path) -> None:
     mine = Sample("before", "dense", {"m": 3}, "mine", (1.0,) * 9, 1)
     after = replace(mine, cell="after", seconds=(2.0,) * 9)
@@ -144,27 +164,6 @@ def test_a_study_measures_what_is_new_and_keeps_the_rest(tmp_path: Path) -> None
     assert {"report.html", "cells.csv", "cells.tex", "speed.csv", "latency.tex"} <= names
 
 
-@pytest.mark.usefixtures("no_pictures")
-def test_a_cell_that_fails_is_a_row_that_says_why(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "def wrong(inputs, sizes):\n    return lambda: inputs['A'] @ inputs['B'] + 1\n"
-        "def broken(inputs, sizes):\n    raise KeyError('no such thing')\n"
-    )
-    own = "".join(f'[[contenders]]\npeer = "mine:{name}"\n' for name in ("wrong", "broken"))
-    outcome = oc.study(
-        written(tmp_path, HEAD + DENSE.replace("[1, 3]", "[2]") + AUTO + own), tmp_path / "out"
-    )
-
-    failed = {one.contender: one.failed for one in read_samples(tmp_path / "out" / FILE).values()}
-    assert outcome.failed == 2
-    assert failed["auto"] == ""
-    assert re.match(
-        r"wrong values: 32 of 32 elements are off; \[\d+, \d+\] is ", failed["mine:wrong"]
-    )
-    assert failed["mine:broken"] == "KeyError: 'no such thing'"
-    assert "KeyError" in (tmp_path / "out" / "failed.csv").read_text()
-
-
 @pytest.mark.slow
 def test_a_report_has_pictures_in_two_formats(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -177,7 +176,9 @@ def test_a_report_has_pictures_in_two_formats(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_one_contender_does_not_spoil_the_others(tmp_path: Path) -> None:
+def test_a_contender_that_fails_is_a_row_that_says_why_and_does_not_spoil_the_others(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "mine.py").write_text(
         "import sys\n"
         "def writes(inputs, sizes):\n    inputs['A'][...] = 0\n    return lambda: inputs['A'] @ inputs['B']\n"
@@ -187,26 +188,32 @@ def test_one_contender_does_not_spoil_the_others(tmp_path: Path) -> None:
         "    def call():\n        result = a @ b\n        a[...] = 0\n        return result\n    return call\n"
         "def nothing(inputs, sizes):\n    return lambda: None\n"
         "def leaves(inputs, sizes):\n    sys.exit(3)\n"
+        "def wrong(inputs, sizes):\n    return lambda: inputs['A'] @ inputs['B'] + 1\n"
+        "def broken(inputs, sizes):\n    raise KeyError('no such thing')\n"
     )
-    names = ("writes", "tires", "spoils", "nothing", "leaves")
+    names = ("writes", "tires", "spoils", "nothing", "leaves", "wrong", "broken")
     own = "".join(f'[[contenders]]\npeer = "mine:{name}"\n' for name in names)
     text = HEAD + DENSE.replace("[1, 3]", "[2]") + AUTO + own + NUMPY
     outcome = oc.study(written(tmp_path, text), tmp_path / "out")
     again = oc.study(tmp_path / "study.toml", tmp_path / "out", retry=True)
 
     failed = {one.contender: one.failed for one in read_samples(tmp_path / "out" / FILE).values()}
-    assert failed.pop("mine:writes").startswith("wrong values: 32 of 32 elements are off; ")
-    assert failed.pop("mine:spoils").startswith(
-        "wrong values after it was timed, as if a call changed its inputs: 32 of 32 elements are off; "
-    )
+    off = r"32 of 32 elements are off; \[\d+, \d+\] is "
+    assert re.match(f"wrong values: {off}", failed.pop("mine:writes"))
+    assert re.match(f"wrong values: {off}", failed.pop("mine:wrong"))
+    spoils = f"wrong values after it was timed, as if a call changed its inputs: {off}"
+    assert re.match(spoils, failed.pop("mine:spoils"))
     assert failed == {
         "auto": "",
         "numpy": "",
         "mine:tires": "while it was timed, IndexError: pop from empty list",
         "mine:nothing": "wrong values: results of shape () where (2, 16) are due",
         "mine:leaves": "SystemExit: 3",
+        "mine:broken": "KeyError: 'no such thing'",
     }
-    assert (outcome.measured, again.measured, again.kept) == (7, 5, 2)
+    assert (outcome.measured, outcome.failed) == (9, 7)
+    assert (again.measured, again.kept) == (7, 2)
+    assert "KeyError" in (tmp_path / "out" / "failed.csv").read_text()
 
 
 def test_equal_contenders_are_measured_each(tmp_path: Path) -> None:
@@ -468,6 +475,28 @@ def test_a_report_warns_of_two_clocks(tmp_path: Path) -> None:
 
     (said,) = warnings(results_of(definition, samples), samples)
     assert said.startswith("in 2 of 2 rows some were timed by the wall and others by processor")
+
+
+OTHER_SIZES = [DENSE.replace("k = 8", "k = [8, 9]"), DENSE + "bounds = {m = 4}\n"]
+
+
+@pytest.mark.parametrize("other", OTHER_SIZES)
+def test_a_kernel_of_other_sizes_has_other_cells(tmp_path: Path, other: str) -> None:
+    texts = DENSE + "constants = []\n", other + "constants = []\n"
+    cells = [
+        {cell for *_, cell in read_definition(written(tmp_path, HEAD + text + AUTO)).cells()}
+        for text in texts
+    ]
+
+    assert len(cells[0]) == 2 <= len(cells[1])
+    assert cells[0].isdisjoint(cells[1])
+
+
+def test_equal_operators_are_measured_each(tmp_path: Path) -> None:
+    text = HEAD + DENSE + DENSE + 'name = "again"\n' + AUTO
+    cells = [cell for *_, cell in read_definition(written(tmp_path, text)).cells()]
+
+    assert len(cells) == len(set(cells)) == 4
 
 
 def test_a_digest_is_of_the_content_alone() -> None:

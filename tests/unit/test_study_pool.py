@@ -25,7 +25,7 @@ from offcut.studies.pooled import PooledStudy
 from offcut.studies.remote import Result
 from offcut.studies.samples import FILE, Sample, read_samples
 from offcut.studies.study_files import SentStudy, pack_study, unpack_study
-from tests.workers import worker_process
+from tests.workers import FakeDevices, worker_process
 
 TEXT = """[study]
 name = "small"
@@ -91,17 +91,6 @@ def test_a_file_outside_of_the_folder_is_not_sent(file: Path) -> None:
         "  because  lengths.csv lies outside of the folder of study.toml\n"
         "  help     move it beside the study"
     )
-
-
-@dataclass
-class FakeDevices:
-    """The devices of a fake pool."""
-
-    names: list[str]
-    others: int = 0
-
-    def now(self) -> tuple[Device, ...]:
-        return tuple(Device(name, name) for name in self.names)
 
 
 @dataclass

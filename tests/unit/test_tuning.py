@@ -28,14 +28,12 @@ from offcut.search import key_of
 from offcut.tuning.alternatives import composed, lines
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
 from offcut.tuning.progress import EVERY, Lines, line, shown
-from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import (
     ExpectedCost,
     Limits,
     Measured,
-    Problem,
     ScheduleSpace,
     Seen,
     Time,
@@ -47,9 +45,9 @@ from tests.facade import (
     parts_of,
     proved_plan,
 )
+from tests.spaces import SIZES, closed_form, dense
 
 ROOT = Path(__file__).parents[2]
-SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
 QUICK = Limits(patience=120.0, memory=1 << 30, budget=0.02, noise=math.inf)
 Seconds = Callable[[Schedule], Sequence[float]]
 
@@ -84,17 +82,6 @@ class Bench:
             told = tuple(Time(at, one, self.spread) for (at, _), one in made) if ok else ()
             outcome, because = (Outcome.OK, "") if ok else (Outcome.REFUSED, "planted")
             progress(Measured(schedule, outcome, told, because, reference=reference))
-
-
-def problem(name: str, seed: int = 0) -> Problem:
-    request, options, target = spaces.problem(name)
-    return Problem(request, options, target, SIZES, seed)
-
-
-@cache
-def closed_form(of: str, seed: int) -> ClosedForm:
-    """Return the price of schedules, which all campaigns of a problem share: it predicts each of them once."""
-    return ClosedForm(problem(of, seed), spaces.space(of, 2).computation)
 
 
 def campaign(
@@ -439,7 +426,7 @@ def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> Non
         one_way("even", [5e-6, 4e-6]),
         one_way("cut", [6e-6, 5e-6]),
     ]
-    made = composed(problem("dense"), tried, 3)
+    made = composed(closed_form("dense").problem, tried, 3)
     assert made is not None
     assert made.seconds == nearly(0.5 * 1e-6 + 0.5 * 4e-6)
     assert [way.label for way in ways(made.schedule)] == ["even", "ladder"]
@@ -455,10 +442,10 @@ def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> Non
 
 def test_one_way_is_enough_where_it_is_best_everywhere_or_others_gain_no_more_than_noise() -> None:
     best = one_way("ladder", [1e-6, 4e-6])
-    assert composed(problem("dense"), [best, one_way("even", [2e-6, 5e-6])], 3) is None
+    assert composed(closed_form("dense").problem, [best, one_way("even", [2e-6, 5e-6])], 3) is None
     near = one_way("even", [2e-6, 3.9e-6], spread=0.3)
-    assert composed(problem("dense"), [best, near], 3) is None
-    assert composed(problem("dense"), [best, one_way("even", [2e-6, 3e-6])], 1) is None
+    assert composed(closed_form("dense").problem, [best, near], 3) is None
+    assert composed(closed_form("dense").problem, [best, one_way("even", [2e-6, 3e-6])], 1) is None
 
 
 def test_what_a_way_costs_is_lines_between_what_was_measured() -> None:
@@ -469,13 +456,6 @@ def test_what_a_way_costs_is_lines_between_what_was_measured() -> None:
 
 
 # Measured
-
-
-def dense() -> tuple[Any, Any, Any]:
-    n = oc.dim("n", min=1, max=64)
-    a, w = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 16), name="W")
-    k = oc.reduce_axis(24, name="k")
-    return oc.compute((n, 16), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C"), a, w
 
 
 def few(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
@@ -526,7 +506,8 @@ def test_a_planted_fault_is_recorded_and_not_chosen(tmp_path: Path, fault: str) 
 SCRIPT = """
 import sys
 sys.path[:0] = ["tests", "tests/unit"]
-from test_tuning import QUICK, dense, few
+from test_tuning import QUICK, few
+from tests.spaces import dense
 import offcut as oc
 result, a, w = dense()
 oc.tune(result, inputs=[a, w], constants=["W"], sizes={"n": [3, 20]}, limits=QUICK, trials=4,

@@ -20,14 +20,12 @@ from offcut.search.trials import (
     verdicts_of,
 )
 from offcut.tuning.campaign import Campaign
-from offcut.tuning.schedule_prices import ClosedForm
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import ExpectedCost, Measured, Problem, Time, explorer_named
+from tests.facade import ExpectedCost, Measured, Time, explorer_named
+from tests.spaces import SIZES, closed_form
 
 NOON = 1_700_000_000.0
-SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
-FIRST = spaces.space("dense", 2).first
 
 
 def tuned(
@@ -42,15 +40,17 @@ def tuned(
             found = Measured(schedule, Outcome.OK, times)
             tell(found if math.isfinite(one) else Measured(schedule, Outcome.REFUSED))
 
-    problem = Problem(*spaces.problem("dense"), SIZES, seed)
-    space = spaces.space("dense", 2)
-    price = ClosedForm(problem, space.computation)
+    space, price = spaces.space("dense", 2), closed_form("dense", seed)
     expected = ExpectedCost(price, {key_of(at): weight for at, weight in SIZES})
     named, explorer = explorer_named("random")
     space = replace(space, expected=expected)
     return Campaign(
-        problem, space, expected, explorer, named, Records(records), measure, trials
+        price.problem, space, expected, explorer, named, Records(records), measure, trials
     ).best()
+
+
+def first() -> Schedule:
+    return spaces.space("dense", 2).first
 
 
 def said(explorer: str, schedule: str, created: float = NOON, **seconds: float) -> list[Record]:
@@ -73,21 +73,21 @@ def verdicts(path: Path) -> tuple[Verdict, ...]:
 
 def faster(times: float) -> Callable[[Schedule], float]:
     """The default takes 1 µs, every other schedule so many times less."""
-    return lambda schedule: 1e-6 if schedule == FIRST else 1e-6 / times
+    return lambda schedule: 1e-6 if schedule == first() else 1e-6 / times
 
 
 def test_a_campaign_records_what_it_chose_beside_the_default(tmp_path: Path) -> None:
     chosen = tuned(faster(2.0), tmp_path / "r")
     (verdict,) = verdicts(tmp_path / "r")
-    assert Schedule.parse(verdict.schedule) == chosen != FIRST
-    assert verdict.default == str(FIRST)
+    assert Schedule.parse(verdict.schedule) == chosen != first()
+    assert verdict.default == str(first())
     assert verdict.gains == nearly((2.0, 2.0))
     assert str(verdict).endswith(", 2.00× as fast as the default at n = 1, 64")
 
 
 @pytest.mark.parametrize("trials", [1, 12])
 def test_a_default_that_stays_is_a_verdict_too(tmp_path: Path, trials: int) -> None:
-    assert tuned(faster(0.5), tmp_path / "r", trials) == FIRST
+    assert tuned(faster(0.5), tmp_path / "r", trials) == first()
     (verdict,) = verdicts(tmp_path / "r")
     assert not verdict.changes
     assert str(verdict).endswith(", the default was the best at n = 1, 64")
@@ -102,7 +102,7 @@ def test_a_campaign_that_is_begun_again_adds_no_verdict(tmp_path: Path) -> None:
 
 
 def test_where_the_default_fails_the_verdict_is_of_the_best_alone(tmp_path: Path) -> None:
-    tuned(lambda one: math.inf if one == FIRST else 1e-6, tmp_path / "r")
+    tuned(lambda one: math.inf if one == first() else 1e-6, tmp_path / "r")
     (verdict,) = verdicts(tmp_path / "r")
     assert verdict.default is None
     assert verdict.changes

@@ -14,9 +14,9 @@ from offcut.errors import OffcutError
 from offcut.tuning import pooled_bench
 from tests import spaces
 from tests.facade import Cpu, Limits, Problem, proved_plan, requested, stand_ins
+from tests.spaces import SIZES
 
 LIMITS = Limits(budget=0.5)
-SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
 
 
 def problem(name: str) -> Problem:

@@ -29,6 +29,7 @@ from offcut.backends.accelerator.planning.tilings import Tiling, Tilings, by_siz
 from offcut.backends.accelerator.planning.typical_sizes import (
     AROUND,
     BETWEEN,
+    least_sizes,
     sizes_around,
     typical_extents,
     typical_sizes,
@@ -37,7 +38,7 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
 from offcut.backends.target import TargetPlan
 from offcut.core import index as ix
-from offcut.core.expr import Load, walk
+from offcut.core.expr import all_loads
 from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
 from offcut.errors import PartitionError
@@ -184,16 +185,13 @@ def _stored_between(computation: Computation) -> Computation:
         first = 0
         for at in range(1, len(group)):
             before = {stage.buffer for stage in group[first:at]}
-            used = {load.buffer for stage in group[at:] for load in _loads(stage)} & before
+            loads = (load for stage in group[at:] for load in all_loads(stage.value))
+            used = {load.buffer for load in loads} & before
             if group[at - 1].buffer in used and used <= results:
                 groups.append(tuple(group[first:at]))
                 first = at
         groups.append(tuple(group[first:]))
     return replace(computation, groups=tuple(groups))
-
-
-def _loads(stage: Stage) -> Iterator[Load]:
-    return (node for node in walk(stage.value) if isinstance(node, Load))
 
 
 def policy_decisions(
@@ -394,7 +392,8 @@ def choose_tilings(
     alone = sizes_around(program)
     every = sizes_around(program, (*AROUND, *BETWEEN)) if most > 1 else alone
     at = [tilings_at(program, made, spec, sizes, one) for one in every]
-    tilings = by_size(at, len(alone), DEPTH if turns else 1, most)
+    least = tilings_at(program, made, spec, sizes, least_sizes(program))
+    tilings = by_size(at, least, len(alone), DEPTH if turns else 1, most)
     return tilings or (_smallest(made, spec),)
 
 

@@ -185,7 +185,12 @@ class _Planner:
         """Plan this computation from here on."""
         self.given = computation
         self.operands = OperandPlanner(
-            computation, self.families, self.machine, self.auto, self.reassociate
+            computation,
+            self.families,
+            self.machine,
+            self.auto,
+            self.reassociate,
+            self.isa.lanes("float32"),
         )
         self.tiles = Tiles(computation, self.families, self.machine, self.threads)
         self.names = computation.names()

@@ -190,7 +190,10 @@ class _UnitBinder:
                         "schedule",
                         f"cannot unroll {name}",
                         because="no split says how many iterations run together",
-                        help=(f"split {name} 4 as {step.axis}_tile {step.axis}_in",),
+                        help=(
+                            f"split {name} 4 as {step.axis}_tile {step.axis}_in",
+                            f"bind {name}_in {UNROLL}, where {step.axis} runs in turn around tiles",
+                        ),
                     )
             if step.unit not in (LANE, THREAD, UNROLL, None):
                 of = ANY if step.stage == ANY else f"{step.stage}.{step.axis}"

@@ -350,7 +350,10 @@ def _pixels(g: Context, call: Call) -> Results:
 
 def _known_only(what: str) -> Any:
     def rule(g: Context, call: Call) -> Results:
-        raise Refused(f"{what} depends on values of its inputs", "inputs that are known at import")
+        raise Refused(
+            f"{what} depends on values of its inputs",
+            "from_onnx(…, constants={…}) of what it reads, where a call never changes it",
+        )
 
     return rule
 
