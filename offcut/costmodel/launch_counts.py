@@ -34,7 +34,7 @@ from offcut.core.program import (
 from offcut.core.traversal import map_blocks, substitute_coordinates
 from offcut.costmodel.closed.count_loops import BytesOf, Scope, Tally, inside_loop
 from offcut.costmodel.closed.count_programs import ProgramCounts, with_divisor
-from offcut.costmodel.closed.counting import with_known_ends
+from offcut.costmodel.closed.counting import known_part, with_known_ends
 from offcut.costmodel.closed.counts import Counted, Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.sums import SumMethod, estimate_methods
@@ -80,7 +80,7 @@ class LaunchCounts(ProgramCounts):
 
     def counted_program(self) -> Counted:
         """Return what all launches count."""
-        return self.counted(with_known_ends(_without_element_conditions(self.program.body)))
+        return self.counted(with_known_ends(_with_all_elements(self.program.body)))
 
     @property
     def methods(self) -> Sequence[SumMethod]:
@@ -302,12 +302,16 @@ def _ticks(cycles: float) -> Expr:
     return ix.const(round(cycles * TICKS))
 
 
-def _without_element_conditions(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Return a block in which conditions on elements of arrays hold: no size says how many blocks a length leaves without work."""
+def _with_all_elements(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return a block in which conditions on elements of arrays hold, and loops that begin behind an element begin behind the greatest there
+    may be: no size says how many blocks a length leaves without work.
+    """
     result: tuple[Stmt, ...] = ()
     for stmt in body:
         if isinstance(stmt, If) and not stmt.other and reads_memory(stmt.condition):
-            result += _without_element_conditions(stmt.then)
-        else:
-            result += (map_blocks(stmt, _without_element_conditions),)
+            result += _with_all_elements(stmt.then)
+            continue
+        if isinstance(stmt, For):
+            stmt = replace(stmt, lo=known_part("min", stmt.lo))
+        result += (map_blocks(stmt, _with_all_elements),)
     return result

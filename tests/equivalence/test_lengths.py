@@ -147,6 +147,8 @@ def test_a_gpu_reads_no_key_behind_the_length_either(dtype: str, of_lengths: str
     output, inputs = described(dtype, of_lengths)
     target = oc.target("cuda", machine="h200", device="emulated")
     kernel = oc.compile(output, inputs=inputs, target=target)
+    products = {"bfloat16": "mma_m16n8k16_shared_bfloat16", "float32": "fma_shared_float32"}
+    assert str(kernel.loops).count(f"@cover({products[dtype]}; ") == 2
     q, k, v = drawn(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype, (2, 2), 23, 37)
     lengths = np.array([5, 37, 0, np.iinfo(of_lengths).max, -1], of_lengths)
     wanted = exact(q, k, v, lengths)

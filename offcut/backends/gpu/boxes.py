@@ -136,14 +136,14 @@ class _Checker:
         if stated is None or stated.canonical() != expected.canonical():
             lies = "row by row" if stated is None else f"in {format_layout(stated)}"
             because = f"{buffer} lies {lies}, and {kernel.name} has it in {format_layout(expected)}"
-            raise self.refused(tile, because, f"stage read … layout {format_layout(expected)}")
+            raise self.refusal(tile, because, f"stage read … layout {format_layout(expected)}")
 
     def array(self, tile: Tile, name: str) -> None:
         """Check that rows of an array that is copied in boxes, and boxes in these, begin at whole cells."""
         buffer = self.program.buffer(name)
         if not has_whole_rows(buffer.shape, buffer.dtype, self.program.sizes):
             because = f"rows of {name} are not a multiple of {CELL} bytes"
-            raise self.refused(tile, because, "a copy of rows: copy_rows, cp_async_rows")
+            raise self.refusal(tile, because, "a copy of rows: copy_rows, cp_async_rows")
         starts = {axis.iter: axis.start for axis in tile.axes}
         index = next(accesses(tile, name), None)
         if not index:
@@ -151,7 +151,7 @@ class _Checker:
         first, cell = ix.simplify(substitute(index[-1], starts)), CELL // ITEM_BYTES[buffer.dtype]
         if not is_multiple(first, cell, self.program.sizes):
             because = f"it begins at element {format_expr(first)} of a row of {name}, which is not known to be a multiple of {cell}"
-            raise self.refused(tile, because, f"tiles of multiples of {cell} elements")
+            raise self.refusal(tile, because, f"tiles of multiples of {cell} elements")
 
     def terms(
         self,
@@ -178,9 +178,9 @@ class _Checker:
         if index[axis] != Var(loop.iter) or extent not in ends:
             because = f"it takes {at_once} terms at once, and some that follow its own in {buffer} would be added"
             help = f"tiles of a multiple of {at_once} terms, the last of which ends with {buffer}"
-            raise self.refused(tile, because, help)
+            raise self.refusal(tile, because, help)
 
-    def refused(self, tile: Tile, because: str, *help: str) -> PartitionError:
+    def refusal(self, tile: Tile, because: str, *help: str) -> PartitionError:
         refused = PartitionError(
             "compile",
             f"cannot run {tile.microkernel} in {self.program.name}",

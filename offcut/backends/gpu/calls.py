@@ -93,14 +93,14 @@ class DeviceKernel:
     @trim_traceback
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Check the arguments, launch, return the result: `out` where it is given."""
-        given = kwargs.get("out")
-        outs = given if isinstance(given, tuple) else (given,)
+        out = kwargs.get("out")
+        outs = out if isinstance(out, tuple) else (out,)
         if not any(map(is_on_cuda, (*args, *kwargs.values(), *outs))):
             return self.host(*args, **kwargs)
         call = bind(self.signature, args, kwargs, cuda=True)
         ordinal, kind, stream = self.place_of(call)
         op = self.signature.name
-        results = given
+        results = out
         targets = call.outs
         if not targets:
             new_arrays = [

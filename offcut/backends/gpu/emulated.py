@@ -135,7 +135,9 @@ class EmulatedCode:
 
     def device_entry(self, constants: Mapping[str, Array]) -> EmulatedEntry:
         """Return the kernel of some constants, which takes addresses."""
-        return EmulatedEntry(self, {name: _Held(array) for name, array in constants.items()})
+        return EmulatedEntry(
+            self, {name: _ConstantCopy(array) for name, array in constants.items()}
+        )
 
     def results(
         self, inputs: Sequence[Array], constants: Mapping[str, Array], sizes: Mapping[str, int]
@@ -148,13 +150,15 @@ class EmulatedCode:
         """
 
         def run(arrays: dict[str, Array], values: dict[str, int]) -> Mapping[str, Array]:
-            given = {**arrays, **constants}
-            return execute(self.program, given, values, kernels=self.kernels, limits=self.limits)
+            all_arrays = {**arrays, **constants}
+            return execute(
+                self.program, all_arrays, values, kernels=self.kernels, limits=self.limits
+            )
 
         return run_by_name(self.program, run, inputs, sizes)
 
 
-class _Held:
+class _ConstantCopy:
     """A constant in the memory of the device."""
 
     def __init__(self, array: Array) -> None:
@@ -169,7 +173,7 @@ class EmulatedEntry:
     """A kernel with its constants in the memory of the device."""
 
     code: EmulatedCode
-    constants: Mapping[str, _Held]
+    constants: Mapping[str, _ConstantCopy]
 
     def workspace(self, sizes: Sequence[int]) -> int:
         """Return the bytes of the intermediate tensors in main memory."""

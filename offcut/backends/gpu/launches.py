@@ -130,17 +130,17 @@ class LaunchPlan:
     def grids(self, sizes: Mapping[str, int]) -> tuple[tuple[int, int, int], ...]:
         """Return the grid of each launch, ``(x, y, z)``; a launch without blocks, or that is not taken, has a number below 1."""
         texts = ", ".join(f"({', '.join((*one.grid, '1', '1', '1')[:3])})" for one in self.launches)
-        grids: tuple[tuple[int, int, int], ...] = self._evaluated(f"({texts},)", sizes)
+        grids: tuple[tuple[int, int, int], ...] = self._evaluate(f"({texts},)", sizes)
         pairs = zip(self.launches, grids, strict=True)
         return tuple(grid if self.is_taken(one, sizes) else (0, 0, 0) for one, grid in pairs)
 
     def is_taken(self, launch: Launch, sizes: Mapping[str, int]) -> bool:
         """Return whether a call takes a launch."""
-        return not launch.taken or bool(self._evaluated(launch.taken, sizes))
+        return not launch.taken or bool(self._evaluate(launch.taken, sizes))
 
     def shape(self, array: DeviceArray, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape of an array."""
-        shape: tuple[int, ...] = self._evaluated(f"({''.join(f'{e}, ' for e in array.extents)})", sizes)  # fmt: skip
+        shape: tuple[int, ...] = self._evaluate(f"({''.join(f'{e}, ' for e in array.extents)})", sizes)  # fmt: skip
         return shape
 
     def too_large(self, launch: Launch, sizes: Mapping[str, int]) -> TooLarge | None:
@@ -148,11 +148,11 @@ class LaunchPlan:
         if not self.is_taken(launch, sizes):
             return None
         for axis, (text, limit) in enumerate(zip(launch.grid, GRID_LIMITS, strict=False)):
-            value = self._evaluated(text, sizes)
+            value = self._evaluate(text, sizes)
             if value > limit:
                 return TooLarge(f"blocks along {'xyz'[axis]} of its grid", text, value, limit)
         for text in launch.indices:
-            value = self._evaluated(text, sizes)
+            value = self._evaluate(text, sizes)
             if value > INDEX_LIMIT:
                 return TooLarge("an index in 32 bits", text, value, INDEX_LIMIT)
         return None
@@ -174,7 +174,7 @@ class LaunchPlan:
                 smallest = name, high
         return smallest or (self.sizes[0], sizes[self.sizes[0]])
 
-    def _evaluated(self, text: str, sizes: Mapping[str, int]) -> Any:
+    def _evaluate(self, text: str, sizes: Mapping[str, int]) -> Any:
         """Return the value of a text, compiled once."""
         function = self._functions.get(text)
         if function is None:

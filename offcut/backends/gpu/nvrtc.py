@@ -61,7 +61,9 @@ def compile_cubin(
     compiles: where it does not, InternalError says the compiler's first error.
     """
     nvrtc = library or nvrtc_module(op)
-    program = _checked(op, nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))
+    program = _check_status(
+        op, nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
+    )
     try:
         options = [option.encode() for option in options_of(architecture)]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
@@ -85,9 +87,9 @@ def compile_cubin(
                 because=slow[1],
                 help=("smaller tiles", "fewer stages that follow a sum element by element"),
             )
-        size = _checked(op, nvrtc, nvrtc.nvrtcGetCUBINSize(program))
+        size = _check_status(op, nvrtc, nvrtc.nvrtcGetCUBINSize(program))
         code = bytearray(size)
-        _checked(op, nvrtc, nvrtc.nvrtcGetCUBIN(program, code))
+        _check_status(op, nvrtc, nvrtc.nvrtcGetCUBIN(program, code))
         return bytes(code), log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -127,13 +129,13 @@ def _missing(op: str, wheel: str, because: str) -> TargetError:
 
 
 def _text(op: str, nvrtc: Any, program: object) -> str:
-    size = _checked(op, nvrtc, nvrtc.nvrtcGetProgramLogSize(program))
+    size = _check_status(op, nvrtc, nvrtc.nvrtcGetProgramLogSize(program))
     log = bytearray(size)
-    _checked(op, nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
+    _check_status(op, nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
     return bytes(log).rstrip(b"\0").decode(errors="replace")
 
 
-def _checked(op: str, nvrtc: Any, returned: tuple[Any, ...]) -> Any:
+def _check_status(op: str, nvrtc: Any, returned: tuple[Any, ...]) -> Any:
     """Return what a function of NVRTC gives beside its status; None if nothing.
 
     Raises InternalError for a status that is no success.

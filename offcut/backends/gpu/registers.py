@@ -44,11 +44,11 @@ class RegisterSplit:
         for count in (self.load, self.group):
             if not LEAST <= count <= MOST or count % STEP:
                 because = f"{count} a thread are not from {LEAST} to {MOST}, multiples of {STEP}"
-                raise _refused(self, because)
+                raise _split_error(self, because)
         available, total = (self.groups + 1) * self.begin, self.load + self.groups * self.group
         if total > available:
             because = f"{self.load} + {self.groups} * {self.group} = {total} a thread of each, and there are {available}"
-            raise _refused(self, because)
+            raise _split_error(self, because)
 
 
 def split_registers(groups: int, registers: int) -> RegisterSplit:
@@ -96,7 +96,7 @@ def check_registers(program: Program, registers: int) -> None:
         )
 
 
-def _refused(split: RegisterSplit, because: str) -> PartitionError:
+def _split_error(split: RegisterSplit, because: str) -> PartitionError:
     return PartitionError(
         "compile", f"cannot split the registers of {split.groups + 1} warpgroups", because=because
     )

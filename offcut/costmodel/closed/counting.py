@@ -122,9 +122,9 @@ def with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     def change(stmt: Stmt) -> Stmt:
         match stmt:
             case For(lo=lo, hi=hi):
-                stmt = replace(stmt, lo=_known_part("max", lo), hi=_known_part("min", hi))
+                stmt = replace(stmt, lo=known_part("max", lo), hi=known_part("min", hi))
             case Tile(axes=axes):
-                ends = (replace(axis, extent=_known_part("min", axis.extent)) for axis in axes)
+                ends = (replace(axis, extent=known_part("min", axis.extent)) for axis in axes)
                 stmt = replace(stmt, axes=tuple(ends))
             case _:
                 pass
@@ -133,7 +133,7 @@ def with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return tuple(map(change, body))
 
 
-def _known_part(op: str, end: Expr) -> Expr:
+def known_part(op: str, end: Expr) -> Expr:
     """Return a bound without operands of what it is the greatest, or the least, of that are read from memory, where others are not."""
 
     def known(node: Expr) -> Expr | None:

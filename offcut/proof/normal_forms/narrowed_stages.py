@@ -21,18 +21,42 @@ without terms. Each element adds its terms in the order that they had. The step 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import reduce
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
+from offcut.core.accesses import accessed_arrays, stored_arrays
 from offcut.core.conditions import conditional_term, conjunction, conjuncts
-from offcut.core.expr import Compare, Expr
+from offcut.core.expr import (
+    Compare,
+    Expr,
+    Var,
+    children,
+    dtype_of,
+    loads,
+    reads_memory,
+    rewrite,
+    variables,
+)
 from offcut.core.intervals import Ends, ends
-from offcut.core.program import Alloc, Choose, For, If, Program, Stmt, Store, Tile, blocks, walk
-from offcut.core.traversal import map_blocks
+from offcut.core.program import (
+    MAX_SIZE,
+    Alloc,
+    Choose,
+    For,
+    If,
+    Program,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+    blocks,
+    walk,
+)
+from offcut.core.traversal import map_blocks, substitute_coordinates, used_names
+from offcut.describe.computation import Names
 from offcut.polyhedral import Facts
 from offcut.proof.normal_forms.condition_hoisting import bound
 from offcut.proof.normal_forms.copy_removal import without_copies
@@ -98,8 +122,60 @@ def synchronized_stages(
             return next(tiles)
         return map_blocks(stmt, lambda body: tuple(map(change, body)))
 
-    ordered = synchronized(_reach_of(program))
-    return _narrow_blocks_of(program, replace(ordered, body=tuple(map(change, ordered.body))))
+    reach, elements = _with_named_elements(_reach_of(program))
+    ordered = synchronized(reach)
+    body = substitute_coordinates(ordered.body, elements)
+    ordered = replace(ordered, sizes=program.sizes, body=tuple(map(change, body)))
+    return _narrow_blocks_of(program, ordered)
+
+
+def _with_named_elements(program: Program) -> tuple[Program, Mapping[str, Expr]]:
+    """Return a program with a size of its own for each element of an array that ends a loop over stages, and these elements; of arrays that
+    the program does not write.
+
+    An element is one number for all units of a block. What is ordered for all sizes is so in each block; and in two of them,
+    since stages that any of them has are stages at the least, or the greatest, of their numbers.
+    """
+    names = Names(used_names(program))
+    elements = dict[str, Expr]()
+
+    def named(loop: For, blocks_around: frozenset[str]) -> For:
+        def name_of(node: Expr) -> Expr | None:
+            if not _is_element(node) or not variables(node) <= blocks_around | sizes:
+                return None
+            if written & {load.buffer for load, _ in loads(node)}:
+                return None
+            known = next((name for name, one in elements.items() if one == node), "")
+            if not known:
+                known = names.fresh("element")
+                elements[known] = node
+            return Var(known)
+
+        return replace(loop, lo=rewrite(loop.lo, name_of), hi=rewrite(loop.hi, name_of))
+
+    def change(stmt: Stmt, blocks_around: frozenset[str]) -> Stmt:
+        if isinstance(stmt, Tile):
+            return stmt
+        if isinstance(stmt, For) and stmt.unit is None:
+            stmt = named(stmt, blocks_around)
+        elif isinstance(stmt, For) and stmt.unit == "block":
+            blocks_around |= {stmt.iter}
+        return map_blocks(stmt, lambda body: tuple(change(one, blocks_around) for one in body))
+
+    sizes = frozenset(size.name for size in program.sizes)
+    written = stored_arrays(program.body)
+    body = tuple(change(stmt, frozenset()) for stmt in program.body)
+    own = tuple(Size(name, min=-MAX_SIZE) for name in elements)
+    return replace(program, sizes=(*program.sizes, *own), body=body), elements
+
+
+def _is_element(node: Expr) -> bool:
+    """Return whether an index is an element of an array, or computed of it in the array's type."""
+
+    def is_read_index(one: Expr) -> bool:
+        return dtype_of(one) == "index" and reads_memory(one)
+
+    return is_read_index(node) and not any(map(is_read_index, children(node)))
 
 
 def _narrow_blocks_of(program: Program, ordered: Program) -> Program:

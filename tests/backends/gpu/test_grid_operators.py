@@ -294,6 +294,45 @@ def test_the_text_of_a_sum_under_a_mask_reads_nothing_behind_it(window: int | No
 
 
 @pytest.mark.slow
+def test_a_sum_whose_length_is_an_element_of_an_array_is_of_tensor_cores_on_either_executor() -> (
+    None
+):
+    n, b = oc.dim("n", min=0, max=512), oc.dim("b", min=0, max=9)
+    w, v = (
+        oc.placeholder(shape, "bfloat16", name)
+        for name, shape in (("W", (b, n, n)), ("V", (b, n, 24)))
+    )
+    lengths, t = oc.placeholder((b,), "int32", "L"), oc.reduce_axis(n, name="t")
+
+    def term(h: Any, i: Any, j: Any) -> Any:
+        product = w[h, i, t].astype("float32") * v[h, t, j].astype("float32")
+        return oc.sum(oc.where(t < oc.index(lengths[h]), product, -0.0), axis=t)
+
+    target = oc.target("cuda", machine="h200", device="emulated")
+    result = oc.compute((b, n, 24), term, name="C")
+    made = oc.compile(result, inputs=[w, v, lengths], target=target)
+    assert [one.microkernel for one in made.plan(n=64, b=2).pieces] == [
+        "mma_m16n8k16_shared_bfloat16"
+    ]
+    assert "for t_stage in 0:min((n + 31)//32, (index(L[h]) + 31)//32)" in str(made.loops)
+    draw = np.random.default_rng(2)
+    for size, ends in ((0, [3]), (33, [33, 0, -7, 40]), (70, [70, 1, 31, 32, 65])):
+        ragged = np.arange(size) < np.array(ends)[:, None]
+        x, y = (
+            draw.integers(-4, 5, (len(ends), size, columns)).astype(np.float64)
+            for columns in (size, 24)
+        )
+        exact = np.where(ragged[:, None], x, 0) @ y
+        x[np.broadcast_to(~ragged[:, None], x.shape)], y[~ragged] = np.nan, np.nan
+        given = {"W": x.astype(ml_dtypes.bfloat16), "V": y.astype(ml_dtypes.bfloat16)}
+        given["L"] = np.array(ends, "int32")
+        np.testing.assert_array_equal(np.asarray(made(**given)), exact)
+        if COMPILER is not None and size == 70:
+            sizes = {"n": size, "b": len(ends)}
+            np.testing.assert_array_equal(*run_text(made.loops, given, sizes).values(), exact)
+
+
+@pytest.mark.slow
 def test_terms_at_the_border_of_a_mask_are_predicted() -> None:
     made = masked_sum()
     for n in (64, 320, 500):

@@ -13,7 +13,7 @@ from offcut.backends.gpu.boxes import CELL, accesses
 from offcut.backends.gpu.executor.box_faults import BoxChecker
 from offcut.backends.gpu.units import REGISTERS
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import variables
+from offcut.core.expr import reads_memory, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Cover, For, Program, Tile, walk
 from offcut.describe.microkernel import LOOP_UNITS, Microkernel
@@ -126,7 +126,7 @@ class CoverChecker:
         starts = {axis.iter: int(evaluate(axis.start, step.values)) for axis in tile.axes}
         values = {**step.values, **starts}
         for stmt in walk(tile.body):
-            if isinstance(stmt, For):
+            if isinstance(stmt, For) and not (reads_memory(stmt.lo) or reads_memory(stmt.hi)):
                 lo, hi = (int(evaluate(end, values)) for end in (stmt.lo, stmt.hi))
                 extents[stmt.iter], values[stmt.iter] = hi - lo, lo
         return extents

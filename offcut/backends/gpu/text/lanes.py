@@ -81,7 +81,7 @@ class LaneWriter:
 
     def meet(self, one: Stmt, other: Stmt) -> bool:
         """Return whether the warp meets between two statements: they touch an array, one writes it, and not lane 0 alone touches it."""
-        before, after = (list(_touched(_loops_of_tiles(stmt))) for stmt in (one, other))
+        before, after = (list(_lane_accesses(_loops_of_tiles(stmt))) for stmt in (one, other))
         return any(
             name == own and (writes or stores) and (all_lanes or spread)
             for name, writes, all_lanes in before
@@ -170,7 +170,7 @@ def _reduces(loop: For) -> bool:
     )
 
 
-def _touched(stmt: Stmt) -> Iterator[tuple[str, bool, bool]]:
+def _lane_accesses(stmt: Stmt) -> Iterator[tuple[str, bool, bool]]:
     """Yield each array that a statement touches: whether it writes it, and whether lanes other than the first may touch it."""
     if not _has_lanes(stmt):
         stored = {one.buffer for one in walk((stmt,)) if isinstance(one, Store)}
@@ -186,4 +186,4 @@ def _touched(stmt: Stmt) -> Iterator[tuple[str, bool, bool]]:
         yield from ((load.buffer, False, True) for load in all_loads(expr))
     blocks = (stmt.then, stmt.other) if isinstance(stmt, If) else (getattr(stmt, "body", ()),)
     for inner in (one for block in blocks for one in block):
-        yield from _touched(inner)
+        yield from _lane_accesses(inner)

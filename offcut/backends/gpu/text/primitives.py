@@ -300,7 +300,7 @@ _COLUMNS = re.compile(r"multiply_boxes<(\d+),")
 _NAME = re.compile(r"(\w+)\(")
 
 
-def _defined(text: str) -> set[str]:
+def _defined_names(text: str) -> set[str]:
     return {
         match.group(1)
         for line in text.splitlines()
@@ -308,7 +308,7 @@ def _defined(text: str) -> set[str]:
     }
 
 
-PRIMITIVE_NAMES = frozenset(name for one in _PRIMITIVES for name in _defined(one))
+PRIMITIVE_NAMES = frozenset(name for one in _PRIMITIVES for name in _defined_names(one))
 """The names of all primitives."""
 
 
@@ -318,13 +318,15 @@ def head(body: str) -> str:
     included: set[int] = set()
     while True:
         more = {
-            at for at, one in enumerate(_PRIMITIVES) if at not in included and _defined(one) & words
+            at
+            for at, one in enumerate(_PRIMITIVES)
+            if at not in included and _defined_names(one) & words
         }
         if not more:
             break
         included |= more
         words |= {word for at in more for word in re.findall(r"\w+", _PRIMITIVES[at])}
-    columns = sorted({int(found) for found in _COLUMNS.findall(body)})
+    columns = sorted({int(count) for count in _COLUMNS.findall(body)})
     types = [_TYPES, *[_TENSOR_MAP] * ("tensor_map" in words)]
     products = (product(n, kind) for n in columns for kind in ("bf16", "f16") if kind in words)
     return "\n".join([*types, *products, *(_PRIMITIVES[at] for at in sorted(included))])
@@ -337,8 +339,8 @@ def product(columns: int, kind: str) -> str:
     kind     "bf16" or "f16"
     """
     sums = 4 * columns
-    to = _wrapped([f"%{e}" for e in range(sums)])
-    outputs = _wrapped([f'"+f"(d[{e // 4}][{e % 4}])' for e in range(sums)])
+    to = _in_lines([f"%{e}" for e in range(sums)])
+    outputs = _in_lines([f'"+f"(d[{e // 4}][{e % 4}])' for e in range(sums)])
     a, b, *turned = (f"%{sums + e}" for e in range(4))
     return f"""\
 template <int A_TURNED, int B_TURNED>
@@ -353,7 +355,7 @@ DEVICE void multiply_async(float (&d)[{columns}][4], unsigned long long a, unsig
 _BREAK = "\n    "
 
 
-def _wrapped(items: Sequence[str]) -> str:
+def _in_lines(items: Sequence[str]) -> str:
     """Return a list in lines of 16 items."""
     lines = (", ".join(items[at : at + 16]) for at in range(0, len(items), 16))
     return f",{_BREAK}".join(lines)
