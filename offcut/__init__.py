@@ -141,7 +141,7 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
             warn_renamed(f"oc.{name}", f"oc.{_RENAMED[name]}")
             return getattr(sys.modules[__name__], _RENAMED[name])
         if name not in _MODULE_OF:
-            from offcut.core.nearest import meant
+            from offcut.core.spelling import meant
 
             raise AttributeError(f"module 'offcut' has no attribute {name!r}{meant(name, __all__)}")
         with base_imports(f"offcut.{name}"):

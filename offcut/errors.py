@@ -29,6 +29,8 @@ class OffcutError(Exception):
     help     the nearest calls that would have been accepted
     value    of a graph, whose kernel was refused; None where it is of none
     stage    that is stored where it was refused, by which the line of a schedule is found; "" where that is not known
+    option   of a choice, in which it was refused; "" outside of one
+    uncovered  the microkernel of `stage`, if it was refused as its tile names none; "" otherwise
 
     The text is built in ``__str__``, so raising one inside a search is cheap.
     """
@@ -40,7 +42,7 @@ class OffcutError(Exception):
         self.op, self.refused, self.at = op, refused, at
         self.because, self.help = because, help
         self.value: str | None = None
-        self.stage = ""
+        self.stage = self.option = self.uncovered = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {"at": self.at, "because": self.because, "help": self.help}

@@ -21,7 +21,6 @@ from offcut.backends.abi import (
     Signature,
 )
 from offcut.backends.arguments import checked_schedule
-from offcut.backends.checked_results import check_type
 from offcut.backends.coding import DECIDE, LOAD, LOWER, PROVE
 from offcut.backends.compile_request import CompileRequest, has_half_bytes
 from offcut.backends.compiling import Alternative
@@ -33,6 +32,7 @@ from offcut.backends.options import KernelPart
 from offcut.backends.passes import Log
 from offcut.backends.plan import Plan, check_sizes
 from offcut.backends.predict import choice_notes
+from offcut.backends.result_checks import check_type
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Target, TargetPlan, render
 from offcut.backends.tuned_schedule import record_ignored_note

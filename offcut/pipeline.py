@@ -22,7 +22,6 @@ from offcut.backends.arguments import (
     checked_target,
     first_decision,
 )
-from offcut.backends.checked_results import check_result
 from offcut.backends.coding import DECIDE, LOAD, LOWER, PROVE
 from offcut.backends.compile_request import check_reassociate
 from offcut.backends.compiling import CHOOSE, DESCRIBE, Compilation
@@ -32,11 +31,12 @@ from offcut.backends.interpret import target as interpret
 from offcut.backends.passes import Log, Pass, walk
 from offcut.backends.prove_equal import prove_equal
 from offcut.backends.registry import targets
+from offcut.backends.result_checks import check_result
 from offcut.backends.target import Target
 from offcut.backends.tuned_schedule import RecordsArg
 from offcut.backends.typed_call import Array
 from offcut.core.program import Program
-from offcut.costmodel import Device, load, shipped
+from offcut.costmodel import Device, load, shipped_machines
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor
 from offcut.errors import TargetError, trim_traceback
@@ -238,7 +238,7 @@ def target(
             "target",
             f"cannot plan for machine={machine!r}",
             because="a machine is the name of a description, the path of one, or a Device",
-            help=(", ".join(shipped()),),
+            help=(", ".join(shipped_machines()),),
         )
     return registry.get_target(name, described, "target", device)
 

@@ -72,11 +72,11 @@ _NAMES = {
     "Bound": "graph",
     "Builder": "graph",
     "Block": "backends.memory",
-    "Blocks": "graph.models.memory.call_memory",
+    "MemoryBlocks": "graph.models.memory.call_memory",
     "Model": "graph",
     "Ref": "graph",
-    "compiled": "graph",
-    "interpreted": "graph",
+    "compile_graph": "graph",
+    "interpret_graph": "graph",
     "parse_graph": "graph",
     # The CPU.
     "Cpu": "backends.cpu.target",
@@ -114,15 +114,15 @@ _NAMES = {
     "Time": "tuning.problem",
     "ExpectedCost": "search",
     "Limits": "tuning.problem",
-    "Seen": "search.explorers",
-    "explorer_named": "search.explorers",
+    "TriedSchedule": "search.explorers",
+    "get_explorer": "search.explorers",
     "nests_in": "schedule",
     "parts_of": "schedule",
     "with_parts": "schedule",
-    "shipped": "costmodel",
+    "shipped_machines": "costmodel",
     # Files that are read.
-    "Pair": "costmodel.learned.pair",
-    "Rows": "costmodel.learned.rows",
+    "CorrectedModel": "costmodel.learned.corrected_model",
+    "Dataset": "costmodel.learned.dataset",
     "Valued": "graph.sizes.extent_values",
     "app": "cli",
     "handed_over": "search.record:read_file",
@@ -466,7 +466,7 @@ def cached(key: str, data: bytes) -> None:
 
 def cached_model(key: str) -> Any:
     """Return the steps of a model that the cache holds, or None."""
-    return _module("graph.models.compiling.kept").read(key, {}, ())
+    return _module("graph.models.compiling.plan_cache").read(key, {}, ())
 
 
 def cached_nearest_key(architecture: str, features: frozenset[str]) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import offcut as oc
-from offcut.graph.operators import described
-from offcut.graph.programs import Applied, given_to
+from offcut.graph.operators import get_operator
+from offcut.graph.program_operators import ProgramApplication, given_to
 from tests.compiled import Array
 from tests.facade import Bound, Builder, Ref, numpy_dtype
 
@@ -99,8 +99,8 @@ class Case:
             name: oc.placeholder([sizes.get(e, e) for e in one.shape], one.dtype, name)  # type: ignore[call-overload,arg-type]
             for name, one in self.inputs.items()
         }
-        found = described(self.op)(*self._with(tensors), **self._options(tensors))
-        if isinstance(found, Applied):
+        found = get_operator(self.op)(*self._with(tensors), **self._options(tensors))
+        if isinstance(found, ProgramApplication):
             assert len(given_to(found.program)) == len(tensors)
             return oc.compile(found.program)
         if isinstance(found, oc.Program):

@@ -6,7 +6,7 @@ import numpy as np
 
 from examples.images.network import drawn, graph
 from examples.images.reference import scores
-from offcut.graph import compiled
+from offcut.graph import compile_graph
 
 LEAST_FILLED = 0.5
 """Of what a matrix unit computes: the first layer, of 3 channels where a word has 16, stays below."""
@@ -21,7 +21,7 @@ def main() -> int:
     asked = parser.parse_args()
     weights = drawn(asked.image)
     targets = tuple(asked.targets.split(","))
-    model = compiled(graph(weights), target=targets, least_filled=LEAST_FILLED)
+    model = compile_graph(graph(weights), target=targets, least_filled=LEAST_FILLED)
     print(model.plan(batch=asked.batch))
     shape = (asked.batch, asked.image, asked.image, 3)
     images = np.random.default_rng(0).integers(-128, 127, shape, "int8", endpoint=True)

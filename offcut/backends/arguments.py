@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from offcut.backends import registry
-from offcut.backends.checked_results import check_type
+from offcut.backends.result_checks import check_type
 from offcut.backends.target import Strategies, Target
 from offcut.core.analysis import analysis
 from offcut.core.integers import whole
@@ -17,7 +17,7 @@ from offcut.costmodel import Device, copies_worth
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError
 from offcut.partition import MIX, Strategy, parse_strategy
-from offcut.schedule import Schedule, at_line, decisions, find_intrinsic, hand_steps
+from offcut.schedule import Schedule, decisions, find_intrinsic, hand_steps, with_source_line
 from offcut.search import Records
 
 
@@ -128,7 +128,7 @@ def checked_schedule(
         )
     for step in hand_steps(schedule):
         if isinstance(step, decisions.Cover) and step.microkernel != decisions.VECTORS:
-            with at_line(schedule, step):
+            with with_source_line(schedule, step):
                 kernels = (*target.microkernels(), *microkernels)
                 known = [kernel.name for kernel in kernels]
                 find_intrinsic(step.microkernel, kernels, f"axis {step.stage}.{step.axis}", known)

@@ -9,12 +9,12 @@ from typing import Protocol
 
 from offcut import debug
 from offcut.backends.abi import Signature
-from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.decide import Candidates, candidates
 from offcut.backends.host import cache
 from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.passes import Pass
+from offcut.backends.result_checks import check_result
 from offcut.backends.target import Target
 
 

@@ -18,7 +18,7 @@ from offcut.core.expr import walk as nodes
 from offcut.core.memo import forget
 from offcut.core.program import Kind, Program, Store
 from offcut.core.program import walk as statements
-from offcut.core.text.read_back import read_back
+from offcut.core.text.round_trip import read_back
 from offcut.core.traversal import canonicalize
 from offcut.describe.binding import bind_constants
 from offcut.describe.computation import computation

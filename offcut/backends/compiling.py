@@ -14,7 +14,7 @@ from offcut.backends.passes import Pass
 from offcut.backends.target import Target
 from offcut.backends.tuned_schedule import RecordsArg, find_tuned_schedule
 from offcut.backends.verify import unproved_choice_notes
-from offcut.schedule import priced
+from offcut.schedule import with_user_costs
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ def alternatives(job: Compilation) -> tuple[Alternative, ...]:
         planned = proved_plan(job.target, request, replace(options, keep_pruned=True))
         if planned.schedule is not None and planned.applied is not None:
             loops, sizes = planned.applied.partition.loops, dict(request.users.sizes)
-            options = replace(options, schedule=priced(planned.schedule, loops, job.price, sizes))
+            options = replace(
+                options, schedule=with_user_costs(planned.schedule, loops, job.price, sizes)
+            )
     if job.decided:
         return (Alternative(options, job.notes),)
     tuned_schedule = find_tuned_schedule(request, options, job.target, job.records)

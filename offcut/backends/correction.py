@@ -20,7 +20,7 @@ from offcut.errors import OffcutError
 
 if TYPE_CHECKING:
     from offcut.backends.target import Target
-    from offcut.costmodel.learned import Pair
+    from offcut.costmodel.learned import CorrectedModel
 
 
 def model_path(target: str) -> Path | None:
@@ -44,7 +44,7 @@ class Correction:
     """
 
     named: str
-    pair: Pair | None
+    pair: CorrectedModel | None
     because: str = ""
 
     def factor(self, cost: Cost, machine: Device) -> tuple[float, str]:
@@ -53,14 +53,12 @@ class Correction:
         """
         import numpy as np
 
-        from offcut.costmodel.learned import Case, columns, compute_features, features_found
+        from offcut.costmodel.learned import Case, columns, compute_features, load_features
 
         because = self.because
         if self.pair is not None:
             try:
-                names, features = compute_features(
-                    Case.of_costs((cost,), machine), features_found()
-                )
+                names, features = compute_features(Case.of_costs((cost,), machine), load_features())
                 feature_columns = columns(names, self.pair.names, self.named)
                 closed_form = np.array([cost.seconds])
                 corrections = self.pair.predict(features[:, feature_columns], closed_form)
@@ -84,11 +82,11 @@ def correction_of(target: Target) -> Correction | None:
 
 @lru_cache(8)
 def _read(path: Path, modified_ns: int) -> Correction:
-    from offcut.costmodel.learned import Pair, useless_in
+    from offcut.costmodel.learned import CorrectedModel, useless_in
 
     try:
         because = useless_in(path)
-        return Correction(path.name, None if because else Pair.load(path), because)
+        return Correction(path.name, None if because else CorrectedModel.load(path), because)
     except OffcutError as error:
         return Correction(path.name, None, error.because)
 

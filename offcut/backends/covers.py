@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from offcut.core.accesses import last_stored
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Tile, walk
-from offcut.describe.intrinsic import all_declared, declared
+from offcut.describe.intrinsic import all_declared, find_instruction
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import Question, Refusal, cover, with_covers
@@ -79,7 +79,7 @@ def unknown_covers(program: Program, own: Sequence[Microkernel]) -> Mapping[str,
     unknown: dict[str, Tile] = {}
     for tile in analysis(program).of(Tile):
         name = tile.microkernel
-        if name is not None and name not in by_name and declared(name) is None:
+        if name is not None and name not in by_name and find_instruction(name) is None:
             unknown.setdefault(name, tile)
     return unknown
 

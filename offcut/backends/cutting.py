@@ -16,7 +16,7 @@ from offcut.backends.target import Target
 from offcut.backends.verify import record_choice_proof
 from offcut.core.memo import forget
 from offcut.core.program import Program
-from offcut.core.text.read_back import read_back
+from offcut.core.text.round_trip import read_back
 from offcut.costmodel import tile_price
 from offcut.describe.computation import Computation, computation
 from offcut.describe.external import unverified_notes

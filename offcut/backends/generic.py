@@ -59,11 +59,11 @@ from offcut.partition import (
     Strategy,
     Users,
     axis_named,
-    labelled,
+    rename_for_user,
 )
 from offcut.partition.legality import check_few
 from offcut.polyhedral.isl_budget import try_isl
-from offcut.schedule import Primitive, Schedule, Staging, create_schedule, restaged
+from offcut.schedule import Primitive, Schedule, Staging, create_schedule, transform_stages
 from offcut.schedule.decisions import At, Choose, Cover, Level, Order, Split
 from offcut.search import ScheduleSpace
 from offcut.search.schedule_space import Point, product_space
@@ -109,9 +109,9 @@ class Plans:
         if computation is None:
             return None
         first = tuple(staged_operands(computation, kernels))
-        source = computation = labelled(computation, users)
+        source = computation = rename_for_user(computation, users)
         if first:
-            computation = reduce(restaged, first, computation)
+            computation = reduce(transform_stages, first, computation)
         products = covered_stages(computation, kernels)
         if not products and not cls.alone:
             return None
@@ -309,9 +309,41 @@ def _plans_of_strategy(
             yield complete(plan)
         first_unproved = first_unproved or unproved
     if first_unproved is not None and not is_yielded:
-        if first_unproved.is_undecided:
-            complete(plan)  # what a target refuses it says better than a proof without an end
-        raise first_unproved.error
+        if not first_unproved.is_undecided:
+            raise first_unproved.error
+        complete(plan)  # what a target refuses it says better than a proof without an end
+        accepted = _accepted_tail(plans, unproved_of, complete)
+        raise _undecided_strategy(plans, options.strategy, first_unproved.error, accepted)
+
+
+def _accepted_tail(
+    plans: Plans,
+    unproved_of: Callable[[TargetPlan], Unproved | None],
+    complete: Callable[[TargetPlan], TargetPlan],
+) -> Strategy | None:
+    """Return the first tail of the default policy that is proved, and that the target takes, on all axes that sizes give; None if there is none."""
+    for tail in plans.tails:
+        schedule = plans.schedule(_levels(plans, tail))
+        plan = decide.attempt(partial(_plan_of_few_tiles, plans, schedule))
+        if isinstance(plan, TargetPlan) and unproved_of(plan) is None:
+            plan = decide.attempt(partial(complete, plan))
+            if isinstance(plan, TargetPlan):
+                return tail
+    return None
+
+
+def _undecided_strategy(
+    plans: Plans, strategy: Strategies, error: PartitionError, accepted: Strategy | None
+) -> PartitionError:
+    """Return the refusal of a strategy by which nothing is proved in bounded work: with the loops that it cuts, and a strategy that is accepted."""
+    loops = ", ".join(f"{stage}.{axis}" for stage, axis in _levels(plans, strategy))
+    return PartitionError(
+        error.op,
+        error.refused,
+        at=f"{loops} by strategy={strategy!s}",
+        because=error.because,
+        help=(*([] if accepted is None else [f'strategy="{accepted}"']), 'strategy="auto"'),
+    )
 
 
 def _plan_of_few_tiles(plans: Plans, schedule: Schedule, small: bool = False) -> TargetPlan:

@@ -23,7 +23,7 @@ from offcut.backends.decide import attempt
 from offcut.backends.options import TargetPlan
 from offcut.backends.tilings_by_size import LARGEST, Price
 from offcut.core.program import Program
-from offcut.costmodel import sampled, select_options, simplify_cost_over
+from offcut.costmodel import sample_calls, select_options, simplify_cost_over
 from offcut.errors import PartitionError
 from offcut.polyhedral.isl_budget import REQUEST, operations
 from offcut.schedule import Schedule, each_decision, with_strategy_options
@@ -70,7 +70,7 @@ def with_priced_options(
     schedules = [Schedule(schedule.name, one.steps) for one in options]
     programs = [apply(one) for one in schedules]
     sizes = programs[0].sizes
-    calls = sampled(sizes, programs[0].assumptions, LARGEST, LARGEST)
+    calls = sample_calls(sizes, programs[0].assumptions, LARGEST, LARGEST)
     seconds = np.stack([calls.of(price(program)) for program in programs])
     planned = _plan_best(schedules, seconds, plan, is_proved)
     if not planned:

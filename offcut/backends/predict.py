@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.correction import corrected_plan
 from offcut.backends.options import Options, TargetPlan
 from offcut.backends.plan import CallPredictor, Plan, check_sizes, evaluate_plan
+from offcut.backends.result_checks import check_result
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import (
@@ -24,7 +24,7 @@ from offcut.costmodel import (
     cost,
     formulas,
     processor,
-    sampled,
+    sample_calls,
 )
 from offcut.costmodel.nests import SchedulePrices
 from offcut.costmodel.nests.schedules import choice_errors
@@ -158,6 +158,6 @@ def choice_notes(
     resolving = None if computation is None else target.variant_resolver(computation, options)
     if resolving is None:
         return ()
-    calls = sampled(request.program.sizes, request.program.assumptions)
+    calls = sample_calls(request.program.sizes, request.program.assumptions)
     prices = SchedulePrices(target.hardware(options), calls, resolving)
     return tuple(map(str, choice_errors(planned.schedule, prices)))

@@ -7,7 +7,7 @@ from offcut.backends.compile_request import check_reassociate
 from offcut.core.analysis import analysis
 from offcut.core.memo import forget
 from offcut.core.program import Program, Store
-from offcut.core.text.read_back import read_back
+from offcut.core.text.round_trip import read_back
 from offcut.errors import PartitionError, trim_traceback
 from offcut.partition import check_marks, check_windows
 from offcut.polyhedral import PASS, check_promises, request_budget

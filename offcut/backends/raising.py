@@ -52,7 +52,7 @@ from offcut.describe.computation import (
     Names,
     Stage,
     StageAxis,
-    grouped,
+    group_stages,
     read_by_other_groups,
 )
 from offcut.describe.source import source
@@ -375,7 +375,7 @@ class _Raising:
         stages = self.with_own_terms(
             [stage for stage in self.stages if stage.buffer in live_buffers]
         )
-        groups = grouped(stages)
+        groups = group_stages(stages)
         shared_buffers = read_by_other_groups(groups)
         for buffer in results:
             if buffer.kind is Kind.INOUT and not _is_read_before_write(

@@ -24,7 +24,6 @@ from uuid import uuid4
 
 from offcut.backends import decide, predict
 from offcut.backends.abi import Exported, PortableCode, Signature
-from offcut.backends.checked_results import check_result, check_type
 from offcut.backends.compile_request import CompileRequest, request_by_names
 from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
@@ -39,6 +38,7 @@ from offcut.backends.options import (
 )
 from offcut.backends.plan import Plan
 from offcut.backends.planner import Planner, TargetPart, target_name
+from offcut.backends.result_checks import check_result, check_type
 from offcut.backends.signature import signature_of
 from offcut.core.program import Program
 from offcut.core.renamed import warn_renamed

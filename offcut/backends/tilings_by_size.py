@@ -18,7 +18,7 @@ from offcut.backends.options import TargetPlan
 from offcut.backends.raising import unfuse_stages
 from offcut.core.expr import Expr
 from offcut.core.program import Program
-from offcut.costmodel import sampled, select_options, simplify_cost_over
+from offcut.costmodel import sample_calls, select_options, simplify_cost_over
 from offcut.schedule import Schedule, each_decision
 from offcut.schedule.decisions import Alternative, Choose, Level
 
@@ -61,7 +61,7 @@ def competing(plans: Plans, price: Price, complete: Callable[[TargetPlan], Targe
         cuts = {at: plans.level(at, tile, plans.tails[0]) for at, tile in tiles.items()}
         schedules.append(plans.schedule(cuts))
         programs.append(plans.emitted(schedules[-1]))
-    calls = sampled(before.sizes, before.assumptions, LARGEST, LARGEST)
+    calls = sample_calls(before.sizes, before.assumptions, LARGEST, LARGEST)
     selection = select_options(np.stack([calls.of(price(one)) for one in programs]), MOST, GAIN)
     first, *others = selection.options
     if not others:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from offcut.backends.covers import complete_covers, unknown_covers, unknown_microkernel_error
 from offcut.backends.options import Options
-from offcut.core.plain_loops import is_synchronized, unsynchronized
+from offcut.core.plain_loops import is_synchronized, strip_synchronization
 from offcut.core.program import Program
-from offcut.core.text.read_back import read_back
+from offcut.core.text.round_trip import read_back
 from offcut.polyhedral.sync import Agents, check
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def without_synchronization(output: Any, agents: Agents | None, op: str) -> Any:
     if not is_synchronized(read_back(output, op)):
         return output
     check(output, agents)
-    return unsynchronized(output)
+    return strip_synchronization(output)
 
 
 def check_covers(planner: Planner, program: Program, options: Options, op: str) -> tuple[str, ...]:

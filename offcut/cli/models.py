@@ -10,6 +10,7 @@ from urllib.parse import quote
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
+import typer
 
 from offcut.backends.abi import Argument
 from offcut.backends.host.saved import SavedModel, load
@@ -240,6 +241,18 @@ def sizes_of(
     return {name: checked_size(declared[name], value) for name, value in sizes.items()}
 
 
+def echo_default_sizes(
+    call: ModelCall, arrays: Mapping[str, Array], asked: Mapping[str, int], sizes: Mapping[str, int]
+) -> None:
+    """Print, beside the results, the sizes that neither the command nor an array that it gives says."""
+    seen = {extent for name in arrays for extent in map(_named, call.inputs[name].shape)}
+    default = {name: value for name, value in sizes.items() if name not in {*asked, *seen}}
+    if default:
+        listed = ", ".join(f"{name} = {value}" for name, value in default.items())
+        options = " ".join(f"--size {name}=…" for name in default)
+        typer.echo(f"at {listed}: {options} says otherwise", err=True)
+
+
 def drawn(
     call: ModelCall, arrays: Mapping[str, Array], sizes: Mapping[str, int], seed: int
 ) -> dict[str, Array]:
@@ -271,7 +284,7 @@ def drawn(
     return feed
 
 
-def saved(results: Mapping[str, Array], folder: Path) -> None:
+def save_outputs(results: Mapping[str, Array], folder: Path) -> None:
     """Each output in a file of its name.
 
     Raises DescribeError where it cannot be written.

@@ -38,10 +38,10 @@ def list_command(records: In = None) -> None:
     from rich.console import Console
 
     from offcut.search import Records
-    from offcut.tuning.overview import listed
+    from offcut.tuning.record_tables import list_records
 
     with refusals():
-        Console().print(listed(Records(records)))
+        Console().print(list_records(Records(records)))
 
 
 @records_app.command()
@@ -54,10 +54,10 @@ def show(
     from rich.table import Table
 
     from offcut.search import Records
-    from offcut.tuning.overview import shown
+    from offcut.tuning.record_tables import show_records
 
     with refusals():
-        for part in shown(Records(records), digest):
+        for part in show_records(Records(records), digest):
             if isinstance(part, Table):
                 Console().print(part)
             else:
@@ -74,10 +74,10 @@ def compare(
     from rich.console import Console
 
     from offcut.search import Records
-    from offcut.tuning.overview import compared
+    from offcut.tuning.record_tables import compare_records
 
     with refusals():
-        for table in compared(Records(records), one, other):
+        for table in compare_records(Records(records), one, other):
             Console().print(table)
 
 
@@ -120,7 +120,7 @@ def plot(
 ) -> None:
     """Draw the best so far over the trials of a program."""
     from offcut.search import Records
-    from offcut.tuning.overview import curve
+    from offcut.tuning.record_tables import curve
 
     with refusals():
         curve(Records(records), program, png)

@@ -80,9 +80,10 @@ def run(
         call_of,
         check_readable,
         drawn,
+        echo_default_sizes,
         load_saved,
         numbers_of,
-        saved,
+        save_outputs,
         sizes_of,
         targets_of,
         write_text,
@@ -104,7 +105,9 @@ def run(
         )
         if loaded is not None:
             call = call_of(loaded)
-            results = loaded(drawn(call, arrays, sizes_of(call, arrays, asked), seed))
+            sizes = sizes_of(call, arrays, asked)
+            echo_default_sizes(call, arrays, asked, sizes)
+            results = loaded(drawn(call, arrays, sizes, seed))
         else:
             imported = partial(
                 from_onnx,
@@ -125,6 +128,7 @@ def run(
                 typer.echo(str(onnx_model.graph))
             call = call_of(onnx_model)
             sizes = sizes_of(call, arrays, asked)
+            echo_default_sizes(call, arrays, asked, sizes)
             if plan:
                 typer.echo(str(onnx_model.plan(**sizes)))
             if cost:
@@ -138,6 +142,6 @@ def run(
                     write_text(trace, profiled.chrome_trace(), "--trace")
             results = onnx_model(feed)
         if output is not None:
-            saved(results, output)
+            save_outputs(results, output)
     for name, array in results.items():
         typer.echo(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]")

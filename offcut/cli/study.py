@@ -45,7 +45,7 @@ def study_command(
         typer.Option(
             "--short",
             "--quick",
-            help="The short form, which the file's [short] describes; without one, three rows of each operator, 0.04 s a cell.",
+            help="The short form, which the file's table \\[short] describes; without one, three rows of each operator, 0.04 s a cell.",
         ),
     ] = False,
     rows: Annotated[bool, typer.Option("--rows", help="Print the rows, too.")] = False,

@@ -19,13 +19,13 @@ def list_command() -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from offcut.costmodel import Machine, load, shipped
+    from offcut.costmodel import Machine, load, shipped_machines
     from offcut.experiment.outputs import wide_console
     from offcut.pipeline import targets
 
     typer.echo(f"targets   {', '.join(targets())}")
     table = Table(box=None, padding=(0, 1), show_header=False)
-    for machine in map(load, shipped()):
+    for machine in map(load, shipped_machines()):
         kind = "processor" if isinstance(machine, Machine) else "accelerator"
         table.add_row(escape(machine.name), kind, escape(machine.title))
     typer.echo("machines")

@@ -44,9 +44,9 @@ def interval(
         ):  # a % c
             bounds = 0, int(c) - 1
         case Binary(op, a, b) if op in _CORNERS or (op in ("//", "%") and _is_positive(b)):
-            bounds = combined(op, interval(a, known, within), interval(b, known, within))
+            bounds = interval_op(op, interval(a, known, within), interval(b, known, within))
         case Binary("shr", a, Const(by)) if 0 <= by < 64:
-            bounds = combined("//", interval(a, known, within), (1 << int(by), 1 << int(by)))
+            bounds = interval_op("//", interval(a, known, within), (1 << int(by), 1 << int(by)))
         case Unary("neg" | "abs" as op, a):
             low, high = interval(a, known, within)
             bounds = (-high, -low) if op == "neg" else (max(low, -high, 0), max(-low, high))
@@ -67,7 +67,7 @@ def _is_positive(divisor: Expr) -> bool:
     return divisor.value > 0 if isinstance(divisor, Const) else dtype_of(divisor) == "index"
 
 
-def combined(op: str, a: tuple[_End, _End], b: tuple[_End, _End]) -> tuple[_End, _End]:
+def interval_op(op: str, a: tuple[_End, _End], b: tuple[_End, _End]) -> tuple[_End, _End]:
     """Return bounds of ``a op b``, with op one of ``+ - * // % min max``; a divisor is at least 1 where it is evaluated."""
     ends: list[Any]
     match op:

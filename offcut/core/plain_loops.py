@@ -114,7 +114,7 @@ def strip_annotations(program: Program) -> Program:
     return replace(program, body=block(program.body), tokens=())
 
 
-def unsynchronized(program: Program) -> Program:
+def strip_synchronization(program: Program) -> Program:
     """Return `program` without its statements of synchronization, and the tokens that these name."""
     if not is_synchronized(program):
         return program

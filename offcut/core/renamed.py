@@ -28,3 +28,18 @@ def moved_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return getattr(import_module(home), name)
 
     return find
+
+
+def renamed_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names were renamed: each old one is the new one, and warns.
+
+    names  the new name of each old one
+    """
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn_renamed(f"{module}.{name}", f"{module}.{names[name]}")
+        return getattr(import_module(module), names[name])
+
+    return find

@@ -19,12 +19,12 @@ def limits(tile: Tile, axis: str) -> Iterator[Expr]:
             yield condition.b
 
 
-def unlimited(tile: Tile) -> tuple[Expr, ...]:
+def residual_conditions(tile: Tile) -> tuple[Expr, ...]:
     """Return the conditions of a tile that are no `limits` of an axis."""
     return tuple(c for c in _conditions(tile.where) if _limited(tile, c) is None)
 
 
-def begun(tile: Tile) -> Tile:
+def normalize_start(tile: Tile) -> Tile:
     """`tile` starting at the least instance that its conditions allow: a condition ``axis >= lo`` is a start."""
     floors: dict[str, list[Expr]] = {}
     left: list[Expr] = []

@@ -12,7 +12,7 @@ from offcut.costmodel.description import load as load
 from offcut.costmodel.description import of_plain as of_plain
 from offcut.costmodel.description import plain as plain
 from offcut.costmodel.description import processors as processors
-from offcut.costmodel.description import shipped as shipped
+from offcut.costmodel.description import shipped_machines as shipped_machines
 from offcut.costmodel.device import Accelerator as Accelerator
 from offcut.costmodel.device import Device as Device
 from offcut.costmodel.device import Energy as Energy
@@ -26,7 +26,7 @@ from offcut.costmodel.machine import TileUnit as TileUnit
 from offcut.costmodel.machine import processor as processor
 from offcut.costmodel.option_selection import OptionSelection as OptionSelection
 from offcut.costmodel.option_selection import prune_dominated as prune_dominated
-from offcut.costmodel.option_selection import sampled as sampled
+from offcut.costmodel.option_selection import sample_calls as sample_calls
 from offcut.costmodel.option_selection import select_options as select_options
 from offcut.costmodel.resources import Hardware as Hardware
 from offcut.costmodel.resources import Level as Level
@@ -34,8 +34,8 @@ from offcut.costmodel.resources import Roofline as Roofline
 from offcut.costmodel.resources import roofline as roofline
 from offcut.costmodel.simplification import simplify_cost as simplify_cost
 from offcut.costmodel.simplification import simplify_cost_over as simplify_cost_over
-from offcut.costmodel.statements import Inside as Inside
-from offcut.costmodel.statements import StatementPrices as StatementPrices
+from offcut.costmodel.statement_costs import Inside as Inside
+from offcut.costmodel.statement_costs import StatementPrices as StatementPrices
 from offcut.costmodel.tile_cycles import SumExtents as SumExtents
 from offcut.costmodel.tile_cycles import blocks_of as blocks_of
 from offcut.costmodel.tile_cycles import choice_seconds as choice_seconds

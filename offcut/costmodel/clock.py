@@ -1,44 +1,42 @@
-"""The clock: how long a program takes, from what it takes of each resource and from what waits for what.
+"""The clock: about how long a program takes, from what it takes of each resource and from what waits for what.
 
-A *run* takes cycles of one unit, and some of them of a bus that units share. Of a block and of a loop of N turns::
+A *run* takes cycles of one unit, and some of them of a bus that units share. A block is its runs and loops, each as soon as its
+units are free and what it reads is written; a loop of N turns goes on at a rate::
 
-    block   what it takes of each resource adds up; a run begins when its unit is free, when what it reads is written,
-            and when what it writes over has been read
-    loop    L = L(first turns) + (N - first - 1) * rate + L(last turn)
-            rate = max(what a turn takes of each resource, what the last of the first turns came later than the one before)
-           + unhidden * min(busiest unit, bus)
+    L(loop) = max(L(turn) + (N - 1) * rate, N * bus)
+    rate    = max(what a turn takes of each unit,
+                  by window of d slots, the time from its fill to its last read, over d)
+    rate and bus each with unhidden * min(busiest unit, bus) on top
 
-so a loop whose windows take turns (depth 2 and more) goes on at the rate of its busiest resource, and one with a single
-window waits for all of a turn. The first and the last turn are counted apart, as borders and tails of tiles take more and
-less. Units that look far ahead, those of a processor, wait for nothing: L is what the busiest of them takes (`stage_formula`).
+so a loop whose windows take turns (depth 2 and more) goes on at the rate of its busiest unit or of the bus, and one with a
+single window waits for all of a turn. For the loop around it, it is one run that takes each of its units for all its turns, as a
+unit that waits in a loop does nothing else; waits that d slots hide are left out. Runs take the mean of what they take in all
+their turns, as borders and tails of tiles take more and less. Units that look far ahead, those of a processor, wait for
+nothing: L is what the busiest of them takes (`stage_formula`).
 
-Numbers are arrays: one value for each of many programs of the same loops, as search compares them (`unit_program`). The bus
-is given in the order of the program, and turns between are not looked at: `walk` follows one program, turn by turn, with a bus
-that serves who asks first.
+Numbers are arrays: one value for each of many programs of the same loops, as search ranks them (`unit_program`). What ranks
+first is then followed turn by turn, with a bus that serves who asks first (`event_simulation.walk`).
+
+Source: F. Baccelli, G. Cohen, G. J. Olsder, J.-P. Quadrat, *Synchronization and Linearity*, Wiley 1992: the rate is the largest
+mean of a cycle of waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
-from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from offcut.core.expr import Binary, Expr, real
 from offcut.costmodel.arrays import Array
-from offcut.costmodel.resources import MachineResources
-from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, turns_by_end
+from offcut.costmodel.resources import BUS, MachineResources
+from offcut.costmodel.unit_program import Loop, Node, Run, mean_work
 
 T = TypeVar("T")
 
-SHORT_QUEUE = 64
-"""Instructions: a longer queue is not followed, as it holds some turns of a loop."""
-FIRST_TURNS = 2
-"""Turns of a loop that are followed before its rate is taken."""
 BUSY_UNITS, NEAR_RESOURCES = 2, 4
 """Of the resources of a processor: those that compute and issue; these, and the two nearest memories."""
 
@@ -80,245 +78,129 @@ def _busiest(
     return unhidden(total, reduce(most, resources[:BUSY_UNITS]), reduce(most, far))
 
 
-def busy(body: Sequence[Node], resources: MachineResources) -> Array:
-    """Return the cycles of the busiest resource, whatever waits for what: no less than the clock says of the program."""
-    units = {unit.name: at for at, unit in enumerate(resources.ordered)}
-    total = [np.zeros(1) for _ in range(len(units) + 1)]
-    for run, loops in _runs(body):
-        every = [turns_by_end(loop, run.ends) for loop in loops]
-        for turns in product(*every):
-            often = reduce(np.multiply, (count for _, count in turns), np.ones(1))
-            own, bus, _ = run.work(frozenset(end for end, _ in turns if end is not None))
-            at = units[run.unit]
-            total[at] = total[at] + often * (own + bus)
-            total[-1] = total[-1] + often * bus
-    return reduce(np.maximum, total)
-
-
-def _runs(
-    body: Sequence[Node], loops: tuple[Loop, ...] = ()
-) -> Iterator[tuple[Run, tuple[Loop, ...]]]:
-    for node in body:
-        if isinstance(node, Run):
-            yield node, loops
-        else:
-            yield from _runs(node.body, (*loops, node))
-
-
-def cycles(
-    body: Sequence[Node],
-    depths: Mapping[Hashable, int],
-    resources: MachineResources,
-    which: npt.NDArray[np.int64],
+def estimate_cycles(
+    body: Sequence[Node], depths: Mapping[Hashable, int], resources: MachineResources
 ) -> Array:
-    """Return the cycles of some programs of the same loops.
+    """Return about the cycles of each program of the same loops.
 
     depths  slots of each window, which its fills take in turn
-    which   the numbers of these programs in the arrays
     """
-    clock = _Clock(depths, resources, which)
-    clock.block(body, frozenset())
-    return clock.end()
+    whole = _Recursion(depths, resources).block(body, ())
+    return reduce(np.maximum, (whole.length, *whole.busy.values()))
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A run, a block, or a loop with all its turns.
+
+    length        cycles from its begin to its end
+    busy          cycles for which it takes each unit, waits in its loops included, and the bus
+    instructions  by unit
+    held          by window that it fills, the cycles from the fill to the last read
+    rates         cycles from one instance of it to the next, at least
+    """
+
+    length: Array
+    busy: dict[str, Array]
+    instructions: dict[str, Array]
+    reads: set[Hashable] = field(default_factory=set)
+    writes: set[Hashable] = field(default_factory=set)
+    held: dict[Hashable, Array] = field(default_factory=dict)
+    rates: list[Array] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class _Queue:
-    """A short queue: instructions that wait at most, and where its last runs are noted, in times and beside them."""
+class _Recursion:
+    depths: Mapping[Hashable, int]
+    resources: MachineResources
 
-    depth: int
-    row: int
-    back: int
+    def run(self, run: Run, loops: Sequence[Loop]) -> _Piece:
+        """Return a run, as it is in the mean of all its turns."""
+        own, bus, instructions = mean_work(run, loops)
+        length = own + bus
+        held = dict.fromkeys(run.writes, length) if run.fills else {}
+        return _Piece(
+            length=length,
+            busy={run.unit: length, BUS: bus},
+            instructions={run.unit: instructions},
+            reads=set(run.reads),
+            writes=set(run.writes),
+            held=held,
+        )
 
-
-class _Clock:
-    """Times of units and windows, and what has been taken of each resource: a row of an array each.
-
-    place  of each window, and by slot when it was last written and last read: the oldest slot first
-    bus    the place of when each unit last had the bus, from and to
-    fills  of each window, since slots began anew
-    queue  the short queues, by unit: the place of when their last runs began, the oldest first; and in `back`, how many
-           instructions ago, and how far their instructions are apart
-    fetch  the place of when the last instruction was fetched
-    """
-
-    def __init__(
-        self,
-        depths: Mapping[Hashable, int],
-        resources: MachineResources,
-        which: npt.NDArray[np.int64],
-    ) -> None:
-        self.which = which
-        self.unit = {unit.name: at for at, unit in enumerate(resources.ordered)}
-        self.units = len(self.unit)
-        self.place: dict[Hashable, int] = {}
-        rows = self.units
-        for name, depth in depths.items():
-            self.place[name], rows = rows, rows + 2 * depth
-        self.depth = depths
-        self.fills = {name: np.zeros(1) for name, depth in depths.items() if depth > 1}
-        self.unhidden = resources.unhidden
-        self.bus = rows
-        rows += 2 * self.units
-        self.fetch, self.fetch_cycles = rows, resources.fetch_cycles
-        self.queue: dict[int, _Queue] = {}
-        rows, back = rows + 1, 0
-        for unit, one in enumerate(resources.ordered):
-            if one.depth <= SHORT_QUEUE:
-                self.queue[unit] = _Queue(one.depth, rows, back)
-                rows, back = rows + one.depth, back + 2 * one.depth
-        self.times = np.zeros((rows, which.size))
-        self.back = np.zeros((back, which.size))
-        self.all_of_them = np.arange(which.size)
-        self.taken = np.zeros((self.units + 1, which.size))  # by units, then the bus
-
-    def end(self) -> Array:
-        """Return when all units are done, and the bus with what was asked of it."""
-        ends: Array = np.maximum(self.times[: self.units].max(axis=0), self.taken[-1])
-        return ends
-
-    def block(self, body: Sequence[Node], ends: Ends) -> None:
-        """Go through a body.
-
-        ends  the ends at which the loops around are
-        """
+    def block(self, body: Sequence[Node], loops: tuple[Loop, ...]) -> _Piece:
+        """Return a body in its loops: each node begins when its units are free and what it reads is written."""
+        whole = _Piece(np.zeros(1), {}, {})
+        began: dict[str, Array] = {}
+        free: dict[str, Array] = {}
+        written: dict[Hashable, Array] = {}
+        touched: dict[Hashable, Array] = {}
+        filled: dict[Hashable, Array] = {}
+        chains: dict[
+            Hashable, frozenset[str]
+        ] = {}  # by window, the units that run before it is written
         for node in body:
-            if isinstance(node, Run):
-                self.run(node, *map(self.some, node.work(ends & node.ends)))
-            else:
-                self.loop(node, ends)
+            one = self.run(node, loops) if isinstance(node, Run) else self.loop(node, loops)
+            waits = (
+                *(free[unit] for unit in one.instructions if unit in free),
+                *(written[window] for window in one.reads if window in written),
+                *(touched[window] for window in one.writes if window in touched),
+            )
+            begin = reduce(np.maximum, waits, np.zeros(1))
+            end = begin + one.length
+            began = dict.fromkeys(one.instructions, begin) | began
+            free |= dict.fromkeys(one.instructions, end)
+            written |= dict.fromkeys(one.writes, end)
+            touched |= dict.fromkeys(one.reads | one.writes, end)
+            filled = dict.fromkeys(one.held, begin) | filled
+            own = frozenset(one.instructions)
+            before = [chains[window] for window in one.reads if window in chains]
+            if isinstance(node, Run) and any(own < units for units in before):
+                whole.rates.append(end - began[node.unit])  # others wait for it, and it for them
+            chains |= dict.fromkeys(one.writes, own.union(*before))
+            whole.length = np.maximum(whole.length, end)
+            _add(whole.busy, one.busy)
+            _add(whole.instructions, one.instructions)
+            whole.reads |= one.reads
+            whole.writes |= one.writes
+            whole.rates += one.rates
+        whole.held = {window: touched[window] - begin for window, begin in filled.items()}
+        for unit, count in whole.instructions.items():
+            # what comes behind is fetched when the queue has room for all that is left
+            late = np.maximum(count - self.resources[unit].depth, 0.0) / np.maximum(count, 1.0)
+            begin = free[unit] - whole.busy[unit]
+            whole.rates.append(np.where(late > 0, begin + late * whole.busy[unit], 0.0))
+        return whole
 
-    def some(self, numbers: Array) -> Array:
-        """Return those of the programs; one number is that of all."""
-        return numbers[self.which] if numbers.size > 1 else numbers
+    def loop(self, loop: Loop, loops: tuple[Loop, ...]) -> _Piece:
+        """Return a loop with all its turns."""
+        turn, turns = self.block(loop.body, (*loops, loop)), loop.turns
+        units = reduce(np.maximum, (turn.busy[unit] for unit in turn.instructions))
+        fetch = self.resources.fetch_cycles * sum(turn.instructions.values())
+        held = (span / self.depths[window] for window, span in turn.held.items())
+        bus, waits = turn.busy[BUS], self.resources.unhidden * np.minimum(units, turn.busy[BUS])
+        chain = waits + reduce(np.maximum, (units, fetch, *held, *turn.rates))
+        rate = np.maximum(chain, waits + bus)
+        depth = min((self.depths[window] for window in turn.held), default=1)
+        busy = {}
+        for unit in turn.instructions:
+            idle = np.maximum(turns - depth, 0) * (rate - turn.busy[unit])
+            busy[unit] = turns * turn.busy[unit] + idle
+        length = np.maximum(turn.length + (turns - 1) * chain, turns * (waits + bus))
+        rates = [turns * rate]
+        if loop.restarts:  # the first slot may be the one that was filled last
+            for window in turn.held:
+                rates.append(np.where(turns % self.depths[window] > 0, length, 0.0))
+        return _Piece(
+            length=length,
+            busy={**busy, BUS: turns * turn.busy[BUS]},
+            instructions={unit: turns * count for unit, count in turn.instructions.items()},
+            reads=turn.reads,
+            writes=turn.writes,
+            rates=rates,
+        )
 
-    def run(self, run: Run, own: Array, bus: Array, instructions: Array) -> None:
-        """Go through a run; one without an instruction waits for nothing."""
-        for name in run.writes if run.fills else ():
-            at, depth = self.place[name], self.depth[name]
-            if depth > 1:
-                slots = self.times[at : at + 2 * depth]
-                self.times[at : at + 2 * depth] = np.roll(slots, -2, axis=0)
-                self.fills[name] = self.fills[name] + 1
-        if not instructions.any():
-            return
-        before, back_before, unit = self.times, self.back, self.unit[run.unit]
-        some = not instructions.all()
-        if some:
-            self.times, self.back = before.copy(), back_before.copy()
-        times, queue = self.times, self.queue.get(unit)
-        fetched = times[self.fetch] + self.fetch_cycles
-        if queue is not None:
-            fetched = np.maximum(fetched, self.began(queue, np.full(1, float(queue.depth))))
-        begin = np.maximum(times[unit], fetched)
-        for name in run.writes:
-            newest = self.place[name] + 2 * (self.depth[name] - 1)
-            begin = np.maximum(begin, np.maximum(times[newest], times[newest + 1]))
-        for name in run.reads:
-            begin = np.maximum(begin, times[self.place[name] + 2 * (self.depth[name] - 1)])
-        end = begin + own
-        if bus.any():
-            end = np.where(bus > 0, self.served(unit, end, bus), end)
-            total = self.bus + 2 * unit
-            times[total] = np.where(bus > 0, end - bus, times[total])
-            times[total + 1] = np.where(bus > 0, end, times[total + 1])
-        times[unit] = end
-        for name in run.writes:
-            times[self.place[name] + 2 * (self.depth[name] - 1)] = end
-        for name in run.reads:
-            newest = self.place[name] + 2 * self.depth[name] - 1
-            times[newest] = np.maximum(times[newest], end)
-        times[self.fetch] = fetched + (instructions - 1) * self.fetch_cycles
-        if queue is not None:
-            self.enter(queue, begin, end, instructions)
-        if some:
-            self.times = np.where(instructions > 0, times, before)
-            self.back = np.where(instructions > 0, self.back, back_before)
-        self.taken[unit] += own + bus
-        self.taken[-1] += bus
 
-    def began(self, queue: _Queue, ago: Array) -> Array:
-        """Return when the instruction so many before the next one began; 0 of one that there is not."""
-        back = self.back[queue.back : queue.back + queue.depth]
-        newest = (back >= ago).sum(axis=0) - 1
-        at, all_of_them = np.maximum(newest, 0), self.all_of_them
-        step = self.back[queue.back + queue.depth + at, all_of_them]
-        begin = self.times[queue.row + at, all_of_them]
-        return np.where(newest >= 0, begin + (back[at, all_of_them] - ago) * step, 0.0)
-
-    def enter(self, queue: _Queue, begin: Array, end: Array, instructions: Array) -> None:
-        """Note a run; before the next instruction is fetched, there is room for the last one of it."""
-        depth, back = queue.depth, self.back[queue.back : queue.back + queue.depth]
-        step, times = (end - begin) / np.maximum(instructions, 1), self.times
-        ago = depth - instructions + 1
-        room = np.where(ago > 0, self.began(queue, ago), begin - ago * step)
-        times[self.fetch] = np.maximum(times[self.fetch], room)
-        steps = self.back[queue.back + depth : queue.back + 2 * depth]
-        begins = times[queue.row : queue.row + depth]
-        for rows in (begins, back, steps):
-            rows[:-1] = rows[1:]
-        begins[-1], steps[-1], back[-1] = begin, step, 0.0
-        back += instructions
-
-    def served(self, unit: int, asks: Array, bus: Array) -> Array:
-        """Return until when a unit that asks has the bus: behind another unit that has it then, and with what another one takes of it
-        meanwhile.
-        """
-        others = [
-            self.times[self.bus + 2 * other : self.bus + 2 * other + 2]
-            for other in range(self.units)
-            if other != unit
-        ]
-        for begin, end in others:
-            asks = np.where((begin <= asks) & (asks < end), end, asks)
-        ends = asks + bus
-        for begin, end in others:
-            ends = ends + np.where((asks < begin) & (begin < ends), end - begin, 0.0)
-        return ends
-
-    def restart(self, windows: Iterable[Hashable]) -> None:
-        """Let the next fill of windows be of their first slot again."""
-        for name in windows:
-            at, depth = self.place[name], self.depth[name]
-            slots = self.times[at : at + 2 * depth]
-            by = (-self.fills[name]) % depth
-            for count in range(1, depth):
-                slots = np.where(
-                    by == count, np.roll(self.times[at : at + 2 * depth], -2 * count, 0), slots
-                )
-            self.times[at : at + 2 * depth] = slots
-            self.fills[name] = np.zeros(1)
-
-    def loop(self, loop: Loop, ends: Ends) -> None:
-        """Go through the first turns and the last one; those between go on at the rate of the loop."""
-        if loop.restarts:
-            self.restart(set(loop.filled) & self.fills.keys())
-        came, each = np.zeros(1), np.zeros(1)
-        rate = np.zeros(1)
-        more_fills: dict[Hashable, Array] = {}
-        turns = self.some(loop.turns)
-        most = float(turns.max())
-        for turn in range(1, FIRST_TURNS + 1):
-            if most <= turn:
-                break
-            before, turns_before, end_before = self.times, self.taken, self.end()
-            fills, back_before = dict(self.fills), self.back
-            self.times, self.taken = before.copy(), turns_before.copy()
-            self.back = back_before.copy()
-            first: Ends = frozenset({(loop.name, End.FIRST)} if turn == 1 else ())
-            self.block(loop.body, ends | first)
-            runs = turns > turn
-            more_fills = {name: count - fills[name] for name, count in self.fills.items()}
-            self.fills = {n: np.where(runs, count, fills[n]) for n, count in self.fills.items()}
-            self.times = np.where(runs, self.times, before)
-            self.taken = np.where(runs, self.taken, turns_before)
-            self.back = np.where(runs, self.back, back_before)
-            each = np.where(runs, self.taken - turns_before, 0.0)
-            came = self.end() - end_before
-            rate = np.maximum(each.max(axis=0), came if turn > 1 else 0.0)
-            rate = rate + self.unhidden * np.minimum(each[:-1].max(axis=0), each[-1])
-        more = np.maximum(turns - FIRST_TURNS - 1, 0)
-        if most > FIRST_TURNS + 1:
-            self.times = self.times + more * rate
-            self.taken = self.taken + more * each
-            self.fills = {n: count + more * more_fills[n] for n, count in self.fills.items()}
-        self.block(loop.body, ends | {(loop.name, End.LAST)})
+def _add(total: dict[str, Array], more: Mapping[str, Array]) -> None:
+    for name, count in more.items():
+        total[name] = total[name] + count if name in total else count

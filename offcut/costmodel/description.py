@@ -28,7 +28,7 @@ SHIPPED = Path(__file__).with_name("machines")
 T = TypeVar("T")
 
 
-def shipped() -> tuple[str, ...]:
+def shipped_machines() -> tuple[str, ...]:
     """The names of the descriptions that come with the package."""
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.toml")))
 
@@ -43,19 +43,19 @@ def load(machine: str | os.PathLike[str]) -> Device:
     if isinstance(machine, os.PathLike) or str(machine).endswith(".toml"):
         path = Path(machine)
         return _File(path, _text_of(path)).machine()
-    if machine not in shipped():
+    if machine not in shipped_machines():
         raise TargetError(
             "target",
             f"cannot plan for machine={machine!r}",
             because="no description that is shipped has that name",
-            help=(", ".join(shipped()), 'machine="mine.toml" reads a file'),
+            help=(", ".join(shipped_machines()), 'machine="mine.toml" reads a file'),
         )
     return _shipped(str(machine))
 
 
 def processors(architecture: str) -> tuple[Machine, ...]:
     """Return the shipped descriptions of processors of an architecture, as LLVM names it."""
-    machines = (load(name) for name in shipped())
+    machines = (load(name) for name in shipped_machines())
     return tuple(
         one for one in machines if isinstance(one, Machine) and one.architecture == architecture
     )
@@ -103,7 +103,7 @@ def _text_of(path: Path) -> str:
             f"cannot read the machine {path.name}",
             at=str(path),
             because=f"{because}",
-            help=("a description that is shipped: " + ", ".join(shipped()),),
+            help=("a description that is shipped: " + ", ".join(shipped_machines()),),
         ) from None
 
 
@@ -147,7 +147,7 @@ class _File:
             ) from None
         if "name" not in stated:
             raise self.refused(("name",), "a description has a name of its own")
-        if stated["name"] in shipped() and self.path.parent != SHIPPED:
+        if stated["name"] in shipped_machines() and self.path.parent != SHIPPED:
             raise self.refused(("name",), f"{stated['name']} is shipped: it has a name of its own")
         like = stated.pop("like", None)
         base = {} if like is None else self.other(like, ("like",))
@@ -160,7 +160,7 @@ class _File:
 
     def other(self, like: Any, at: tuple[str, ...]) -> dict[str, Any]:
         """What the shipped description of that name states."""
-        if like not in shipped():
+        if like not in shipped_machines():
             raise self.refused(at, f"no description that is shipped is named {like!r}")
         path = SHIPPED / f"{like}.toml"
         return _File(path, path.read_text(encoding="utf-8")).merged()

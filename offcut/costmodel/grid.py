@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Choose, Program, Stmt, Sync
+from offcut.core.program import Program
 from offcut.costmodel.arrays import Calls
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import Cost, PieceCost, piece_at
 from offcut.costmodel.closed.counting import count_operations
-from offcut.costmodel.closed.counts import HowExact, Way
+from offcut.costmodel.closed.counts import HowExact, Piece
 from offcut.costmodel.closed.formulas import Formulas
 from offcut.costmodel.closed.prediction import (
-    Predicted,
     Prediction,
     SampledPrediction,
     by_stage,
 )
 from offcut.costmodel.device import Accelerator, Device, Grid
-from offcut.costmodel.launch_cost import LaunchCounter
+from offcut.costmodel.launch_cost import LaunchCost
+from offcut.costmodel.launch_counts import LaunchCounts
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
 
@@ -52,28 +53,26 @@ def grid_prediction(
     Raises TargetError if the machine's description has no table [grid].
     """
     engines, grid = grid_of(machine)
-    pieces, choices, launches = list[Predicted](), list[tuple[Way, ...]](), 0
     kernels = {kernel.name: kernel for kernel in microkernels}
-    counter = LaunchCounter(program, engines, grid, kernels)
-    for stmt in _without_barriers(program.body):
-        if isinstance(stmt, Choose):
-            bodies = [_without_barriers(option.body) for option in stmt.options]
-            for number, body in enumerate(bodies):
-                way = len(choices), number
-                pieces += (counter.launch(launch, way) for launch in body)
-            choices.append(tuple(Way(option.label, option.cost) for option in stmt.options))
-            launches += max(map(len, bodies), default=0)
-        else:
-            pieces.append(counter.launch(stmt, None))
-            launches += 1
+    counter = LaunchCounts(program, engines, grid, kernels)
+    counts, cost = counter.counted_program(), LaunchCost(program, engines, grid)
+    pieces = tuple(
+        cost.predicted(piece, own, launch, counter.product_kernels(launch))
+        for piece, own, launch in zip(counts.pieces, counts.counts, counter.launches, strict=True)
+    )
     nothing = {memory.name: ZERO for memory in machine.memory}
-    call = launches * grid.launch_seconds * machine.hertz
-    return Prediction(tuple(pieces), tuple(choices), nothing, {}, HowExact.estimates(), call)
+    call = _count_launches(counts.pieces) * grid.launch_seconds * machine.hertz
+    return Prediction(pieces, counts.choices, nothing, {}, HowExact.estimates(), call)
 
 
-def _without_barriers(body: Sequence[Stmt]) -> list[Stmt]:
-    """Return the statements that are launches: a barrier between them ends one, and is none itself."""
-    return [stmt for stmt in body if not isinstance(stmt, Sync)]
+def _count_launches(pieces: Sequence[Piece]) -> int:
+    """Return the number of launches of a call; of each choice, those of the option that has most."""
+    by_way = Counter(piece.way for piece in pieces)
+    most = dict[int, int]()
+    for way, count in by_way.items():
+        if way is not None:
+            most[way[0]] = max(most.get(way[0], 0), count)
+    return by_way[None] + sum(most.values())
 
 
 def grid_formulas(

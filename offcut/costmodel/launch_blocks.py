@@ -17,21 +17,22 @@ MAX_BORDER_STAGES = 4
 """Maximum number of stages at each end of a loop that are counted one by one."""
 
 
-def with_bounds(stmt: Stmt) -> Stmt:
-    """Return a launch with the bounds of block loops tightened by the conditions inside them."""
-    match stmt:
-        case For(name, lo, hi, (If(condition, then, ()),), unit="block"):
-            limits = [bound(atom, name) for atom in conjuncts(condition)]
-            if all(one is not None for one in limits):
-                for one in limits:
-                    if one is not None and one.op == ">=":
-                        lo = ix.maximum(lo, one.b)
-                    elif one is not None:
-                        hi = ix.minimum(hi, one.b)
-                return replace(stmt, lo=lo, hi=hi, body=then)
-        case For(unit="block"):
-            return replace(stmt, body=tuple(map(with_bounds, stmt.body)))
-    return stmt
+def with_bounds(loop: For) -> For:
+    """Return a loop over blocks with its bounds, and those of such loops in it, tightened by the conditions around all that is inside."""
+    match loop.body:
+        case (If(condition, then, ()),):
+            limits = [bound(atom, loop.iter) for atom in conjuncts(condition)]
+            known = [limit for limit in limits if limit is not None]
+            if len(known) == len(limits):
+                lo, hi = loop.lo, loop.hi
+                for limit in known:
+                    if limit.op == ">=":
+                        lo = ix.maximum(lo, limit.b)
+                    else:
+                        hi = ix.minimum(hi, limit.b)
+                return replace(loop, lo=lo, hi=hi, body=then)
+    inner = (with_bounds(s) if isinstance(s, For) and s.unit == "block" else s for s in loop.body)
+    return replace(loop, body=tuple(inner))
 
 
 def sampled_iterations(loop: For, lo: Expr, hi: Expr) -> list[tuple[Expr, Expr]]:

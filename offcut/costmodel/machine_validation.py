@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.core.dtypes import DTYPES
-from offcut.core.nearest import meant
+from offcut.core.spelling import meant
 from offcut.costmodel.device import ALU_OPERATIONS, OPERANDS, QUEUES, Accelerator, Device, Unit
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.word_geometry import (

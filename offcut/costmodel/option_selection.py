@@ -100,7 +100,7 @@ def prune_dominated(
     stay = tuple(range(len(costs)))
     if len(stay) == 1:
         return stay
-    calls = sampled(sizes, assumptions)
+    calls = sample_calls(sizes, assumptions)
     seconds = np.stack([calls.of(cost) for cost in costs])
     seconds = seconds[:, (seconds > 0).all(axis=0) & np.isfinite(seconds).all(axis=0)]
     if not seconds.size:
@@ -126,7 +126,7 @@ def prune_dominated(
     return stay
 
 
-def sampled(
+def sample_calls(
     sizes: Sequence[Size], assumptions: Sequence[Expr], small: int = _SMALL, largest: int = 1 << 62
 ) -> Calls:
     """Some hundred calls that are allowed: half of them small, others of any size, drawn by logarithms; always the same.

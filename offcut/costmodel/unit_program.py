@@ -1,13 +1,12 @@
 """Programs of units in order: runs, each of one unit, and loops around them, for many programs of the same loops at once.
 
-Numbers are arrays: one value for each of the programs, or one for all. A loop that holds one loop and nothing else may be one
-with it (`fused`): its runs take the mean of what they took.
+Numbers are arrays: one value for each of the programs, or one for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
 from itertools import product
@@ -79,66 +78,15 @@ class Loop:
 Node: TypeAlias = Run | Loop
 
 
-def fused(body: Sequence[Node]) -> tuple[Node, ...]:
-    """Return a program in which loops that hold one loop and nothing else are one with it, of as many turns: all of them but
-    the last take the mean of what they took.
-    """
-    nodes = list[Node]()
-    for node in body:
-        loops = []
-        while isinstance(node, Loop):
-            loops.append(node)
-            if not (len(node.body) == 1 and isinstance(node.body[0], Loop)):
-                break
-            (node,) = node.body
-        inner = node if isinstance(node, Run) else _as_one(loops)
-        nodes.append(inner)
-    return tuple(nodes)
-
-
-def _as_one(loops: Sequence[Loop]) -> Loop:
-    """Return loops, each around the next one alone, as one loop."""
-    inner = fused(loops[-1].body)
-    if len(loops) == 1:
-        return replace(loops[0], body=inner)
-    name = " ".join(loop.name for loop in loops)
-    turns = reduce(np.multiply, (loop.turns for loop in loops))
-
-    def mean(run: Run) -> Run:
-        own = {loop.name for loop in loops}
-        ends: Ends = frozenset(end for end in run.ends if end[0] not in own)
-        known: dict[Ends, Work] = {}
-
-        def total(around: Ends) -> Work:
-            """Return what all turns take."""
-            parts = [np.zeros(1)] * 3
-            for combination in product(*(turns_by_end(loop, run.ends) for loop in loops)):
-                often = reduce(np.multiply, (count for _, count in combination), np.ones(1))
-                at = frozenset(end for end, _ in combination if end is not None)
-                work = run.work(around | at)
-                parts = [part + often * one for part, one in zip(parts, work, strict=True)]
-            return Work(*parts)
-
-        def by_ends(at: Ends) -> Work:
-            if at not in known:
-                around = at & ends
-                last = run.work(around | {end for end in run.ends - ends if end[1] is End.LAST})
-                if (name, End.LAST) in at:
-                    known[at] = last
-                else:
-                    rest = zip(total(around), last, strict=True)
-                    known[at] = Work(*((a - b) / np.maximum(turns - 1, 1) for a, b in rest))
-            return known[at]
-
-        return replace(run, work=by_ends, ends=ends | {(name, End.LAST)})
-
-    def through(nodes: Sequence[Node]) -> tuple[Node, ...]:
-        return tuple(
-            mean(node) if isinstance(node, Run) else replace(node, body=through(node.body))
-            for node in nodes
-        )
-
-    return Loop(name, turns, through(inner), any(loop.restarts for loop in loops))
+def mean_work(run: Run, loops: Sequence[Loop]) -> Work:
+    """Return what a run takes in the mean of all turns of the loops around it."""
+    total = [np.zeros(1)] * 3
+    for turns in product(*(turns_by_end(loop, run.ends) for loop in loops)):
+        often = reduce(np.multiply, (count for _, count in turns), np.ones(1))
+        work = run.work(frozenset(end for end, _ in turns if end is not None))
+        total = [part + often * one for part, one in zip(total, work, strict=True)]
+    instances = reduce(np.multiply, (loop.turns for loop in loops), np.ones(1))
+    return Work(*(part / instances for part in total))
 
 
 def turns_by_end(loop: Loop, ends: Ends) -> list[tuple[tuple[str, End] | None, Array]]:

@@ -198,7 +198,7 @@ def computation(
 
     results = {t.name for t in outputs}
     stages = [_stage(t, extent, values, buffer_names, names) for t in order if t.definition]
-    groups = grouped(stages)
+    groups = group_stages(stages)
     shared_buffers = read_by_other_groups(groups)
     buffers = []
     for t in tensors:
@@ -293,7 +293,7 @@ def rename(body: Expr, values: dict[str, Expr], buffers: dict[str, str]) -> Expr
     return rewrite(body, rule)
 
 
-def grouped(stages: list[Stage]) -> tuple[tuple[Stage, ...], ...]:
+def group_stages(stages: list[Stage]) -> tuple[tuple[Stage, ...], ...]:
     """Stages in order, an element-wise one joined to the group it follows point by point."""
     groups: list[list[Stage]] = []
     home: dict[str, int] = {}

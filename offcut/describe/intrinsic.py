@@ -59,7 +59,7 @@ _declared: dict[str, tuple[Microkernel, ...]] = {}
 _MOST_DECLARED = 16  # of one name
 
 
-def declared(name: str) -> Microkernel | None:
+def find_instruction(name: str) -> Microkernel | None:
     """Return the instruction of that name that was declared last in this process; None where none was."""
     return next(iter(all_declared(name)), None)
 

@@ -11,7 +11,7 @@ from typing import Any
 from offcut.backends.gpu.driver import Device, open_device
 from offcut.backends.gpu.launches import ArrayParameter, Launch, LaunchPlan, SizeParameter
 from offcut.backends.gpu.nvrtc import cached_cubin
-from offcut.costmodel import load, shipped
+from offcut.costmodel import load, shipped_machines
 from offcut.costmodel.device import Accelerator
 from offcut.experiment.probe import Reading
 
@@ -169,7 +169,9 @@ def nearest(capability: tuple[int, int], count: int, rate: float) -> Accelerator
     """Return the shipped GPU whose compute capability, then whose number of multiprocessors, then the rate of whose main memory, in
     bytes a second, is nearest.
     """
-    gpus = [one for one in map(load, shipped()) if isinstance(one, Accelerator) and one.grid]
+    gpus = [
+        one for one in map(load, shipped_machines()) if isinstance(one, Accelerator) and one.grid
+    ]
     number = 10 * capability[0] + capability[1]
 
     def distance(one: Accelerator) -> tuple[int, int, float]:

@@ -72,7 +72,7 @@ class Meter:
     work: int
 
     def rate(self) -> Rate:
-        """What the machine does now: the median of a few samples."""
+        """Return the rate of the machine now: the median of a few samples."""
         if len(self.calls) == 1:
             seconds = _seconds(partial(_repeated, self.calls[0]), time.process_time)
         else:
@@ -107,7 +107,7 @@ class Limits:
     _seen: dict[str, float] = field(default_factory=dict)
 
     def now(self, operations: int, moved: int, kind: str) -> Bound:
-        """The limit of a call that does `operations` and touches `moved` bytes.
+        """Return the limit of a call that does `operations` and touches `moved` bytes.
 
         kind  of elements, such as ``float32``, ``bfloat16``, ``int8``
         """
@@ -142,7 +142,7 @@ class Limits:
         return rate
 
     def __str__(self) -> str:
-        """The greatest rates so far."""
+        """Return the greatest rates so far."""
         reads = {level.meter.name for level in self._levels}
         return ", ".join(
             f"{name} {rate / 1e9:.0f} {'GB/s' if name in reads else 'GFLOP/s'}"
@@ -151,7 +151,7 @@ class Limits:
 
 
 def _fastest(kind: str, threads: int) -> Meter:
-    """The fastest instruction for a kind of elements, on zeros: no operand slows it down."""
+    """Return the fastest instruction for a kind of elements, on zeros: no operand slows it down."""
     host = isa.host()
     tiles = "amx-tile" in host.features and tiles_permitted()
     meters = [
@@ -162,14 +162,14 @@ def _fastest(kind: str, threads: int) -> Meter:
 
 
 def tiles_permitted() -> bool:
-    """Whether the system lets this process use tile registers."""
+    """Return whether the system lets this process use tile registers."""
     from offcut.backends.cpu.microkernels.amx import is_amx_permitted
 
     return is_amx_permitted()
 
 
 def levels(host: isa.Host, machine: Machine, threads: int) -> Iterator[Level]:
-    """The caches of a core and what lies behind them: half of each cache, so that something else fits beside; four times the largest for memory."""
+    """Yield the caches of a core and the memory behind them: half of each cache, so that something else fits beside; four times the largest for memory."""
     caches = (("L1", machine.l1), ("L2", machine.l2), ("L3", machine.l3))
     known = [(name, size) for name, size in caches if size]
     for name, size in known:
@@ -180,7 +180,7 @@ def levels(host: isa.Host, machine: Machine, threads: int) -> Iterator[Level]:
 
 
 def _reading(host: isa.Host, name: str, size: int, threads: int) -> Meter:
-    """Reads `size` bytes for each thread."""
+    """Return the meter of a loop that reads `size` bytes for each thread."""
     block = STREAM_VECTORS * host.isa.register_bytes
     blocks = max(1, size // block)
     buffers = [_aligned(blocks * block) for _ in range(threads)]
@@ -190,7 +190,7 @@ def _reading(host: isa.Host, name: str, size: int, threads: int) -> Meter:
 def meter(
     name: str, loop: Loop, host: isa.Host, buffers: list[Array] | None = None, count: int = 0
 ) -> Meter:
-    """A loop, ready to run: `count` iterations a call, one thread for each buffer.
+    """Return a loop that is ready to run: `count` iterations a call, one thread for each buffer.
 
     buffers  None: one thread, which reads a line of zeros
     count    0: as many as a long call takes
@@ -213,11 +213,11 @@ class _Call:
         function: Callable[[int, int, int], object],
         data: Array,
         count: int,
-        kept: Array,
+        accumulators: Array,
         loaded: JitModule,
     ) -> None:
-        self._held = data, kept, loaded
-        self._call = partial(function, data.ctypes.data, count, kept.ctypes.data)
+        self._held = data, accumulators, loaded
+        self._call = partial(function, data.ctypes.data, count, accumulators.ctypes.data)
 
     def __call__(self) -> None:
         self._call()
@@ -229,13 +229,13 @@ def _repeated(call: Callable[[], object], repeat: int) -> None:
 
 
 def _seconds(run: Callable[[int], None], clock: Clock) -> float:
-    """Seconds of one repetition: the median of samples that last long enough."""
-    repeat, taken = 1, 0.0
-    while taken < SECONDS:
+    """Return the seconds of one repetition: the median of samples that last long enough."""
+    repeat, elapsed = 1, 0.0
+    while elapsed < SECONDS:
         start = clock()
         run(repeat)
-        taken = clock() - start
-        repeat *= 1 if taken >= SECONDS else 2
+        elapsed = clock() - start
+        repeat *= 1 if elapsed >= SECONDS else 2
     samples = []
     for _ in range(SAMPLES):
         start = clock()
@@ -245,7 +245,7 @@ def _seconds(run: Callable[[int], None], clock: Clock) -> float:
 
 
 def _aligned(size: int) -> Array:
-    """Zeros that start with a cache line, every page touched."""
+    """Return zeros that start with a cache line, every page touched."""
     buffer = np.ones(size + 64, np.uint8)
     start = -buffer.ctypes.data % 64
     aligned = buffer[start : start + size]
@@ -279,7 +279,7 @@ class Loop:
 
 
 def arithmetic_loops(kind: str, host: Host, tiles: bool) -> tuple[Loop, ...]:
-    """The loops that could be the fastest for a kind of elements on this host.
+    """Return the loops that could be the fastest for a kind of elements on this host.
 
     kind    ``float32``, ``bfloat16``, ``int8`` (uint8 alike), …; what has no arithmetic of its own
             is computed in float32, or in pairs of int16
@@ -308,7 +308,7 @@ def arithmetic_loops(kind: str, host: Host, tiles: bool) -> tuple[Loop, ...]:
 
 
 def reading_loop(host: Host, blocks: int) -> Loop:
-    """The loop that reads `blocks` blocks of vectors one after the other, over and over."""
+    """Return the loop that reads `blocks` blocks of vectors one after the other, over and over."""
     lanes = host.isa.register_bytes // 4
     vector, step = f"<{lanes} x i32>", host.isa.register_bytes
     lines = []
@@ -334,7 +334,7 @@ def reading_loop(host: Host, blocks: int) -> Loop:
 
 
 def clock_loop() -> Loop:
-    """A chain of additions, each of which needs the one before: a cycle each on any processor."""
+    """Return a chain of additions, each of which needs the one before: a cycle each on any processor."""
     steps = [
         f"%a{k} = {'xor' if k % 2 else 'add'} i64 %{f'a{k - 1}' if k else 'old0'}, %b"
         for k in range(CLOCK_STEPS - 1)
@@ -354,7 +354,7 @@ def _multiply_add(dtype: str, host: Host) -> Loop:
 
 
 def _dot(width: str, lanes: int) -> tuple[str, str]:
-    """Sums of four products of bytes: declaration and step."""
+    """Return sums of four products of bytes: declaration and step."""
     bits, parts = f"<{lanes} x i32>", f"<{4 * lanes} x i8>"
     function = f"@llvm.x86.avx512.vpdpbusd.{width}"
     step = f"%new{{k}} = call {bits} {function}({bits} %old{{k}}, {parts} %bytes, {parts} %bytes)"
@@ -362,7 +362,7 @@ def _dot(width: str, lanes: int) -> tuple[str, str]:
 
 
 def _pairs(lanes: int, width: str) -> Loop:
-    """Sums of two products of int16, where bytes have no instruction of their own."""
+    """Return sums of two products of int16, where bytes have no instruction of their own."""
     function = f"@llvm.x86.avx512.pmaddw.d.{width}" if width else "@llvm.x86.avx2.pmadd.wd"
     words, sums = f"<{lanes} x i16>", f"<{lanes // 2} x i32>"
     step = (
@@ -375,7 +375,7 @@ def _pairs(lanes: int, width: str) -> Loop:
 
 
 def _chained(name: str, lanes: int, instruction: tuple[str, str], each: int) -> Loop:
-    """Instructions on words of int32, or on their bytes or pairs of int16."""
+    """Return instructions on words of int32, or on their bytes or pairs of int16."""
     vector = f"<{lanes} x i32>"
     operands = [
         f"%bytes = bitcast {vector} %b to <{4 * lanes} x i8>",
@@ -385,7 +385,7 @@ def _chained(name: str, lanes: int, instruction: tuple[str, str], each: int) -> 
 
 
 def _tile_loop(name: str, instruction: str, each: int) -> Loop:
-    """Products of four pairs of full tiles in registers, eight times around."""
+    """Return products of four pairs of full tiles in registers, eight times around."""
     call = "call void @llvm.x86."
     pairs = [(0, 4, 6), (1, 5, 6), (2, 4, 7), (3, 5, 7)] * 8
     config = "<{ i8 1, [15 x i8] zeroinitializer, [8 x i16] [" + ", ".join(["i16 64"] * 8)

@@ -36,5 +36,9 @@ def check_writable(file: Path, op: str) -> None:
             file.unlink()
     except OSError as failed:
         raise OffcutError(
-            op, f"cannot write {file.name}", at=str(file), because=failed.strerror or str(failed)
+            op,
+            f"cannot write {file.name}",
+            at=str(file),
+            because=failed.strerror or str(failed),
+            help=("another path, in a folder that can be written",),
         ) from failed

@@ -53,7 +53,7 @@ class Reading:
 
     @staticmethod
     def of(samples: Sequence[float]) -> Reading:
-        """The reading of samples above 0, two at least."""
+        """Return the reading of samples above 0, two at least."""
         low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
         return Reading(middle, (high - low) / middle)
 
@@ -70,7 +70,7 @@ class Measured:
     memories  bytes per cycle, by the name of a level
     tiles     multiply–adds per cycle, by microkernel and tile
     calls     seconds of a call, and of each way that competes in it, by the field of a description
-    given     share of the time in which this process had its core, as it measured
+    core_share     share of the time in which this process had its core, as it measured
     """
 
     cpu: str
@@ -80,11 +80,11 @@ class Measured:
     units: Mapping[str, Reading]
     memories: Mapping[str, Reading]
     tiles: Mapping[tuple[str, int, int], Reading]
-    given: float
+    core_share: float
     calls: Mapping[str, Reading] = field(default_factory=dict)
 
     def table(self) -> Table:
-        """Everything with its spread."""
+        """Return a table of all readings with their spreads."""
         grid = Table(box=None, padding=(0, 1))
         for title in ("measured", "median", "unit", "spread"):
             grid.add_column(title, justify="left" if title in ("measured", "unit") else "right")
@@ -106,7 +106,7 @@ class Measured:
 
 
 def measured() -> Measured:
-    """This machine, measured: some seconds on one thread.
+    """Return the readings of this machine, which take some seconds on one thread.
 
     Features that are hidden from offcut are not used. Raises TargetError where a hidden name is none.
     """
@@ -149,13 +149,13 @@ def _rate(one: Meter) -> float:
 
 
 def _unit_meters(host: isa.Host, units: Sequence[Unit]) -> dict[str, Meter]:
-    """The loop of each unit that this machine has, by the unit's name, with which the loop's begins."""
+    """Return the loop of each unit that this machine has, by the unit's name, with which the loop's begins."""
     tiles = "amx-tile" in host.features and tiles_permitted()
     known = (loop for kind in KINDS for loop in limits.arithmetic_loops(kind, host, tiles))
-    there = {loop.name: loop for loop in known}
+    loops_by_name = {loop.name: loop for loop in known}
     meters: dict[str, Meter] = {}
     for unit in units:
-        loop = next((there[name] for name in there if name.startswith(unit.name)), None)
+        loop = next((x for name, x in loops_by_name.items() if name.startswith(unit.name)), None)
         if loop is not None:
             meters[unit.name] = meter(unit.name, loop, host)
     return meters
@@ -166,7 +166,7 @@ def _memory_meters(host: isa.Host) -> dict[str, Meter]:
 
 
 def _tiles(host: isa.Host) -> dict[tuple[str, int, int], Reading]:
-    """What each microkernel does in a cycle at a few heights, in tiles that are as wide as there are."""
+    """Return the multiply-adds of each microkernel in a cycle at a few heights, in the widest tiles."""
     calls = {}
     for family in families(host):
         kernel = family.microkernel
@@ -183,12 +183,12 @@ def _tiles(host: isa.Host) -> dict[tuple[str, int, int], Reading]:
 
 
 def _cycles(host: isa.Host, call: instruction_rates.Bound) -> float:
-    """Cycles of a call whose operands nothing else has pushed out of the caches."""
+    """Return the cycles of a call whose operands nothing else has pushed out of the caches."""
     return max(instruction_rates.cycles(host, [call])[0], 1.0) / TIMES
 
 
 def _call(family: Family, shape: TileShape, host: isa.Host) -> instruction_rates.Bound:
-    """`TIMES` calls of a microkernel on zeros, operands packed as it takes them."""
+    """Return `TIMES` calls of a microkernel on zeros, operands packed as it takes them."""
     kernel = family.microkernel
     definition = kernel.computes.definition
     assert definition is not None
@@ -216,7 +216,7 @@ def _call(family: Family, shape: TileShape, host: isa.Host) -> instruction_rates
 
 
 def _again(symbol: str, parameters: str) -> str:
-    """LLVM IR of the function `again`, which calls another one `TIMES` times."""
+    """Return the LLVM IR of the function `again`, which calls another one `TIMES` times."""
     declared = ", ".join(f"{kind} %p{at}" for at, kind in enumerate(parameters.split(", ")))
     lines = [
         f"define void @again({declared}) {{",
@@ -266,7 +266,7 @@ _DEPTH = 32
 
 
 def _product(ways: int) -> oc.Kernel:
-    """A product of any rows, of which so many ways compete, one or two."""
+    """Return a product of any rows, of which so many ways compete, one or two."""
     n = oc.dim("n", max=512)
     a, w = oc.placeholder((n, _DEPTH), name="A"), oc.placeholder((_DEPTH, 64), name="W")
     product, weights = oc.ops.matmul(a, w), {"W": np.zeros((_DEPTH, 64), np.float32)}
@@ -284,7 +284,7 @@ def _product(ways: int) -> oc.Kernel:
 
 
 def _nothing(rows: np.ndarray) -> None:
-    """What a loop around calls takes without them."""
+    """Return the cycles of a loop around calls without the calls."""
 
 
 def _seconds(call: Callable[[np.ndarray], object], rows: np.ndarray) -> float:

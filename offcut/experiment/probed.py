@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from offcut.backends.cpu.machine.isa import in_llvm
-from offcut.costmodel import Machine, load, shipped
+from offcut.costmodel import Machine, load, shipped_machines
 from offcut.errors import BusyError, TargetError
 from offcut.experiment.probe import Measured, Reading
 
@@ -20,7 +20,7 @@ APART = 0.1
 
 
 def described(measured: Measured, name: str, day: date | None = None) -> str:
-    """A file that `oc.target(machine=…)` reads: like the nearest description, with what was measured.
+    """Return a file that `oc.target(machine=…)` reads: like the nearest description, with what was measured.
 
     day  that the file says; None: today
     """
@@ -56,11 +56,11 @@ def check_idle(measured: Measured) -> None:
 
     Raises BusyError if it had it less than `LOADED` of the time.
     """
-    if measured.given < LOADED:
+    if measured.core_share < LOADED:
         raise BusyError(
             "probe",
             "cannot describe this machine",
-            because=f"it is too loaded to be measured: this process had its core {100 * measured.given:.0f} % of the time",
+            because=f"it is too loaded to be measured: this process had its core {100 * measured.core_share:.0f} % of the time",
             help=(
                 "offcut target probe, when nothing else runs",
                 "--loaded takes these numbers, and the description says so",
@@ -88,8 +88,10 @@ def complaints(measured: Measured) -> tuple[str, ...]:
 def _lines(measured: Measured, name: str, day: date) -> Iterator[str]:
     near, own = measured.near, measured.host.machine
     by = f"measured by offcut target probe on {day.isoformat()}"
-    if measured.given < LOADED:
-        by += f" under load (this process had its core {100 * measured.given:.0f} % of the time)"
+    if measured.core_share < LOADED:
+        by += (
+            f" under load (this process had its core {100 * measured.core_share:.0f} % of the time)"
+        )
     yield f"name = {_text(name)}"
     yield f"title = {_text(measured.cpu)}"
     yield f"architecture = {_text(own.architecture)}"
@@ -129,7 +131,7 @@ def _lines(measured: Measured, name: str, day: date) -> Iterator[str]:
 
 
 def _rate(field: str, reading: Reading | None, near: Machine, by: str) -> Iterator[str]:
-    """A rate that was measured, and the source of its table; nothing where it was not."""
+    """Yield a rate that was measured, and the source of its table; nothing where it was not."""
     if reading is not None:
         yield f"{field} = {reading.value:.4g}"
         yield f"source = {_text(f'{by}: {field}{_sure(reading)}; the rest: the system, or as {near.name}')}"
@@ -140,8 +142,10 @@ def _sure(reading: Reading) -> str:
 
 
 def _features(measured: Measured) -> list[str]:
-    """The features that any description of the architecture names, where this machine has them."""
-    machines = [machine for machine in map(load, shipped()) if isinstance(machine, Machine)]
+    """Return the features that any description of the architecture names, where this machine has them."""
+    machines = [
+        machine for machine in map(load, shipped_machines()) if isinstance(machine, Machine)
+    ]
     alike = [one for one in machines if one.architecture == measured.host.machine.architecture]
     known = {name for machine in alike for name in machine.features}
     return sorted(name for name in known if in_llvm(name) in measured.host.features)
@@ -152,5 +156,5 @@ def _texts(names: list[str]) -> str:
 
 
 def _text(value: str) -> str:
-    """A text as TOML has it, whose escapes are those of JSON."""
+    """Return a text as TOML has it, whose escapes are those of JSON."""
     return json.dumps(value, ensure_ascii=False)

@@ -42,11 +42,11 @@ class Reference:
     allowed: DoubleArray
 
     def mismatch(self, result: NDArray[Any]) -> str:
-        """What is wrong with `result`, naming its worst element; empty when nothing is."""
+        """Return what is wrong with `result`, naming its worst element; "" if nothing is."""
         if result.shape != self.value.shape:
             return f"shape {result.shape}, expected {self.value.shape}"
-        given = result.astype(np.float64)
-        error = np.abs(given - self.value)
+        wide = result.astype(np.float64)
+        error = np.abs(wide - self.value)
         wrong = ~(error <= self.allowed)
         if not wrong.any():
             return ""
@@ -56,7 +56,7 @@ class Reference:
         at = ", ".join(str(int(i)) for i in worst)
         return (
             f"{int(wrong.sum())} of {wrong.size} elements are off; "
-            f"[{at}] is {given[worst]:.9g}, expected {self.value[worst]:.9g}"
+            f"[{at}] is {wide[worst]:.9g}, expected {self.value[worst]:.9g}"
         )
 
 

@@ -24,7 +24,7 @@ MISS = 1.5
 
 
 def sheet(device: Device) -> Group:
-    """What is known of a machine: its units, its memories with what they bind, its microkernels, and where
+    """Return the tables of a machine: its units, its memories with what they bind, its microkernels, and where
     every number is from.
     """
     units = units_of(device)
@@ -41,7 +41,7 @@ def sheet(device: Device) -> Group:
 
 
 def units_of(device: Device) -> tuple[Unit, ...]:
-    """The units that a machine has; of this one, those whose features are not hidden."""
+    """Return the units that a machine has; of this one, those whose features are not hidden."""
     if not isinstance(device, Machine):
         return device.unit
     host = _host(device)
@@ -177,7 +177,7 @@ def _queues(machine: Accelerator, control: Control, alu: Alu) -> Table:
 
 
 def _host(machine: Machine) -> isa.Host:
-    """A machine as code is made for it; this one, less what is hidden of it."""
+    """Return a machine as code is made for it; this one, less what is hidden of it."""
     here = isa.host()
     return here if machine == here.machine else isa.host_for_machine(machine)
 

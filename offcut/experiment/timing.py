@@ -48,14 +48,14 @@ def restart_single_threaded() -> None:
 
     The variables count only if they are set before numpy or torch is loaded. A program that has them already goes on.
     """
-    wanted = dict.fromkeys(THREADS, "1")
+    single = dict.fromkeys(THREADS, "1")
     forced = {name for name in KERNELS if name in os.environ}
-    if forced or any(os.environ.get(name) != value for name, value in wanted.items()):
+    if forced or any(os.environ.get(name) != value for name, value in single.items()):
         sys.stdout.flush()
         sys.stderr.flush()
         program = [sys.executable, *sys.orig_argv[1:]]
         environment = {name: value for name, value in os.environ.items() if name not in forced}
-        os.execve(sys.executable, program, {**environment, **wanted})
+        os.execve(sys.executable, program, {**environment, **single})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class Timing:
 
     @property
     def seconds(self) -> float:
-        """Median seconds per call."""
+        """Return the median seconds per call."""
         return statistics.median(self.samples)
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Lower and upper quartile, in seconds per call."""
+        """Return the lower and upper quartile, in seconds per call."""
         if len(self.samples) == 1:
             return self.samples[0], self.samples[0]
         low, _, high = statistics.quantiles(self.samples, n=4, method="inclusive")
@@ -86,7 +86,7 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Distance of the quartiles over the median."""
+        """Return the distance of the quartiles over the median."""
         low, high = self.quartiles
         return (high - low) / self.seconds
 
@@ -104,7 +104,7 @@ class Ratio:
 
     @property
     def inverse(self) -> Ratio:
-        """Of the other over this one."""
+        """Return the ratio of the other over this one."""
         return Ratio(1 / self.value, 1 / self.high, 1 / self.low)
 
 
@@ -193,7 +193,7 @@ def measure(
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     places: dict[str, list[int]] = {name: [] for name in candidates}
     calls: dict[str, int] = {}
-    left = dict.fromkeys(candidates, budget)
+    remaining = dict.fromkeys(candidates, budget)
     with _collector_off():
         for name, run in candidates.items():
             turn(name)
@@ -204,10 +204,10 @@ def measure(
             if single >= budget:
                 seconds[name].append(single)
                 places[name].append(place)
-                left[name] = 0.0
+                remaining[name] = 0.0
         for _ in range(rounds):
             for place, name in enumerate(order.sample(names, len(names))):
-                if left[name] <= 0:
+                if remaining[name] <= 0:
                     continue
                 run = candidates[name]
                 turn(name)
@@ -217,7 +217,7 @@ def measure(
                 seconds[name].append(elapsed / calls[name])
                 places[name].append(place)
                 if calls[name] == 1:
-                    left[name] -= elapsed
+                    remaining[name] -= elapsed
     return {
         name: Timing(tuple(samples), calls[name], tuple(places[name]))
         for name, samples in seconds.items()
@@ -229,7 +229,7 @@ def in_rounds(
     rounds: int,
     done: Callable[[float], None] = lambda rounds: None,
 ) -> dict[str, list[float]]:
-    """What each sampler gives, once in every round, rounds in an order of their own.
+    """Return the samples of each sampler, one for every round, rounds in an order of their own.
 
     done  told how many rounds are
     """
@@ -246,7 +246,7 @@ def in_rounds(
 
 
 def fastest(candidates: Mapping[str, Run], *, clock: Clock = time.process_time) -> str:
-    """The name of the candidate that a short look says is the fastest.
+    """Return the name of the candidate that a short look says is the fastest.
 
     By the shortest of a few samples, which noise cannot make shorter: enough to choose among the
     ways to call one library, not to report a number.
@@ -258,7 +258,7 @@ def fastest(candidates: Mapping[str, Run], *, clock: Clock = time.process_time) 
 
 
 def _calibrate(run: Run, sample: float, clock: Clock) -> tuple[int, float]:
-    """How many calls last about `sample` seconds, and how long one call took."""
+    """Return how many calls last about `sample` seconds, and how long one call took."""
     calls = 1
     while True:
         elapsed = _elapsed(run, calls, clock)
@@ -277,7 +277,7 @@ def _elapsed(run: Run, calls: int, clock: Clock) -> float:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """No garbage collection inside: its pauses would belong to nobody."""
+    """Disable garbage collection inside: its pauses would belong to nobody."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,23 +1,26 @@
 """Whole models: graphs of operators on arrays of symbolic shapes."""
 
-from offcut.graph.build import Builder, rebuilt
+from typing import TYPE_CHECKING
+
+from offcut.core.renamed import renamed_names
+from offcut.graph.builder import Builder, rebuilt
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
-from offcut.graph.interpret import interpreted
-from offcut.graph.models.compile_graph import compiled
+from offcut.graph.interpret import interpret_graph
+from offcut.graph.models.compile_graph import compile_graph
 from offcut.graph.models.compiling.split import Targets
 from offcut.graph.models.cost import ModelCost
 from offcut.graph.models.model import Model
 from offcut.graph.models.plan import ModelPlan
 from offcut.graph.sizes import extents
-from offcut.graph.substitution.rules import Rule, rule
-from offcut.graph.substitution.substitute import (
+from offcut.graph.substitution.rewrite_search import (
     Substituted,
     joined_convolutions,
     joined_products,
     parts_of_one,
-    substituted,
+    search_rewrites,
     widened_convolutions,
 )
+from offcut.graph.substitution.rules import Rule, rule
 from offcut.graph.text import parse_graph
 
 __all__ = [
@@ -34,15 +37,25 @@ __all__ = [
     "Substituted",
     "Targets",
     "Value",
-    "compiled",
+    "compile_graph",
     "extents",
-    "interpreted",
+    "interpret_graph",
     "joined_convolutions",
     "joined_products",
     "parse_graph",
     "parts_of_one",
     "rebuilt",
     "rule",
-    "substituted",
+    "search_rewrites",
     "widened_convolutions",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(
+        __name__,
+        {
+            "compiled": "compile_graph",
+            "interpreted": "interpret_graph",
+            "substituted": "search_rewrites",
+        },
+    )

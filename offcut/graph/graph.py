@@ -130,10 +130,10 @@ def refs(argument: Argument) -> Iterator[str]:
             yield from refs(part)
 
 
-def renamed(argument: Argument, names: Mapping[str, str]) -> Argument:
+def rename_values(argument: Argument, names: Mapping[str, str]) -> Argument:
     """An argument that names other values."""
     if isinstance(argument, Ref):
         return Ref(names.get(argument.name, argument.name))
     if isinstance(argument, tuple):
-        return tuple(renamed(part, names) for part in argument)
+        return tuple(rename_values(part, names) for part in argument)
     return argument

@@ -14,13 +14,13 @@ from offcut.describe.computation import computation
 from offcut.describe.request import Array
 from offcut.describe.source import source
 from offcut.errors import CallError
-from offcut.graph.describing import alike, description_of
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
-from offcut.graph.programs import given_to
+from offcut.graph.program_operators import given_to
+from offcut.graph.tensor_semantics import alike, description_of
 from offcut.graph.views import VIEWS
 
 
-def interpreted(bound: Bound, inputs: Mapping[str, Any], **sizes: int) -> dict[str, Array]:
+def interpret_graph(bound: Bound, inputs: Mapping[str, Any], **sizes: int) -> dict[str, Array]:
     """The outputs by name.
 
     inputs  an array for each input

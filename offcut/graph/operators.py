@@ -13,10 +13,10 @@ from typing import Any
 
 from offcut import ops
 from offcut.core.expr import Binary, Cast, Expr, Reduce, loads
-from offcut.core.nearest import nearest
+from offcut.core.spelling import similar_names
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.graph.programs import PROGRAMS
+from offcut.graph.program_operators import PROGRAMS
 from offcut.graph.views import VIEWS
 
 
@@ -29,7 +29,7 @@ class Kind(Enum):
     OPAQUE = "opaque"
 
 
-def described(op: str) -> Callable[..., Any]:
+def get_operator(op: str) -> Callable[..., Any]:
     """The function of tensors that an operator is; what it gives are tensors, or a loop program.
 
     Raises DescribeError where there is none of that name, or it is a view that no index says.
@@ -45,7 +45,7 @@ def described(op: str) -> Callable[..., Any]:
             "graph",
             f"cannot find the operator {op!r}",
             because=f"operators are {', '.join(known)}",
-            help=tuple(filter(None, [nearest(op, known)])),
+            help=tuple(filter(None, [similar_names(op, known)])),
         )
     operator: Callable[..., Any] = getattr(ops, op)
     return operator

@@ -23,9 +23,9 @@ from offcut.core.text.expressions import Reader
 from offcut.core.text.printer import format_expr, format_size
 from offcut.core.text.tokens import Line, read_lines
 from offcut.errors import DescribeError, ParseError
-from offcut.graph.describing import inferred
 from offcut.graph.graph import Argument, Graph, Node, Ref, Value
 from offcut.graph.sizes.extents import normal
+from offcut.graph.tensor_semantics import infer_types
 
 _MAX_BRACKETS = 20
 _WORDS: dict[str, Argument] = {"true": True, "false": False, "none": None}
@@ -171,7 +171,7 @@ class _Lines(Declarations):
         sorted_options = tuple(sorted(options.items()))
         sizes = tuple(self.sizes.values())
         try:
-            types = inferred(op, tuple(arguments), sorted_options, self.values, sizes)
+            types = infer_types(op, tuple(arguments), sorted_options, self.values, sizes)
         except DescribeError as refused:
             why = " ".join(str(refused).split())
             raise reader.refuse(f"cannot apply {op} so", why, column=column) from None

@@ -48,7 +48,7 @@ class View:
         return dict([*bound.arguments.items()][1:])
 
 
-def reshaped(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
+def reshape_shape(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     """The shape that is asked for; one -1 stands for what is left.
 
     Raises DescribeError where the numbers of elements are not seen to be equal.
@@ -69,7 +69,7 @@ def reshaped(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     return tuple(rest if one is None else one for one in extents_or_none)
 
 
-def broadcasted(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
+def broadcast_shape(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     """The shape that is asked for, in which extents of 1 are repeated.
 
     Raises DescribeError where another extent differs.
@@ -84,7 +84,7 @@ def broadcasted(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     return target
 
 
-def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int = 1) -> Shape:
+def slice_shape(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int = 1) -> Shape:
     """The shape of ``start:stop:step`` of an axis, both within it, or equal; where only a call knows that, it is refused there.
 
     Raises DescribeError for a step below 1, where there is no such axis, or where start and stop are seen to be outside.
@@ -184,13 +184,13 @@ def _broadcast_described(x: Tensor, shape: tuple[Any, ...], *, name: str) -> Ten
 VIEWS: Mapping[str, View] = {
     view.name: view
     for view in (
-        View("reshape", reshaped, lambda x, shape: x.reshape(shape)),
+        View("reshape", reshape_shape, lambda x, shape: x.reshape(shape)),
         View(
             "broadcast_to",
-            broadcasted,
+            broadcast_shape,
             lambda x, shape: np.broadcast_to(x, shape),
             _broadcast_described,
         ),
-        View("slice", sliced, _slice, _slice_described),
+        View("slice", slice_shape, _slice, _slice_described),
     )
 }

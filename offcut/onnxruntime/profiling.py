@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offcut.graph.models.step import Observed, Step
+    from offcut.graph.models.kernel_step import Observed, Step
 
 
 class Profile:
@@ -23,7 +23,7 @@ class Profile:
 
     def profile_calls(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return a function that adds an event for each call of `call`."""
-        from offcut.graph.models.step import observed_by
+        from offcut.graph.models.kernel_step import observed_by
 
         def profiled_call(feed: Any) -> Any:
             begin = perf_counter_ns()

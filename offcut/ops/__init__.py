@@ -16,7 +16,20 @@ same call of the same operands (or names of operands read alike once they are jo
 from typing import TYPE_CHECKING, NoReturn
 
 from offcut.core.function_table import PUBLIC
-from offcut.core.nearest import meant
+from offcut.core.spelling import meant
+from offcut.ops.data_movement.arrangement import concat as concat
+from offcut.ops.data_movement.arrangement import flip as flip
+from offcut.ops.data_movement.arrangement import merge_axes as merge_axes
+from offcut.ops.data_movement.arrangement import repeat as repeat
+from offcut.ops.data_movement.arrangement import sliding_windows as sliding_windows
+from offcut.ops.data_movement.arrangement import split_axis as split_axis
+from offcut.ops.data_movement.arrangement import transpose as transpose
+from offcut.ops.data_movement.indexing import embedding as embedding
+from offcut.ops.data_movement.indexing import iota as iota
+from offcut.ops.data_movement.indexing import one_hot as one_hot
+from offcut.ops.data_movement.indexing import take as take
+from offcut.ops.data_movement.indexing import take_along_axis as take_along_axis
+from offcut.ops.data_movement.padding import pad as pad
 from offcut.ops.elementwise import functions as _functions
 from offcut.ops.elementwise.activation import elu as elu
 from offcut.ops.elementwise.activation import gelu as gelu
@@ -68,8 +81,8 @@ from offcut.ops.elementwise.quantization import requantize as requantize
 from offcut.ops.images.convolution import conv1d as conv1d
 from offcut.ops.images.convolution import conv2d as conv2d
 from offcut.ops.images.convolution import conv3d as conv3d
-from offcut.ops.images.folding import fold as fold
-from offcut.ops.images.folding import unfold as unfold
+from offcut.ops.images.fold_windows import fold as fold
+from offcut.ops.images.fold_windows import unfold as unfold
 from offcut.ops.images.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from offcut.ops.images.pooling import adaptive_max_pool2d as adaptive_max_pool2d
 from offcut.ops.images.pooling import avg_pool2d as avg_pool2d
@@ -80,36 +93,16 @@ from offcut.ops.images.resizing import interpolate as interpolate
 from offcut.ops.images.sampling import grid_sample as grid_sample
 from offcut.ops.images.transposed import conv_transpose2d as conv_transpose2d
 from offcut.ops.images.transposed import conv_transpose3d as conv_transpose3d
-from offcut.ops.order.merging import merged as merged
-from offcut.ops.order.ranking import argmax as argmax
-from offcut.ops.order.ranking import argmin as argmin
-from offcut.ops.order.ranking import sort as sort
-from offcut.ops.order.ranking import topk as topk
-from offcut.ops.order.selection import kth as kth
-from offcut.ops.order.selection import leading as leading
+from offcut.ops.loop_programs.accumulating import accumulated as accumulated
+from offcut.ops.loop_programs.integer_power import integer_power as integer_power
+from offcut.ops.loop_programs.scattering import scatter_elements as scatter_elements
+from offcut.ops.loop_programs.scattering import scatter_nd as scatter_nd
 from offcut.ops.products.attention import attention as attention
 from offcut.ops.products.dense import dense as dense
 from offcut.ops.products.dense import dense_blockwise as dense_blockwise
 from offcut.ops.products.dense import dense_quantized as dense_quantized
 from offcut.ops.products.matmul import grouped_matmul as grouped_matmul
 from offcut.ops.products.matmul import matmul as matmul
-from offcut.ops.programs.accumulating import accumulated as accumulated
-from offcut.ops.programs.integer_power import integer_power as integer_power
-from offcut.ops.programs.scattering import scatter_elements as scatter_elements
-from offcut.ops.programs.scattering import scatter_nd as scatter_nd
-from offcut.ops.rearranging.arrangement import concat as concat
-from offcut.ops.rearranging.arrangement import flip as flip
-from offcut.ops.rearranging.arrangement import merge_axes as merge_axes
-from offcut.ops.rearranging.arrangement import repeat as repeat
-from offcut.ops.rearranging.arrangement import sliding_windows as sliding_windows
-from offcut.ops.rearranging.arrangement import split_axis as split_axis
-from offcut.ops.rearranging.arrangement import transpose as transpose
-from offcut.ops.rearranging.padding import pad as pad
-from offcut.ops.rearranging.selection import embedding as embedding
-from offcut.ops.rearranging.selection import iota as iota
-from offcut.ops.rearranging.selection import one_hot as one_hot
-from offcut.ops.rearranging.selection import take as take
-from offcut.ops.rearranging.selection import take_along_axis as take_along_axis
 from offcut.ops.recurrent import gru as gru
 from offcut.ops.recurrent import lstm as lstm
 from offcut.ops.recurrent import rnn as rnn
@@ -128,6 +121,13 @@ from offcut.ops.reductions.scan import cummax as cummax
 from offcut.ops.reductions.scan import cummin as cummin
 from offcut.ops.reductions.scan import cumprod as cumprod
 from offcut.ops.reductions.scan import cumsum as cumsum
+from offcut.ops.sorting.merging import merged as merged
+from offcut.ops.sorting.order_statistics import kth as kth
+from offcut.ops.sorting.order_statistics import leading as leading
+from offcut.ops.sorting.ranking import argmax as argmax
+from offcut.ops.sorting.ranking import argmin as argmin
+from offcut.ops.sorting.ranking import sort as sort
+from offcut.ops.sorting.ranking import topk as topk
 
 if TYPE_CHECKING:
     from offcut.core.functions import *  # noqa: F403 - a name for each row

@@ -17,7 +17,7 @@ Option: TypeAlias = tuple[str, Any, Any]
 """An argument that was checked: its label in names, "" where the value says enough; value; default."""
 
 
-def named(op: str, name: str | None, operands: Sequence[Tensor], *options: Option) -> str:
+def result_name(op: str, name: str | None, operands: Sequence[Tensor], *options: Option) -> str:
     """`name`, else one made of the operator, its operands, and every option not at its default.
 
     Two calls that differ in an operand or an option get two names, unless names of operands with

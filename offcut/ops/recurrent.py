@@ -23,7 +23,7 @@ from offcut.ops.checks import (
     number,
     several,
 )
-from offcut.ops.programs.written import Written
+from offcut.ops.loop_programs.program_writer import Written
 
 STATES = ("float32", "float64")
 COUNTS = ("int32", "int64")

@@ -32,7 +32,7 @@ from offcut.partition.requested_cuts import (
     checked_request,
     checked_tiles,
     cuts_of,
-    labelled,
+    rename_for_user,
     users_of,
 )
 from offcut.partition.separate import separate
@@ -129,7 +129,6 @@ __all__ = [
     "is_multiple",
     "is_read_once",
     "is_run",
-    "labelled",
     "matches",
     "normal_form",
     "parse_strategy",
@@ -137,6 +136,7 @@ __all__ = [
     "pieces_of_tiles",
     "reading",
     "reading_value",
+    "rename_for_user",
     "reorder_storage",
     "runs",
     "runs_of",

@@ -1,6 +1,6 @@
 """Comparisons of indices: statements go in, each comparison in them comes out with what is around it.
 
-`decided` takes an expression, and gives it without the comparisons whose answers are known there.
+`fold_comparisons` takes an expression, and gives it without the comparisons whose answers are known there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from offcut.polyhedral import Facts
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoopComparison:
     """A comparison inside a loop.
 
     loops       the loops between: (name, lo, hi), outermost first
@@ -44,7 +44,7 @@ class Asked:
     tie_is_free: bool = False
 
 
-_NOWHERE = Asked(Compare("==", ix.const(0), ix.const(0)))
+_NOWHERE = LoopComparison(Compare("==", ix.const(0), ix.const(0)))
 
 
 def is_index(atom: Compare) -> bool:
@@ -53,7 +53,7 @@ def is_index(atom: Compare) -> bool:
     return no_loads and dtype_of(atom.a) == "index"
 
 
-def facts_inside(comparison: Asked, inner: Facts) -> Facts:
+def facts_inside(comparison: LoopComparison, inner: Facts) -> Facts:
     """What is known where a comparison is asked, inside of a loop."""
     for name, lo, hi in comparison.loops:
         inner = inner.loop(name, lo, hi)
@@ -62,7 +62,7 @@ def facts_inside(comparison: Asked, inner: Facts) -> Facts:
     return inner
 
 
-def comparisons(body: Sequence[Stmt], at: Asked = _NOWHERE) -> Iterator[Asked]:
+def comparisons(body: Sequence[Stmt], at: LoopComparison = _NOWHERE) -> Iterator[LoopComparison]:
     """Every comparison in `body`, with ``min(a, b)`` as ``a <= b``; `at` says what lies around.
 
     What masks a tile is part of the tile, and stays.
@@ -90,11 +90,11 @@ def comparisons(body: Sequence[Stmt], at: Asked = _NOWHERE) -> Iterator[Asked]:
                 pass
 
 
-def _under(at: Asked, condition: Expr) -> Asked:
+def _under(at: LoopComparison, condition: Expr) -> LoopComparison:
     return replace(at, conditions=(*at.conditions, condition))
 
 
-def _compared(expr: Expr, at: Asked) -> Iterator[Asked]:
+def _compared(expr: Expr, at: LoopComparison) -> Iterator[LoopComparison]:
     """The comparisons in an expression, each where it is asked."""
     match expr:
         case Select(condition, then, other):
@@ -116,7 +116,7 @@ def _compared(expr: Expr, at: Asked) -> Iterator[Asked]:
                 yield from _compared(child, at)
 
 
-def decided(expr: Expr, at: Facts) -> Expr:
+def fold_comparisons(expr: Expr, at: Facts) -> Expr:
     """`expr` with its comparisons of indices replaced by their values where `at` decides them."""
     match expr:
         case Compare():
@@ -126,27 +126,27 @@ def decided(expr: Expr, at: Facts) -> Expr:
                     return Const(int(answer), "bool")
             return _rebuilt(expr, at)
         case Logic("not", (arg,)):
-            inner = decided(arg, at)
+            inner = fold_comparisons(arg, at)
             if isinstance(inner, Const):
                 return Const(int(not inner.value), "bool")
             return Logic("not", (inner,))
         case Logic(op, args):
             return _joined(op, args, at)
         case Select(condition, then, other):
-            verdict = decided(condition, at)
+            verdict = fold_comparisons(condition, at)
             if isinstance(verdict, Const):
-                return decided(then if verdict.value else other, at)
-            yes = decided(then, at.where(verdict))
-            no = decided(other, at.where(Logic("not", (verdict,))))
+                return fold_comparisons(then if verdict.value else other, at)
+            yes = fold_comparisons(then, at.where(verdict))
+            no = fold_comparisons(other, at.where(Logic("not", (verdict,))))
             return Select(verdict, yes, no)
         case Binary("min" | "max" as op, a, b) if dtype_of(a) == "index":
-            return at.extreme(op, decided(a, at), decided(b, at))
+            return at.extreme(op, fold_comparisons(a, at), fold_comparisons(b, at))
         case _:
             return _rebuilt(expr, at)
 
 
 def _rebuilt(expr: Expr, at: Facts) -> Expr:
-    rebuilt_expr = rebuild(expr, tuple(decided(child, at) for child in children(expr)))
+    rebuilt_expr = rebuild(expr, tuple(fold_comparisons(child, at) for child in children(expr)))
     return rebuilt_expr if rebuilt_expr is expr else ix.fold_indices(rebuilt_expr)
 
 
@@ -155,7 +155,7 @@ def _joined(op: str, args: Sequence[Expr], at: Facts) -> Expr:
     stops, whole, known = op == "or", Logic(op, tuple(args)), at
     open_parts: list[Expr] = []
     for arg in args:
-        one = decided(arg, at)
+        one = fold_comparisons(arg, at)
         if isinstance(one, Const):
             if bool(one.value) == stops:
                 return Const(int(stops), "bool")

@@ -134,17 +134,17 @@ def check_takes(at: str, strategy: Strategy, tile: int) -> None:
         raise
 
 
-def check_few(axes: Sequence[str], tiles: int, *others: str) -> None:
+def check_few(axes: Sequence[str], tiles: int, *alternatives: str) -> None:
     """Refuse cuts, the last of them of `axes`, into many tiles or parts of sums, each code of its own.
 
-    others  what would be accepted, as text, before fewer levels
+    alternatives  that would be accepted, as text; none: what cuts of loops by hand may take
     """
     if tiles > MOST_TILES:
         raise PartitionError(
             "partition",
             f"cannot cut {', '.join(axes)} so",
             because=f"there would be more than {MOST_TILES} tiles, each of them code of its own",
-            help=(*others, "one loop with residue or mix, or fewer levels"),
+            help=alternatives or ("one loop with residue or mix, or fewer levels",),
         )
 
 

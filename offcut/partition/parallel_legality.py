@@ -94,7 +94,7 @@ def check_marks(
             "partition",
             f"cannot run loop {loop.iter} as {_mark(loop)}",
             at=format_stmt(store),
-            because=carried(one, program, sizes),
+            because=describe_dependence(one, program, sizes),
             help=help,
         )
     return tuple(
@@ -167,7 +167,7 @@ def check_tiles(program: Program) -> None:
                 "compile",
                 "cannot run a tile whose instances need each other",
                 at=f"tile {', '.join(axis.iter for axis in tile.axes)}",
-                because=carried(dependence, program, {}),
+                because=describe_dependence(dependence, program, {}),
                 help=("loops instead of the tile keep the order",),
             )
 
@@ -258,7 +258,7 @@ def _is_apart(tile: Tile, own: set[str]) -> bool:
     return True
 
 
-def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:
+def describe_dependence(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:
     """Return a dependence in words, at its smallest: the sizes, and the two instances."""
     values, first, second = one.witness
     at_sizes = ", ".join(

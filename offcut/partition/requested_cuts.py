@@ -44,7 +44,7 @@ def users_of(computation: Computation) -> Users:
     return Users(computation.size_names, computation.labels, tuple(renamed))
 
 
-def labelled(computation: Computation, users: Users) -> Computation:
+def rename_for_user(computation: Computation, users: Users) -> Computation:
     """`computation` with what it holds called as the user does."""
     axes = {(full.rpartition(".")[0], name): full.rpartition(".")[2] for full, name in users.axes}
     buffers = {name: label for label, name in users.buffers}

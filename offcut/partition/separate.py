@@ -65,8 +65,14 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.traversal import canonicalize, expressions, substitute_coordinates, used_names
 from offcut.describe.computation import Names
-from offcut.partition.breaks import breaks, is_short
-from offcut.partition.comparisons import Asked, comparisons, decided, facts_inside, is_index
+from offcut.partition.comparisons import (
+    LoopComparison,
+    comparisons,
+    facts_inside,
+    fold_comparisons,
+    is_index,
+)
+from offcut.partition.split_points import find_split_points, is_short
 from offcut.polyhedral import BudgetExceeded, Facts, Space, pass_budget
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
@@ -162,7 +168,7 @@ class _Separation:
             case For():
                 return self.loop(stmt, at, limit)
             case If(condition, then, other):
-                verdict = decided(condition, at)
+                verdict = fold_comparisons(condition, at)
                 if isinstance(verdict, Const):
                     return self.block(then if verdict.value else other, at, limit)
                 room = limit - _stores(other)
@@ -195,8 +201,8 @@ class _Separation:
                 assert_never(stmt)
 
     def store(self, stmt: Store, at: Facts) -> tuple[Stmt, ...]:
-        index = tuple(decided(part, at) for part in stmt.index)
-        value = decided(stmt.value, at)
+        index = tuple(fold_comparisons(part, at) for part in stmt.index)
+        value = fold_comparisons(stmt.value, at)
         if stmt.reduce is not None and isinstance(value, Const):
             nothing = is_identity(stmt.reduce, value.value, value.dtype)
             from_zero = stmt.reduce == "sum" and self.starts.get(stmt.buffer) == {
@@ -207,7 +213,7 @@ class _Separation:
         return (replace(stmt, index=index, value=value),)
 
     def loop(self, loop: For, at: Facts, limit: int) -> tuple[Stmt, ...]:
-        lo, hi = decided(loop.lo, at), decided(loop.hi, at)
+        lo, hi = fold_comparisons(loop.lo, at), fold_comparisons(loop.hi, at)
         loop = replace(loop, lo=lo, hi=hi)
         inner = at.loop(loop.iter, lo, hi)
         if inner.empty:
@@ -223,7 +229,7 @@ class _Separation:
         outside = next((a.atom for a in questions if self.is_asked_around(a, loop, inner)), None)
         if outside is not None:
             return self.asked_outside(loop, outside, at, limit)
-        places = breaks(loop, questions, inner, self.space.sizes)
+        places = find_split_points(loop, questions, inner, self.space.sizes)
         if places and own * 2 > limit:
             self.too_many(loop, questions, 2 * own, limit)
             places = []
@@ -242,11 +248,13 @@ class _Separation:
         body = self.block(loop.body, inner, limit)
         return (replace(loop, body=body),) if body else ()
 
-    def too_many(self, loop: For, questions: Sequence[Asked], copies: int, limit: int) -> None:
+    def too_many(
+        self, loop: For, questions: Sequence[LoopComparison], copies: int, limit: int
+    ) -> None:
         text = f"cutting it would take {copies} copies of its statements, {limit} are left"
         self.stays(loop, questions, text)
 
-    def stays(self, loop: For, questions: Sequence[Asked], because: str) -> None:
+    def stays(self, loop: For, questions: Sequence[LoopComparison], because: str) -> None:
         """Remember a cut that is not made."""
         atoms = dict.fromkeys(a.atom for a in questions if loop.iter in variables(a.atom))
         self.notes[_Kept(loop.iter, tuple(atoms), because)] = None
@@ -282,7 +290,7 @@ class _Separation:
             return loop
         return replace(loop, body=tuple(_fixed(s, loop.iter, loop.lo) for s in loop.body))
 
-    def modulus(self, loop: For, questions: Sequence[Asked], inner: Facts) -> int:
+    def modulus(self, loop: For, questions: Sequence[LoopComparison], inner: Facts) -> int:
         """The divisor of ``x % d`` in a comparison that is still open; 0 where there is none, or the
         remainders at the start of the loop are not known.
         """
@@ -291,7 +299,7 @@ class _Separation:
                 match node:
                     case Binary("%" | "//", dividend, Const(value, _)):
                         divisor = int(value)
-                        known = decided(dividend, facts_inside(one, inner))
+                        known = fold_comparisons(dividend, facts_inside(one, inner))
                         step = dict(ix.to_linear(known).terms).get(Var(loop.iter), 0)
                         short = ix.compare("<", ix.sub(loop.hi, loop.lo), divisor)
                         if step % divisor == 0 or divisor > UNROLLED or inner.holds(short):
@@ -338,7 +346,7 @@ class _Separation:
             return (If(atom, yes, no),)
         return (If(fails, no),) if no else ()
 
-    def open(self, question: Asked, inner: Facts) -> bool:
+    def open(self, question: LoopComparison, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
         here, because = facts_inside(question, inner), ""
         if not is_index(question.atom):
@@ -354,7 +362,7 @@ class _Separation:
             self.keeps(here.names[-1], question.atom, because)
         return False
 
-    def is_asked_around(self, question: Asked, loop: For, inner: Facts) -> bool:
+    def is_asked_around(self, question: LoopComparison, loop: For, inner: Facts) -> bool:
         """Whether a comparison that holds or fails for `loop` as a whole is asked around it.
 
         One that depends on `loop`, or on a loop inside it, is not. One in a bound, which is asked once for all iterations of its loop,

@@ -30,7 +30,7 @@ from itertools import islice
 from offcut.core.analysis import analysis
 from offcut.core.expr import Load, Var
 from offcut.core.memo import memo
-from offcut.core.plain_loops import unsynchronized
+from offcut.core.plain_loops import strip_synchronization
 from offcut.core.program import Alloc, Program, Store, Tile
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
@@ -138,7 +138,7 @@ def check_equal(
     Raises PartitionError with the smallest witness.
     """
     names = tuple((users or {}).items())
-    source, emitted, through = map(unsynchronized, (source, emitted, through or source))
+    source, emitted, through = map(strip_synchronization, (source, emitted, through or source))
     return _proved(source, emitted, reassociate, names, through, inside, most)
 
 

@@ -45,6 +45,7 @@ from offcut.schedule.decisions import (
     stages_in,
     unit_splits,
 )
+from offcut.schedule.diagnostics import at_decision, check_once, with_source_line
 from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, LoopNames, stages_of
 from offcut.schedule.nest_decisions import (
     decisions_of,
@@ -67,16 +68,15 @@ from offcut.schedule.nests import (
 )
 from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_of
-from offcut.schedule.priced import OwnPrice, priced
-from offcut.schedule.refusing import at_decision, at_line, check_once
-from offcut.schedule.restaging import (
+from offcut.schedule.shared_loops import share_loops, with_shared
+from offcut.schedule.stage_transforms import (
     conversion_stagings,
     position_of,
-    restaged,
+    transform_stages,
     value_staging,
     whole_stagings,
 )
-from offcut.schedule.shared_loops import fused, with_shared
+from offcut.schedule.user_cost_model import OwnPrice, with_user_costs
 
 __all__ = [
     "ANY",
@@ -126,7 +126,6 @@ __all__ = [
     "WayPrice",
     "apply",
     "at_decision",
-    "at_line",
     "beside",
     "check_once",
     "conversion_stagings",
@@ -137,7 +136,6 @@ __all__ = [
     "decisions_of",
     "each_decision",
     "find_intrinsic",
-    "fused",
     "hand_steps",
     "in_loops",
     "is_of_loops",
@@ -153,20 +151,22 @@ __all__ = [
     "panel_copies",
     "parts_of",
     "position_of",
-    "priced",
     "replay",
-    "restaged",
     "schedule_of",
+    "share_loops",
     "split_names",
     "split_of",
     "stages_in",
     "stages_of",
+    "transform_stages",
     "unit_splits",
     "value_staging",
     "whole_stagings",
     "with_orders_of_terms",
     "with_parts",
     "with_shared",
+    "with_source_line",
     "with_strategy_options",
+    "with_user_costs",
     "with_ways",
 ]

@@ -58,12 +58,12 @@ from offcut.schedule.decisions import (
     is_prepacked,
     panel_copies,
 )
+from offcut.schedule.diagnostics import decision_error, with_source_line
 from offcut.schedule.nest_reader import nests_of, parts_of
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way
 from offcut.schedule.packing import packed_stages
-from offcut.schedule.refusing import at_line, not_applied
-from offcut.schedule.restaging import position_of, restaged
 from offcut.schedule.shared_loops import check_shared, with_shared
+from offcut.schedule.stage_transforms import position_of, transform_stages
 
 # Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
 # cover lays over them, way, constants in panels) -> a float64 expression
@@ -131,7 +131,7 @@ class Applying:
         """Name the line of a decision, or of what is read of nests, in what is refused meanwhile."""
         if not self.quote:
             return nullcontext()
-        return at_line(self.schedule, self.view.lines.get(id(of), of))  # type: ignore[arg-type]
+        return with_source_line(self.schedule, self.view.lines.get(id(of), of))  # type: ignore[arg-type]
 
     def stage(self) -> None:
         """Apply every decision about stages, and check that nests are of all of them, in loops that they can share."""
@@ -142,8 +142,10 @@ class Applying:
             with self.line(step):
                 cut = cut or isinstance(step, Split | Order | Cover | decisions.Choose)
                 if cut and isinstance(step, Staging) and step.how in ("value", "write"):
-                    raise not_applied("cannot change stages that are cut", "nests stand before it")
-                self.given = restaged(self.given, step)
+                    raise decision_error(
+                        "cannot change stages that are cut", "nests stand before it"
+                    )
+                self.given = transform_stages(self.given, step)
         for part in self.view.parts:
             self.enter(part, ())
         self.check_complete()
@@ -164,7 +166,9 @@ class Applying:
                 position = position_of(self.given, part.stage)
                 self.check_followers(position, part)
                 if position in self.nests:
-                    raise not_applied(f"cannot compute {part.stage} twice", "two nests are of it")
+                    raise decision_error(
+                        f"cannot compute {part.stage} twice", "two nests are of it"
+                    )
                 self.nests[position] = part, around
                 return
             inside, before = (*around, *part.axes), len(self.nests)
@@ -173,7 +177,7 @@ class Applying:
             lead = self.given.groups[list(self.nests)[before]][0]
             if len(lead.axes) < len(inside):
                 because = f"{lead.label} has {len(lead.axes)} axes"
-                raise not_applied(f"cannot share {len(inside)} loops", because)
+                raise decision_error(f"cannot share {len(inside)} loops", because)
             for place in range(len(around), len(inside)):
                 self.check_shared_name(lead, place, inside)
             check_shared(self.given, part, len(around))
@@ -187,19 +191,19 @@ class Applying:
         refused = f"cannot compute {', '.join(members[:-1])} at each point of {nest.last}"
         if nest.last not in group:
             because = f"{nest.last} reads other elements of {group[-1]} than the one at its point, or has other axes"
-            raise not_applied(
+            raise decision_error(
                 refused, because, help=(f"at {nest.stage} in a loop around the tile",)
             )
         because = f"what is computed at one point is {', '.join(group)}, in this order"
         places = (f"at {one} {group[-1]} …" for one in reversed(group[:-1]))
-        raise not_applied(refused, because, help=tuple(places))
+        raise decision_error(refused, because, help=tuple(places))
 
     def check_shared_name(self, lead: Stage, place: int, names: Sequence[str]) -> None:
         """Refuse to call the loop of an axis, by its place, as another axis of its stage or another loop is called."""
         own, name = lead.axes[place].name, names[place]
         others = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - {own}
         if name in {*others, *names[:place]}:
-            raise not_applied(
+            raise decision_error(
                 f"cannot share a loop {name}",
                 f"loops of {lead.label} are shared from its first axis on, and axis {place} is {own}",
                 help=(" ".join(("order", lead.buffer, *(a.name for a in lead.axes[: place + 1]))),),
@@ -216,7 +220,7 @@ class Applying:
             for other in sorted(read - done):
                 late = self.given.groups[other][0].buffer
                 with self.line(nest):
-                    raise not_applied(
+                    raise decision_error(
                         f"cannot compute {group[0].buffer}",
                         f"it reads {late}, which is not computed",
                         help=(f"the decisions of {late} before it",),
@@ -226,7 +230,7 @@ class Applying:
         if missing:
             last, _ = list(self.nests.values())[-1]
             with self.line(last):
-                raise not_applied(
+                raise decision_error(
                     f"cannot end without {', '.join(missing)}",
                     "no nest is of it",
                     help=(f"cover {missing[0]} {VECTORS}, behind what it reads",),
@@ -240,7 +244,7 @@ class Applying:
         with self.line(nest):
             depths = dict.fromkeys(way.cover.depth for way in nest.ways if way.cover is not None)
             if len(depths) > 1:
-                raise not_applied("cannot cover one sum along several axes", ", ".join(depths))
+                raise decision_error("cannot cover one sum along several axes", ", ".join(depths))
             lead, *rest = self.given.groups[position]
             names = [axis.name for axis in lead.reduce_axes]
             terms = [name for name in nest.terms if name in names]
@@ -250,7 +254,9 @@ class Applying:
                 if terms and names[-1] != depth:
                     help = " ".join(("order", nest.stage, *sorted(names, key=depth.__eq__)))
                     because = f"what covers {nest.stage} runs along {depth} innermost"
-                    raise not_applied(f"cannot run along {names[-1]} innermost", because, (help,))
+                    raise decision_error(
+                        f"cannot run along {names[-1]} innermost", because, (help,)
+                    )
                 names.sort(key=depth.__eq__)
             axes = tuple(sorted(lead.reduce_axes, key=lambda axis: names.index(axis.name)))
             groups = list(self.given.groups)
@@ -306,7 +312,7 @@ class Applying:
             with self.line(way.pack):
                 around = (*around, *_loops_around(way.pack, way.loops))
                 if match is None or way.cover is None or match.columns is None:
-                    raise not_applied(
+                    raise decision_error(
                         "cannot pack an operand", "no microkernel covers columns here"
                     )
                 lead, copy = self.packed(position, lead, match, way.pack, around)
@@ -332,7 +338,7 @@ class Applying:
         """Refuse windows that take turns."""
         if way.depth is not None:
             with self.line(way):
-                raise not_applied(
+                raise decision_error(
                     f"cannot take windows of {lead.label} in turn",
                     "a machine of queues has them, and this target is not one",
                     help=("without its depth",),
@@ -341,7 +347,7 @@ class Applying:
     def check_rows(self, lead: Stage, way: Way, match: Match) -> None:
         """Refuse tiles of rows that are as high as those of another axis say: such are columns."""
         if any(cut.by_height for cut in way.splits if cut.axis == match.rows):
-            raise not_applied(
+            raise decision_error(
                 f"cannot cover {lead.label} by {match.microkernel.name}",
                 f"its rows are {match.rows}, whose tiles depend on the height of the tiles around",
                 help=(f"the other axis as rows, {match.rows} as columns",),
@@ -359,12 +365,12 @@ class Applying:
         known = [kernel for kernel in self.kernels if kernel.name == cover.microkernel]
         if not known:
             names = ", ".join(kernel.name for kernel in self.kernels)
-            raise not_applied(f"cannot cover tiles by {cover.microkernel}", f"there are {names}")
+            raise decision_error(f"cannot cover tiles by {cover.microkernel}", f"there are {names}")
         for found in all_matches(lead, known):
             if KernelAxes.of(found) == cover:
                 self.matches[key] = lead, found
                 return found
-        raise not_applied(
+        raise decision_error(
             f"cannot cover {lead.label} by {cover.microkernel}",
             f"along these axes it does not compute {format_expr(lead.body)}",
         )
@@ -399,7 +405,7 @@ class Applying:
                     raise _has_that_name(array)
                 if copies.setdefault(position, group) != group:
                     because = "another way packs it otherwise"
-                    raise not_applied(f"cannot pack {array.name} twice", because)
+                    raise decision_error(f"cannot pack {array.name} twice", because)
         laid = staged_form(self.given)
         for step in filter(is_prepacked, self.schedule.steps):
             with self.line(step):
@@ -489,7 +495,7 @@ class Applying:
 
 
 def _has_that_name(array: Buffer) -> PartitionError:
-    return not_applied(f"cannot call a copy {array.name}", "something has that name")
+    return decision_error(f"cannot call a copy {array.name}", "something has that name")
 
 
 def _loops_around(pack: Pack, loops: tuple[str, ...]) -> tuple[str, ...]:

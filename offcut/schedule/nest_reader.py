@@ -380,7 +380,8 @@ class _Reader:
             if child is None or reader is None or at.axis is None:
                 raise _OtherLoops
             names = [name for name, _, _ in heads[at.reader]]
-            if at.axis not in names or place[id(child)] >= place[id(reader)]:
+            is_placed = id(child) in inside  # by hand, the line that says it twice is refused
+            if is_placed or at.axis not in names or place[id(child)] >= place[id(reader)]:
                 raise _OtherLoops
             children.setdefault((at.reader, at.axis), []).append(child)
             first_lines.setdefault((at.reader, at.axis), line)

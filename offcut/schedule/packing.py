@@ -16,9 +16,9 @@ from offcut.polyhedral import coefficient
 from offcut.schedule.apply.staging import parse_value, whole_panels
 from offcut.schedule.checks import check_layout
 from offcut.schedule.decisions import ANY, Staging
+from offcut.schedule.diagnostics import decision_error
 from offcut.schedule.nests import Pack
-from offcut.schedule.refusing import not_applied
-from offcut.schedule.restaging import value_staging
+from offcut.schedule.stage_transforms import value_staging
 from offcut.schedule.text import format_decision
 
 
@@ -75,7 +75,7 @@ def packed_stages(
     axes = [a for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
     apart = [axis.label for axis in lead.axes if axis.name in set(around) - used]
     if apart:
-        raise not_applied(
+        raise decision_error(
             f"cannot pack {load.buffer} in the loops around",
             f"it is the same in every iteration of {', '.join(apart)}",
             help=("a nest that shares no such loop", "no pack"),
@@ -86,7 +86,7 @@ def packed_stages(
     rank, panel = len(axes), as_panels(layout)
     if panel is None or (panel.rows, panel.columns) != (rank - 2, rank - 1):
         because = f"its rows and columns are its axes {rank - 2} and {rank - 1}"
-        raise not_applied(f"cannot pack {load.buffer} so", because)
+        raise decision_error(f"cannot pack {load.buffer} so", because)
     names, extents = zip(*((axis.name, axis.extent) for axis in axes), strict=True)
     shape, value = whole_panels(pack.staging, names, extents, load)
     axes = [replace(axis, extent=extent) for axis, extent in zip(axes, shape, strict=True)]
@@ -112,7 +112,7 @@ def _check_copied(
     if staging.how == "read":
         if staging.what not in (ANY, load.buffer):
             because = f"{load.buffer} is what moves along the columns of {match.microkernel.name}"
-            raise not_applied(f"cannot pack {staging.what} for {lead.label}", because)
+            raise decision_error(f"cannot pack {staging.what} for {lead.label}", because)
         return
     expected = _copy_staging(lead, load, staging.name, axes)
     try:
@@ -123,4 +123,4 @@ def _check_copied(
     if not is_same or staged.point != tuple(map(Var, axes)):
         line = format_decision(replace(expected, layout=staging.layout))
         because = f"{match.microkernel.name} reads {format_expr(load)} along its columns, whose copy is over {', '.join(axes)}"
-        raise not_applied(f"cannot pack {staging.what} for {lead.label}", because, help=(line,))
+        raise decision_error(f"cannot pack {staging.what} for {lead.label}", because, help=(line,))

@@ -23,7 +23,7 @@ from offcut.errors import PartitionError
 from offcut.schedule.nests import Nest, Together, nests_in, nests_with_axes
 
 
-def fused(computation: Computation, limits: Sequence[int]) -> tuple[Nest | Together, ...]:
+def share_loops(computation: Computation, limits: Sequence[int]) -> tuple[Nest | Together, ...]:
     """Return the nests of the groups, without ways, in the loops that they can share, by names that no other axis has.
 
     limits   of each group, how many of its first axes may be loops of their own

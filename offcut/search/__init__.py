@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from offcut.search.schedule_space import product_space as product_space
     from offcut.search.trials import Trial as Trial
     from offcut.search.trials import by_place as by_place
-    from offcut.search.trials import ranked as ranked
+    from offcut.search.trials import rank_trials as rank_trials
 
 _HOME = {
     "prices": "ExpectedCost TimeLimitReached Price RefittablePrice Times",
     "record": "Origin Outcome Place ProgramText Record Sizes Source key_of place_of",
     "records": "Records",
     "schedule_space": "ScheduleSpace product_space",
-    "trials": "Trial by_place ranked",
+    "trials": "Trial by_place rank_trials",
 }
 _MODULE_OF = {
     name: f"{__name__}.{module}" for module, names in _HOME.items() for name in names.split()
@@ -50,6 +50,7 @@ _RENAMED = {
     "Expected": "ExpectedCost",
     "OutOfTime": "TimeLimitReached",
     "Refitted": "RefittablePrice",
+    "ranked": "rank_trials",
 }
 """The old names, and the new ones."""
 

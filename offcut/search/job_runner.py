@@ -182,7 +182,7 @@ class JobRunner:
         Raises OffcutError for an argument that cannot be pickled.
         """
         refused = f"cannot send a {type(argument).__name__} to another process"
-        job = (function, pickled(argument, "run", refused), seconds, self.memory)
+        job = (function, pickle_for_process(argument, "run", refused), seconds, self.memory)
         return _once_more(lambda: self._run_once(job, report))
 
     def _run_once(
@@ -370,7 +370,7 @@ def _exit_text(code: int) -> str:
     return f"ended by {name}{_UNASKED if -code == signal.SIGKILL else ''}"
 
 
-def pickled(value: Any, op: str, refused: str) -> bytes:
+def pickle_for_process(value: Any, op: str, refused: str) -> bytes:
     """Return the pickle of a value for another process.
 
     Raises OffcutError of `op`, which says what was `refused`, for what cannot be pickled.
@@ -382,4 +382,4 @@ def pickled(value: Any, op: str, refused: str) -> bytes:
         raise OffcutError(op, refused, because=error_line(error), help=help) from error
 
 
-__all__ = ["JobResult", "JobRunner", "JobStatus", "pickled", "run_in_fork"]
+__all__ = ["JobResult", "JobRunner", "JobStatus", "pickle_for_process", "run_in_fork"]

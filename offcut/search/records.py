@@ -33,7 +33,7 @@ from offcut.search.record import (
     text_of,
     write_file,
 )
-from offcut.search.trials import BEST, DEFAULT, Trial, Weighted, by_place, ranked, trials_of
+from offcut.search.trials import BEST, DEFAULT, Trial, Weighted, by_place, rank_trials, trials_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -164,8 +164,8 @@ class Records:
     def best(
         self, program: str, machine: str, version: str | None = None, sizes: Weighted = ()
     ) -> Trial | None:
-        """The fastest trial, as `ranked` has it; None where none is ok."""
-        return next(iter(ranked(self.trials(program, machine, version), sizes)), None)
+        """The fastest trial, as `rank_trials` has it; None where none is ok."""
+        return next(iter(rank_trials(self.trials(program, machine, version), sizes)), None)
 
     def prune(self, keep: int, version: str | None = None) -> int:
         """Remove all but the fastest trials of each program, machine and version; how many records went.
@@ -194,7 +194,7 @@ class Records:
                 (*place, trial.schedule)
                 for place, trials in by_place(one for _, one in here).items()
                 if version in (None, place[-1])
-                for trial in ranked(trials)[:keep]
+                for trial in rank_trials(trials)[:keep]
             }
             gone = [
                 (number,)

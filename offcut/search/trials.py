@@ -95,7 +95,7 @@ def least_times(trials: Iterable[Trial]) -> dict[Sizes, float]:
     return least
 
 
-def ranked(trials: Sequence[Trial], sizes: Weighted = ()) -> list[Trial]:
+def rank_trials(trials: Sequence[Trial], sizes: Weighted = ()) -> list[Trial]:
     """The trials that are ok, the fastest first; of equal ones the last.
 
     sizes  those that count: trials that have them all are ranked by the sum of weight * seconds

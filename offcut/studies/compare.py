@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from offcut.experiment.timing import Ratio
@@ -64,6 +64,7 @@ class Comparison:
                    change; without peers, 2 %, what the loads of the two folders differ by, and what cells stray by under load
     drift          the geometric mean of the peers' ratios: how the machine changed, which the other ratios are divided by; None where no peer was measured twice
     mean           the geometric mean of all ratios; None where all are peers'
+    means          those of each contender, where there are several
     """
 
     first: str
@@ -77,6 +78,7 @@ class Comparison:
     loaded: int = 0
     mean: MeanRatio | None = None
     by_name: tuple[str, ...] = ()
+    means: Mapping[str, MeanRatio] = field(default_factory=dict)
 
     @property
     def alone(self) -> tuple[int, int]:
@@ -138,6 +140,9 @@ class Comparison:
                     f", of which {math.expm1(self.mean.allowed):.1%} either way is for the machine"
                 )
             lines.append(f"{line}: {_verdict(self.mean.ratio, 0.0)}")
+        for name, mean in self.means.items():
+            cells = plural(mean.count, "cell")
+            lines.append(f"  {name}, {cells}: {mean.ratio}: {_verdict(mean.ratio, 0.0)}")
         for what, labels in (
             ("compared by name, since what they measure differs", self.by_name),
             ("cells of the first alone", self.only_first),
@@ -186,7 +191,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
             Change(_label(pair[0]), ratio(*pair), one)
             for pair, one in zip(ours, margins, strict=True)
         ]
-        mean = mean_ratio(ours, allowed=allowed_shift(ours))
+        allowed = allowed_shift(ours)
     else:
         drift = of_peers.ratio
         margin = max(ALLOWED_DRIFT, _stray([ratio(*pair) for pair in peers], drift.value))
@@ -194,7 +199,9 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
             Change(_label(one), _over(ratio(one, other), drift), margin) for one, other in ours
         ]
         allowed = ALLOWED_OF_DRIFT * abs(math.log(drift.value))
-        mean = mean_ratio(ours, peers, allowed)
+    names = dict.fromkeys(one.contender for one, _ in ours)
+    parts = {name: [pair for pair in ours if pair[0].contender == name] for name in names}
+    means = {name: mean_ratio(some, peers, allowed) for name, some in parts.items()}
     only_first = (_label(a[cell]) for cell in a if cell not in b and cell not in failures)
     only_second = (_label(b[cell]) for cell in b if cell not in a)
     lines = _said(Path(first), a), _said(Path(second), b)
@@ -209,8 +216,9 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         margin,
         failed,
         loaded,
-        mean,
+        mean_ratio(ours, peers, allowed),
         tuple(_label(a[cell]) for cell in alike.values()),
+        {name: one for name, one in means.items() if one is not None and len(means) > 1},
     )
 
 

@@ -17,7 +17,7 @@ from offcut.backends.decide import proved_plan
 from offcut.costmodel import Device, of_plain, plain
 from offcut.errors import OffcutError
 from offcut.schedule import At
-from offcut.search.explorers import explorer_named
+from offcut.search.explorers import get_explorer
 from offcut.studies.described import Described
 from offcut.studies.environment import digest
 from offcut.studies.errors import (
@@ -28,9 +28,10 @@ from offcut.studies.errors import (
     refusal,
     table_of,
     text_of,
+    texts_of,
     whole_of,
 )
-from offcut.studies.named import digest_of_file, named
+from offcut.studies.named import check_callable, digest_of_file, named
 from offcut.studies.tasks import Operator
 from offcut.tuning.problem import Limits
 
@@ -40,7 +41,10 @@ KEYS = (
 )
 """What this file reads of a contender's table."""
 
-TUNE = ("explorer", "trials", "seed", "price", "budget")
+PRICES = ("closed", "learned")
+"""Names of offcut's own prices of `oc.tune`; another one is a model (``.json``), a function of the user's, or an entry point."""
+
+TUNE = ("explorer", "trials", "seed", "price", "features", "budget")
 
 
 def check_options(
@@ -119,13 +123,25 @@ def _tune_arguments(
     if "budget" in table:
         stated["budget"] = number_of(table, "budget", at, 0.3, 0.001)
         arguments["limits"] = Limits(budget=stated["budget"])
-    for name in ("explorer", "price"):
-        if ":" in stated[name]:
-            custom = named(stated[name], f"offcut.{name}s", folder, at / name)
+    is_own_price = stated["price"] not in PRICES and not stated["price"].endswith(".json")
+    for name, is_own in (("explorer", ":" in stated["explorer"]), ("price", is_own_price)):
+        if is_own:
+            custom = named(stated[name], f"offcut.{name}s", folder, at / name, PRICES)
             identity[f"{name}_digest"] = custom.digest
             arguments[name] = custom.value() if isinstance(custom.value, type) else custom.value
+    if "features" in table:
+        stated["features"] = texts_of(
+            table["features"], at / "features", 'features = ["mine:size"]'
+        )
+        features = [
+            named(x, "offcut.features", folder, at / "features") for x in stated["features"]
+        ]
+        for one in features:
+            check_callable(one, at / "features", "a case of a search")
+        identity["feature_digests"] = [one.digest for one in features]
+        arguments["features"] = [one.value for one in features]
     try:
-        explorer_named(arguments["explorer"])
+        get_explorer(arguments["explorer"])
     except OffcutError as error:
         raise refusal(at / "explorer", error.because, *error.help, what=error.refused) from error
     return stated, arguments

@@ -19,7 +19,7 @@ from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
 from offcut.studies.described import Described
-from offcut.studies.entries import ContenderTable
+from offcut.studies.entries import ENTRY_KEYS, ContenderTable
 from offcut.studies.errors import (
     Place,
     check_keys,
@@ -32,7 +32,15 @@ from offcut.studies.errors import (
 )
 from offcut.studies.models import FRONTENDS
 from offcut.studies.named import Named, check_callable, digest_of_file, named
-from offcut.studies.peers import LOOP_COMPILERS, PEERS, Peers, Way, load_peers, missing_packages
+from offcut.studies.peers import (
+    COMPUTES,
+    LOOP_COMPILERS,
+    PEERS,
+    Peers,
+    Way,
+    load_peers,
+    missing_packages,
+)
 from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task
@@ -42,6 +50,7 @@ OURS = (
     "schedule",
     "price",
     "microkernels",
+    "rules",
     "threads",
     "frontend",
     *compile_options.KEYS,
@@ -169,14 +178,15 @@ class Library:
 
         Raises DescribeError where it has none.
         """
-        given = task.loops if self.peer in LOOP_COMPILERS else task.for_peers
+        own_task = task.loops if self.peer in LOOP_COMPILERS else task.for_peers
         ways: tuple[Way, ...] = ()
-        if given is not None:
-            (contender,) = self.loaded.available
+        if own_task is not None:
+            (peer,) = self.loaded.available
             with self.loaded.session():
-                ways = contender.ways(given)
+                ways = peer.ways(own_task)
         if not ways:
-            because = f"{self.peer} has no way to compute {operator.name}"
+            computes = COMPUTES.get(self.peer) or COMPUTES[self.peer.partition(".")[0]]
+            because = f"{self.peer} has no way to compute {operator.name}: it computes {computes}"
             help = 'peer = "module:function"'
             raise refusal(self.name, because, help, what="cannot measure a peer")
         return ways
@@ -244,12 +254,12 @@ def _contender(
     table: Mapping[str, Any], threads: int, at: Place, folder: Path
 ) -> Ours | Library | Own:
     if "peer" in table:
-        check_keys(table, ("peer", "name", "threads"), at)
+        check_keys(table, ("peer", "name", "threads", *ENTRY_KEYS), at)
         return _peer(table, threads, at, folder)
     if "function" in table:
-        check_keys(table, ("function", "name", "threads"), at)
+        check_keys(table, ("function", "name", "threads", *ENTRY_KEYS), at)
         return _own("function", table, threads, at, folder)
-    check_keys(table, ("name", *OURS), at)
+    check_keys(table, ("name", *OURS, "peer", "function", *ENTRY_KEYS), at)
     if not any(key in table for key in OURS):
         raise refusal(at, "it says nothing that competes", 'strategy = "auto"', 'peer = "numpy"')
     if table.get("frontend", FRONTENDS[0]) not in FRONTENDS:
@@ -275,40 +285,56 @@ def _contender(
         identity["price_digest"] = price.digest
         options["price"] = price.value
     if "microkernels" in table:
-        texts = texts_of(
-            table["microkernels"], at / "microkernels", 'microkernels = ["module:name"]'
-        )
-        kernels = [named(one, "offcut.microkernels", folder, at / "microkernels") for one in texts]
-        identity["microkernel_digests"] = [one.digest for one in kernels]
-        options["microkernels"] = [
-            kernel for one in kernels for kernel in _microkernels(one, at / "microkernels")
-        ]
+        example = "oc.external_microkernel(…), or a list of these"
+        kernels = _objects(table, "microkernels", Microkernel, example, at, folder)
+        identity["microkernel_digests"] = [one.digest for one, _ in kernels]
+        options["microkernels"] = [kernel for _, some in kernels for kernel in some]
+    if "rules" in table:
+        from offcut.graph import Rule
+
+        example = "offcut.graph.rule(name, before, after), or a list of these"
+        rules = _objects(table, "rules", Rule, example, at, folder)
+        identity["rule_digests"] = [one.digest for one, _ in rules]
+        options["rules"] = [rule for _, some in rules for rule in some]
     name = text_of(table, "name", at) or _name(table)
     return Ours(name, identity, partial(compile_options.compile_options, options, table, folder))
 
 
-def _microkernels(own: Named, at: Place) -> Sequence[Microkernel]:
-    """Return the microkernels that a name stands for, one or a list.
+def _objects(
+    table: Mapping[str, Any], key: str, kind: type, example: str, at: Place, folder: Path
+) -> list[tuple[Named, Sequence[Any]]]:
+    """Return what the names under a key stand for: objects of one kind, or lists of these.
+
+    key  also the group of entry points, such as ``offcut.microkernels``
 
     Raises DescribeError for anything else.
     """
-    values = own.value if isinstance(own.value, list | tuple) else [own.value]
-    for value in values:
-        if not isinstance(value, Microkernel):
-            because = f"{own.name} is {type(value).__name__}, not a microkernel"
-            raise refusal(at, because, "oc.external_microkernel(…), or a list of these")
-    return values
+    objects: list[tuple[Named, Sequence[Any]]] = []
+    for text in texts_of(table[key], at / key, f'{key} = ["module:name"]'):
+        own = named(text, f"offcut.{key}", folder, at / key)
+        values = own.value if isinstance(own.value, list | tuple) else [own.value]
+        for value in values:
+            if not isinstance(value, kind):
+                because = f"{own.name} is {type(value).__name__}, not a {key.removesuffix('s')}"
+                raise refusal(at / key, because, example)
+        objects.append((own, values))
+    return objects
 
 
-def check_axes(contender: Contender, operator: Operator, at: Place) -> None:
-    """Check that an operator has the axes that a contender gives strategies for.
+def check_operator(contender: Contender, operator: Operator, at: Place) -> None:
+    """Check that an operator has the axes that a contender gives strategies for, and a graph where it gives rules.
 
     at  the place of the contender
 
     Raises DescribeError with the axes that it has.
     """
     strategy = contender.identity.get("strategy")
-    if not isinstance(strategy, Mapping) or not isinstance(operator.workload, Described):
+    if not isinstance(operator.workload, Described):
+        return
+    if "rules" in contender.identity:
+        because = f"{operator.name} is one kernel, and rules rewrite the graph of a model"
+        raise refusal(at / "rules", because, "only = '…', the operators that are models")
+    if not isinstance(strategy, Mapping):
         return
     try:
         operator.workload.check_axes(strategy)
@@ -346,8 +372,16 @@ def _checked_strategy(strategy: Any, identity: dict[str, Any], at: Place, folder
         try:
             checked_strategy(choice)
         except OffcutError as error:
-            raise refusal(place, error.because, *error.help, what=error.refused) from error
+            what, *help = (_as_in_file(text, identity) for text in (error.refused, *error.help))
+            raise refusal(place, error.because, *help, what=what) from error
     return named_strategy
+
+
+def _as_in_file(text: str, identity: Mapping[str, Any]) -> str:
+    """Return a text with the user's strategies as the file names them, ``'mine:halves'``, in place of their labels."""
+    for label, own in identity.get("strategy_digests", {}).items():
+        text = text.replace(repr(label), repr(own.split()[0]))
+    return text
 
 
 def _strategy(strategy: Any, identity: dict[str, Any], at: Place, folder: Path) -> Any:

@@ -47,22 +47,22 @@ class Contraction:
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """Every letter once, in order of appearance."""
+        """Return every letter once, in order of appearance."""
         return tuple(dict.fromkeys(chain.from_iterable(self.operands)))
 
     @property
     def summed_letters(self) -> tuple[str, ...]:
-        """The letters that are summed over, in order of appearance."""
+        """Return the letters that are summed over, in order of appearance."""
         return tuple(letter for letter in self.letters if letter not in self.result)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The operands' names: A, B, and so on."""
+        """Return the operands' names: A, B, and so on."""
         return tuple(string.ascii_uppercase[: len(self.operands)])
 
     @property
     def as_matmul(self) -> tuple[bool, bool] | None:
-        """Which operands of `oc.ops.matmul` are transposed; None where it is no such product."""
+        """Return which operands of `oc.ops.matmul` are transposed; None where it is no such product."""
         if len(self.operands) != 2 or len(self.summed_letters) != 1 or len(self.result) < 2:
             return None
         (k,), (a, b), shared = self.summed_letters, self.operands, self.result[:-2]
@@ -72,18 +72,18 @@ class Contraction:
         return (left[a], right[b]) if a in left and b in right else None
 
     def elements(self, kind: str) -> tuple[str, ...]:
-        """Element type of each operand, for a kind of `ELEMENTS`."""
+        """Return the element type of each operand, for a kind of `ELEMENTS`."""
         first, other, _, _ = ELEMENTS[kind]
         return (first, *(other for _ in self.operands[1:]))
 
     def flop(self, sizes: Mapping[str, int]) -> int:
-        """Additions and multiplications at `sizes`: 2·m·n·k for a matrix product."""
+        """Return the additions and multiplications at `sizes`: 2·m·n·k for a matrix product."""
         per_instance = len(self.operands) - 1 + bool(self.summed_letters)
         return per_instance * math.prod(sizes[letter] for letter in self.letters)
 
 
 def parse_contraction(text: str) -> Contraction:
-    """The contraction that `text` writes.
+    """Return the contraction that `text` writes.
 
     >>> parse_contraction("mk,kn->mn").summed_letters
     ('k',)
@@ -98,6 +98,10 @@ def parse_contraction(text: str) -> Contraction:
     compact = "".join(text.split())
     left, arrow, result = compact.partition("->")
     operands = tuple(left.split(","))
+    if not compact:
+        raise _refused(text, "it is empty", '"mk,kn->mn": a letter per axis, a comma')
+    if not arrow and compact.count(">") == 1:
+        raise _refused(text, "it has no '->'", f'"{compact.replace("-", "").replace(">", "->")}"')
     if not arrow:
         raise _refused(text, "it has no '->', so the result's axes are not known", _implicit(left))
     for part in (*operands, result):
@@ -127,7 +131,7 @@ def _without_blanks(text: str) -> str:
 
 
 def _implicit(left: str) -> str:
-    """The text with numpy's implicit result: the letters that occur once, in order."""
+    """Return the text with numpy's implicit result: the letters that occur once, in order."""
     once = sorted(c for c in set(left) & set(string.ascii_letters) if left.count(c) == 1)
     return f'"{left}->{"".join(once)}"'
 
@@ -189,7 +193,7 @@ class Computation:
     def compile(
         self, constants: Mapping[str, Array], threads: int = 1, strategy: str = "auto"
     ) -> oc.Kernel:
-        """The kernel that has these arrays for placeholders of their names."""
+        """Return the kernel that has these arrays for placeholders of their names."""
         return oc.compile(
             self.result,
             inputs=list(self.inputs),
@@ -207,7 +211,7 @@ def build(
     swept: Mapping[str, tuple[int, int]],
     kind: str = "float32",
 ) -> Computation:
-    """The contraction on operands of one kind, with a symbolic size per swept letter.
+    """Return the contraction on operands of one kind, with a symbolic size per swept letter.
 
     It is `oc.ops.matmul` where it is one, else a sum of products.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from offcut.errors import DescribeError
 from offcut.experiment.timing import ROUNDS
-from offcut.studies.contenders import Contender, check_axes, read_contenders
+from offcut.studies.contenders import Contender, check_operator, read_contenders
 from offcut.studies.entries import CALL, Entry, check_measure, read_contender_tables
 from offcut.studies.errors import (
     Place,
@@ -22,7 +22,7 @@ from offcut.studies.errors import (
     text_of,
     whole_of,
 )
-from offcut.studies.goals import Goal, read_goals
+from offcut.studies.goals import Goal, check_goals, read_goals
 from offcut.studies.missing_modules import AbsentOperator
 from offcut.studies.operators import read_operators, read_toml
 from offcut.studies.samples import cell_of
@@ -64,14 +64,13 @@ class Source:
         Raises DescribeError as `read_definition` and `Definition.select_rows`.
         """
         definition = _definition(self)
-        if not self.short:
-            return definition.select_rows(self.rows)
         form = self.tables.get(
             "short", {"seconds_per_cell": min(definition.seconds, SHORT_SECONDS)}
         )
         if self.seconds is not None and isinstance(form, Mapping):
             form = {key: form[key] for key in form if key != "seconds_per_cell"}
-        return shorten(definition, form, Place(self.file.name) / "short").select_rows(self.rows)
+        short_form = shorten(definition, form, Place(self.file.name) / "short")
+        return (short_form if self.short else definition).select_rows(self.rows)
 
 
 @dataclass(frozen=True)
@@ -192,9 +191,11 @@ def _definition(source: Source) -> Definition:
     if not isinstance(head, Mapping):
         raise refusal(at, "it is not a table", '[study]\nname = "layers"')
     check_keys(head, HEAD, at)
-    name = text_of(head, "name", at, file.stem)
+    stem = re.sub(r"[^\w.-]+", "-", file.stem).strip(".") or "study"
+    name = text_of(head, "name", at, stem)
     if not re.fullmatch(r"[\w.-]+", name) or not name.strip("."):
-        raise refusal(at / "name", f"{name!r} is not a name of a folder", f'name = "{file.stem}"')
+        because = f"{name!r} is not a name of letters, digits, hyphens, underscores and dots, as the study's folder has"
+        raise refusal(at / "name", because, f'name = "{stem}"')
     threads = whole_of(head, "threads", at, 1, 1)
     for key, example in (
         ("operators", 'einsum = "mk,kn->mn"'),
@@ -225,8 +226,16 @@ def _definition(source: Source) -> Definition:
         patience = number_of(head, "patience", at, 1.0, 1e-6)
     operators, absent = read_operators(table["operators"], file)
     for contender, one in zip(contenders, contender_tables, strict=True):
+        names = [*(x.name for x in operators), *(x.name for x in absent)]
+        if not any(re.search(one.entry.only, name) for name in names):
+            because = f"no operator has {one.entry.only!r} in its name"
+            raise refusal(one.at / "only", because, ", ".join(names))
         for operator in filter(one.entry.matches, operators):
-            check_axes(contender, operator, one.at)
+            check_operator(contender, operator, one.at)
+    goals = read_goals(table.get("goals"), [one.name for one in contenders], baseline, file)
+    limits = flag_of(head, "limits", at, False)
+    rows = {one.name: one.points for one in operators} | {one.name: () for one in absent}
+    check_goals(goals, rows, limits, file)
     return Definition(
         name,
         text_of(head, "about", at),
@@ -239,8 +248,8 @@ def _definition(source: Source) -> Definition:
         contenders,
         source,
         tuple(one.entry for one in contender_tables),
-        flag_of(head, "limits", at, False),
+        limits,
         patience,
-        read_goals(table.get("goals"), [one.name for one in contenders], baseline, file),
+        goals,
         absent,
     )

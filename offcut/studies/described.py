@@ -19,7 +19,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind, Program
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
-from offcut.partition import axis_named, labelled
+from offcut.partition import axis_named, rename_for_user
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.studies.peers import LoopTask
 from offcut.studies.peers.operators import (
@@ -84,7 +84,7 @@ class Described:
         computation = try_isl(lambda: raise_to_computation(request.program, {}), None)
         if computation is not None:  # else the program runs in its own loops, and a compile says so
             for name in names:
-                axis_named(labelled(computation, request.users), name)
+                axis_named(rename_for_user(computation, request.users), name)
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return arrays at `sizes`; constants are the same each time."""

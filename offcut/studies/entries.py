@@ -26,6 +26,9 @@ MEASURES: Mapping[str, str] = {
 
 CALL, FIRST_CALL = "call", "first call"
 
+ENTRY_KEYS = ("measure", "only", "each")
+"""Keys that every contender's table may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -86,7 +89,7 @@ def read_contender_tables(
     for number, table in enumerate(tables, 1):
         for one in expand_table(table, at.entry("contender", number, table)):
             place = at.entry("contender", number, one)
-            keys = {key: one[key] for key in one if key not in ("measure", "only")}
+            keys = {key: one[key] for key in one if key not in ENTRY_KEYS}
             contenders.append(ContenderTable(keys, place, _entry(one, measure, place)))
     return contenders
 

@@ -102,7 +102,8 @@ def digest(values: Mapping[str, Any]) -> str:
 def command() -> str:
     """Return the command line of this process, without the folders of its program, and of absolute paths the last part alone."""
     rest = (re.sub(r"(^|=)/\S*/", r"\1", word) for word in sys.argv[1:])
-    return " ".join((Path(sys.argv[0]).name, *rest))
+    program = Path(sys.argv[0]).name
+    return " ".join(("offcut" if program == "__main__.py" else program, *rest))
 
 
 def _version(name: str) -> str:

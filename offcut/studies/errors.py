@@ -55,12 +55,17 @@ def refusal(
     return DescribeError("study", what, at=str(at), because=because, help=help)
 
 
+MAX_REASON_CHARS = 400
+"""Of what a user's code says as it raises."""
+
+
 def raised(error: BaseException) -> str:
     """Return what a user's code raised, in a line; of a package that an extra installs, that it is not there."""
     if package := missing_package(error):
         return f"{package} is not installed"
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else 'no reason'}"
+    text = in_a_line(str(error))
+    more = " …" if len(text) > MAX_REASON_CHARS else ""
+    return f"{type(error).__name__}: {text[:MAX_REASON_CHARS] or 'no reason'}{more}"
 
 
 def check_keys(table: Mapping[str, Any], known: Iterable[str], at: Place) -> None:

@@ -87,6 +87,18 @@ def _axes(figure: Figure, title: str, x: str, y: str) -> Any:
     return axes
 
 
+def _short_number(value: float, _: object = None) -> str:
+    """Return a number of an axis in few letters.
+
+    >>> _short_number(512), _short_number(2**20), _short_number(2**27), _short_number(0.5)
+    ('512', '1.05 M', '134 M', '0.5')
+    """
+    for power, letter in ((9, "G"), (6, "M")):
+        if value >= 10**power:
+            return f"{value / 10**power:.3g} {letter}"
+    return f"{value:g}"
+
+
 def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
     """Return the speed by the extent of `axis`, with the 95 % interval of each median; time where operations are unknown."""
     figure = new_figure(7, 4.2)
@@ -115,7 +127,7 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
             ends = [sorted(y[1:]) for _, y in points]
             axes.fill_between(xs, [e[0] for e in ends], [e[1] for e in ends], alpha=0.15)
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axes.xaxis.set_major_formatter(_short_number)
     if rates:
         axes.set_ylim(bottom=0)
     else:
@@ -137,7 +149,7 @@ def _profile(results: Results, times: dict[str, dict[str, float]]) -> Figure:
         style = {**_style(results, name), "marker": None, "drawstyle": "steps-post"}
         axes.plot([x for x, _ in points], [y for _, y in points], **style)
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axes.xaxis.set_major_formatter(_short_number)
     axes.set_ylim(0, 1.02)
     axes.legend(fontsize=8)
     return figure

@@ -12,6 +12,7 @@ from typing import Any
 from offcut.experiment.timing import Ratio
 from offcut.studies.errors import Place, check_keys, number_of, pattern_of, refusal, texts_of
 from offcut.studies.rows import Row
+from offcut.studies.sizes import Point
 from offcut.studies.statistics import geometric_mean
 from offcut.studies.table import plural
 
@@ -91,6 +92,14 @@ class Goal:
         if self.operators:
             what += f", {self.operators}"
         no_threshold = (self.mean, self.worst, self.share, self.regret) == (None,) * 4
+        if not pairs and any(row.fastest(self.contender) for row in selected):
+            for name, value in (
+                ("mean", self.mean),
+                ("worst", self.worst),
+                ("regret", self.regret),
+            ):
+                if value is not None:
+                    yield f"{what}: {name}", f"{value:g}", "–", "no row has the times of both"
         if pairs and (no_threshold or self.mean is not None):
             mean = geometric_mean([one for _, (one, _) in pairs], [1.0] * len(pairs))
             measured = "–" if mean is None else str(mean.ratio)
@@ -135,6 +144,9 @@ class Goal:
 
     def _share_lines(self, rows: Sequence[Row]) -> Iterator[Line]:
         shares = [(share, row) for row in rows if (share := row.share(row.fastest(self.contender)))]
+        if not shares and self.share is not None and rows:
+            what = f"{' or '.join(self.contender)}: of the limit"
+            yield what, f"≥ {self.share:.0%}", "–", "no row has a limit and a time"
         if not shares:
             return
         mean = statistics.geometric_mean(share for share, _ in shares)
@@ -171,6 +183,40 @@ def read_goals(tables: Any, names: Sequence[str], baseline: str, file: Path) -> 
         _goal(one, names, baseline, Place(file.name).entry("goal", number, one))
         for number, one in enumerate(tables, 1)
     )
+
+
+def check_goals(
+    goals: Sequence[Goal], operators: Mapping[str, Sequence[Point]], limits: bool, file: Path
+) -> None:
+    """Check that each goal says something of a row that the study has.
+
+    operators  the rows of each operator; none of one that is left out
+
+    Raises DescribeError for a pattern that no operator has, a reference that is no row, and a share of limits that are not measured.
+    """
+    for number, goal in enumerate(goals, 1):
+        at = Place(file.name).entry("goal", number, {})
+        selected = [name for name in operators if re.search(goal.operators, name)]
+        if not selected:
+            because = f"no operator has {goal.operators!r} in its name"
+            raise refusal(at / "operators", because, ", ".join(operators))
+        if goal.share is not None and not limits:
+            because = "a share of the machine's limit needs the limits"
+            raise refusal(at / "share", because, "limits = true, in [study]")
+        rows = [(name, dict(one.sizes)) for name in operators for one in operators[name]]
+        known = [(name, sizes) for name, sizes in rows if name in selected]
+        reference = goal.reference
+        if isinstance(reference, str):
+            if reference not in operators:
+                because = f"there is no operator {reference!r}"
+                raise refusal(at / "reference", because, ", ".join(operators))
+        elif known and not any(
+            (name, {**sizes, **(reference or {})}) in rows for name, sizes in known
+        ):
+            name, sizes = known[0]
+            listed = ", ".join(f"{axis} = {extent}" for axis, extent in sizes.items())
+            because = "no operator of the goal is measured at these sizes"
+            raise refusal(at / "reference", because, f"{name} is measured at {listed}")
 
 
 def _goal(table: Mapping[str, Any], names: Sequence[str], baseline: str, at: Place) -> Goal:

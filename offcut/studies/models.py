@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from offcut.core.extras import check_installed, is_installed
 from offcut.core.interpret.values import evaluate
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.studies.errors import Place, file_of, text_of
+from offcut.studies.errors import Place, file_of, refusal, text_of
 from offcut.studies.missing_modules import needs_missing_module
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.peers.model_tasks import ModelTask, TorchTask, results_of
@@ -25,7 +25,11 @@ from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.sizes import Values
 from offcut.studies.tasks import TOLERANCE, Exact, Task, drawn
 
-MODEL_OPTIONS = ("threads", "target")
+if TYPE_CHECKING:
+    from offcut.graph import Rule, Substituted
+    from offcut.plugins.onnx.model import OnnxModel
+
+MODEL_OPTIONS = ("threads", "target", "rules")
 """Arguments of a contender that a model takes; another one is refused."""
 FRONTENDS = ("torch", "onnx")
 """Importers of a module of torch: `offcut.from_torch`, or `offcut.from_onnx` of the file that torch exports."""
@@ -47,7 +51,25 @@ def model_workload(
     file = file_of(table, "model", at, folder, *examples)
     if not is_installed("onnx"):
         raise ModuleNotFoundError(name="onnx")
+    if file.suffix == ".onnx":
+        _check_onnx_file(file, at / "model")
     return OnnxWorkload(file, dict(values)), {"model": digest_of_file(file)}
+
+
+def _check_onnx_file(file: Path, at: Place) -> None:
+    """Check that a file is one of ONNX; its weights are not read.
+
+    Raises DescribeError.
+    """
+    import onnx
+
+    from offcut.plugins.onnx.weights import apart, map_file
+
+    try:
+        onnx.load_model_from_string(apart(memoryview(map_file(file)))[0])
+    except Exception as error:  # protobuf has errors of its own
+        help = "a file that onnx.save wrote, or another exporter"
+        raise refusal(at, f"{file.name} is not an ONNX model", help) from error
 
 
 def _options(options: Mapping[str, Any], allowed: Sequence[str] = MODEL_OPTIONS) -> dict[str, Any]:
@@ -171,6 +193,9 @@ class OnnxWorkload:
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
         """Return the model, compiled."""
         accepted = _options(options)
+        if "rules" in accepted:
+            rules = accepted.pop("rules")
+            return substitute_model(self.model, rules, accepted)
         return CompiledModel(oc.from_onnx(self._given, **accepted) if accepted else self.model)
 
     def _exact(self, task: ModelTask) -> Exact:
@@ -179,11 +204,11 @@ class OnnxWorkload:
         reference = exact_results(task.file, task.feed)
         if reference is not None:
             return Exact(reference[0], tolerance, reference[1])
-        from offcut.graph.interpret import interpreted
+        from offcut.graph.interpret import interpret_graph
 
         imported = self.model.imported
         inputs = {imported.inputs[name]: array for name, array in task.feed.items()}
-        results = interpreted(imported.bound, inputs)
+        results = interpret_graph(imported.bound, inputs)
         return Exact(tuple(results.values()), tolerance, "the interpreter")
 
     def _size(self, sizes: Mapping[str, int], name: str) -> int:
@@ -268,7 +293,13 @@ class TorchWorkload:
 
         model_options = _options(options, (*MODEL_OPTIONS, "frontend"))
         if model_options.pop("frontend", FRONTENDS[0]) == "onnx":
-            return CompiledModel(oc.from_onnx(self.file(), **model_options))
+            return OnnxWorkload(self.file(), {}).compiled(model_options)
+        if "rules" in model_options:
+            because = "torch runs what is not ours of a module, so that it has no graph of its own"
+            help = ('frontend = "onnx"',)
+            raise DescribeError(
+                "study", "cannot give rules= to a module of torch", because=because, help=help
+            )
         free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in self.free)
         with torch.no_grad():
             model = oc.from_torch(
@@ -389,3 +420,34 @@ class CompiledModel:
         )
         parts = {size.name: size.name.rpartition("_") for size in self.model.sizes}
         return {name: shapes[one][int(axis)] for name, (one, _, axis) in parts.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubstitutedModel(CompiledModel):
+    """A model whose graph is the cheapest that rules lead to."""
+
+    search: Substituted
+
+    @property
+    def way(self) -> str:
+        """Return the rules that were applied, the predicted gain, and how many graphs were priced."""
+        rules = ", ".join(self.search.rules) or "nothing is cheaper"
+        gain = self.search.before / self.search.after
+        return f"{rules}; predicted gain {gain:.2f}, {self.search.tried} graphs"
+
+
+def substitute_model(
+    model: OnnxModel, rules: Sequence[Rule], options: Mapping[str, Any]
+) -> SubstitutedModel:
+    """Return a model with the cheapest graph that rules lead to, by predicted cost at typical sizes.
+
+    options  threads and target of `offcut.graph.compile_graph`
+    """
+    from offcut.graph import compile_graph, search_rewrites
+    from offcut.plugins.onnx.compile_file import CompiledFile
+    from offcut.plugins.onnx.model import OnnxModel
+
+    search = search_rewrites(model.imported.bound, rules, target=options.get("target", "cpu"))
+    imported = replace(model.imported, bound=search.bound)
+    file = CompiledFile(imported, compile_graph(search.bound, **options))
+    return SubstitutedModel(OnnxModel(lambda: file), search=search)

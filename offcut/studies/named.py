@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from offcut.core.extras import installing, missing_package
-from offcut.core.nearest import nearest
+from offcut.core.spelling import similar_names
 from offcut.errors import DescribeError
 from offcut.studies.errors import Place, raised, refusal
 
@@ -51,7 +51,7 @@ def named(name: str, group: str, folder: Path, at: Place | str, known: Sequence[
         points = {point.name: point for point in entry_points(group=group)}
         if name not in points:
             listed = ", ".join(sorted(points)) or "none"
-            close = nearest(name, (*known, *points))
+            close = similar_names(name, (*known, *points))
             own = f"; offcut has {', '.join(known)}" if known and not close else ""
             because = f"there is no {name!r}{own}; entry points of {group}: {listed}"
             help = '"module:function", a file beside the study'
@@ -82,7 +82,7 @@ def _attribute(owner: Any, name: str, text: str, at: Place | str) -> Any:
     if hasattr(owner, name):
         return getattr(owner, name)
     names = [one for one in vars(owner) if not one.startswith("_")] if name else []
-    help = nearest(name, names) or '"module:function", a file beside the study'
+    help = similar_names(name, names) or '"module:function", a file beside the study'
     because = f"{text.partition(':')[0]} has no {name!r}"
     raise refusal(at, because, help, what=f"cannot load {text!r}")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from offcut.studies.sizes import (
     Point,
     Values,
     axes_of,
+    layers_of_csv,
     points_of,
     read_values,
     vectors_of_csv,
@@ -71,6 +74,10 @@ def read_operators(
                 absent.append(one)
             else:
                 operators.append(one)
+    for number, one in enumerate(operators):
+        equal = sum(1 for other in operators[:number] if other.identity == one.identity)
+        if equal:  # measured for itself, so that the two say what noise is
+            operators[number] = replace(one, identity={**one.identity, "again": equal})
     names = [one.name for one in operators] + [one.name for one in absent]
     check_names(names, "operator", top)
     if not operators:
@@ -90,19 +97,20 @@ def _of_table(
     if kind == "suite":
         yield from _of_suite(table, at, folder)
         return
-    for one in texts_of(table.get("type", _DEFAULT_TYPE), at / "type", 'type = "float32"'):
-        yield _operator(kind, {**table, "type": one}, at, folder)
+    types = texts_of(table.get("type", _DEFAULT_TYPE), at / "type", 'type = "float32"')
+    for layer, element in itertools.product(_layers(table, at, folder), types):
+        yield _operator(kind, {**table, "type": element}, layer, at, folder)
 
 
 _DEFAULT_TYPE = "float32"
 VECTORS = (
     "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]",
     'sizes = "shapes.csv"',
-    'sizes = {csv = "shapes.csv", columns = {m = "M", k = "K"}, weights = "calls"}',
+    'sizes = {csv = "shapes.csv", columns = {m = "M", k = "K"}, weights = "calls", names = "layer"}',
 )
 """Sizes that belong together, as a file may list them."""
 CSV_KEYS = ("csv", "columns", "weights")
-"""The keys of a table of sizes that are the lines of a CSV file."""
+"""The keys of which each makes a table of sizes one of the lines of a CSV file; `names` is another one of it."""
 
 
 def _of_suite(
@@ -124,13 +132,26 @@ def _of_suite(
         yield from _of_table({**one, **more}, place, suite.folder)
 
 
+def _layers(table: Mapping[str, Any], at: Place, folder: Path) -> tuple[str, ...]:
+    """Return the names of the layers that the lines of a table's CSV file have under ``sizes.names``; "" alone without such a column."""
+    sizes = table.get("sizes")
+    if not isinstance(sizes, Mapping) or "csv" not in sizes or "names" not in sizes:
+        return ("",)
+    column, file = text_of(sizes, "names", at / "sizes"), text_of(sizes, "csv", at / "sizes")
+    return layers_of_csv(folder / file, column, at / "sizes")
+
+
 def _operator(
-    kind: str, table: Mapping[str, Any], at: Place, folder: Path
+    kind: str, table: Mapping[str, Any], layer: str, at: Place, folder: Path
 ) -> Operator | AbsentOperator:
+    """Return an operator of one element type.
+
+    layer  the name in the lines of a CSV file that are its sizes; "": all lines
+    """
     values = table_of(table, "values", at, 'values = {A = "positive"}')
     sizes = table.get("sizes", {})
     if isinstance(sizes, str) or (isinstance(sizes, Mapping) and sizes.keys() & {*CSV_KEYS}):
-        axes, points = _vectors(sizes, at / "sizes", folder)
+        axes, points = _vectors(sizes, layer, at / "sizes", folder)
     elif isinstance(sizes, list):
         axes, points = _listed([(one, 1.0) for one in sizes], at / "sizes")
     elif isinstance(sizes, Mapping):
@@ -141,8 +162,9 @@ def _operator(
     else:
         because = f"{sizes!r} is not a table"
         raise refusal(at / "sizes", because, "sizes = {m = [1, 7], k = 64}", *VECTORS)
-    suffix = "" if table["type"] == _DEFAULT_TYPE else f" {table['type']}"
-    name = (text_of(table, "name", at) or f"{table[kind]}") + suffix
+    suffix = "" if table["type"] == _DEFAULT_TYPE else table["type"]
+    stated = text_of(table, "name", at) or ("" if layer else str(table[kind]))
+    name = " ".join(filter(None, (stated, layer, suffix)))
     try:
         with without_exit():
             workload, identity = _workload(kind, table, axes, at, folder)
@@ -168,15 +190,21 @@ def _operator(
         workload.tolerance = tolerance
         identity = {**identity, "tolerance": tolerance}
     identity = {"kind": kind, "type": table["type"], "values": values, **identity}
+    if kind != "program":  # whose sizes are all symbolic
+        symbolic = {axis: high for axis, (_, high) in _ranges(axes, table, at)[1].items()}
+        identity["symbolic"] = symbolic
     return Operator(name, identity, axes, points, workload)
 
 
 def _vectors(
-    sizes: str | Mapping[str, Any], at: Place, folder: Path
+    sizes: str | Mapping[str, Any], layer: str, at: Place, folder: Path
 ) -> tuple[dict[str, Values], tuple[Point, ...]]:
-    """Return the axes and the points of a CSV file, a line each: ``"shapes.csv"``, or ``{csv = "shapes.csv", columns = {m = "M"}}``."""
+    """Return the axes and the points of a CSV file, a line each: ``"shapes.csv"``, or ``{csv = "shapes.csv", columns = {m = "M"}}``.
+
+    layer  the name in the lines that are taken, in the column `names`; "": all lines
+    """
     table: Mapping[str, Any] = {"csv": sizes} if isinstance(sizes, str) else sizes
-    check_keys(table, CSV_KEYS, at)
+    check_keys(table, (*CSV_KEYS, "names"), at)
     file, columns = text_of(table, "csv", at), table.get("columns")
     if not file.endswith(".csv"):
         raise refusal(at, f"{file!r} is not the name of a CSV file", *VECTORS)
@@ -184,7 +212,9 @@ def _vectors(
         isinstance(columns, Mapping) and all(isinstance(one, str) for one in columns.values())
     ):
         raise refusal(at / "columns", f"{columns!r} does not name a column for each axis", *VECTORS)
-    return _listed(vectors_of_csv(folder / file, columns, text_of(table, "weights", at), at), at)
+    names = text_of(table, "names", at)
+    vectors = vectors_of_csv(folder / file, columns, text_of(table, "weights", at), at, names)
+    return _listed([(vector, weight) for name, vector, weight in vectors if name == layer], at)
 
 
 def _listed(
@@ -245,7 +275,7 @@ def _ranges(
         most = max(values.weights)
         bound = bounds.get(name, min(max(LARGEST, 1 << (most - 1).bit_length()), 2**31 - 1))
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < most:
-            because = f"{bound!r} is below the size {most}"
+            because = f"{bound!r} is not a whole number from {most} on, the greatest size"
             raise refusal(at / "bounds" / name, because, f"bounds = {{{name} = {most}}}")
         swept[name] = (1, bound)
     return fixed, swept
@@ -270,18 +300,18 @@ def _constants(
     }
     if "constants" not in table:
         return tuple(name for name in list(inputs)[1:] if name not in free)
-    given = table["constants"]
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+    names = table["constants"]
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise refusal(
-            at / "constants", f"{given!r} is not a list of names", f"constants = {[*inputs][1:]}"
+            at / "constants", f"{names!r} is not a list of names", f"constants = {[*inputs][1:]}"
         )
-    for name in given:
+    for name in names:
         if name not in inputs or name in free:
             because = "its shape depends on a swept size" if name in free else "it is not an input"
             raise refusal(
                 at / "constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
             )
-    return tuple(given)
+    return tuple(names)
 
 
 def _einsum(
@@ -304,8 +334,8 @@ def _einsum(
                 else f"there is no axis {name!r}"
             )
             raise refusal(at / "sizes", because, f"the axes are {', '.join(contraction.letters)}")
-    made = build(contraction, *_ranges(axes, table, at), kind)
-    inputs, result = list(made.inputs), made.result
+    computation = build(contraction, *_ranges(axes, table, at), kind)
+    inputs, result = list(computation.inputs), computation.result
     letters: dict[str, Sequence[str]] = dict(
         zip(contraction.names, contraction.operands, strict=True)
     )
@@ -335,11 +365,11 @@ def _op(
     name, inputs = text_of(table, "op", at), table.get("inputs", {})
     function = getattr(oc.ops, name, None)
     if function is None or name.startswith("_") or not callable(function):
-        from offcut.core.nearest import nearest
+        from offcut.core.spelling import similar_names
 
         public = [one for one in dir(oc.ops) if not one.startswith("_")]
         raise refusal(
-            at / "op", f"there is no oc.ops.{name}", *filter(None, [nearest(name, public)])
+            at / "op", f"there is no oc.ops.{name}", *filter(None, [similar_names(name, public)])
         )
     example = 'inputs = {x = "m, n"}'
     if not isinstance(inputs, Mapping) or not inputs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from offcut.search.pool import Device, InFlightTasks, Pool, TaskDispatcher, connected
+from offcut.search.pool import Device, InFlightTasks, Pool, TaskDispatcher, connect
 from offcut.search.pool.tasks import Task
 from offcut.studies import remote
 from offcut.studies.environment import environment
@@ -73,7 +73,7 @@ def measure_pooled(study: SentStudy, groups: Sequence[Group], pool: Pool, tell: 
 
     Raises TargetError where no scheduler answers, or no device is left.
     """
-    with connected(pool, "study") as client:
+    with connect(pool, "study") as client:
         tasks = InFlightTasks[tuple[Cells, ...]](client, pool, "study", AGAIN)
         with tasks, PooledStudy(study, groups, tasks) as bench:
             bench.measure(tell)

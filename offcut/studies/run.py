@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from offcut import debug
 from offcut.errors import OffcutError
-from offcut.experiment.outputs import check_writable, wide_console
+from offcut.experiment.outputs import check_writable
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.environment import command, digest, environment, write_environment
@@ -21,6 +19,7 @@ from offcut.studies.groups import Group, groups_of
 from offcut.studies.isolated import GroupProcess, named_sample
 from offcut.studies.lock import locked
 from offcut.studies.missing_modules import absent_lines
+from offcut.studies.progress import StudyProgress
 from offcut.studies.report import tables_of, write_report
 from offcut.studies.results import results_of
 from offcut.studies.rows import Row
@@ -182,13 +181,15 @@ def measure_groups(
     count = sum(len(group.cells) for group in groups)
     done, start = 0, time.monotonic()
     rates: dict[str, dict[str, float]] = {}
-    with _progress() as bar, GroupProcess(definition.source, has_owner=True) as process:
-        task = bar.add_task(definition.name, total=count)
+    with (
+        StudyProgress(definition.name, count) as progress,
+        GroupProcess(definition.source, has_owner=True) as process,
+    ):
         for number, group in enumerate(groups):
             if number and time.monotonic() - start > seconds:
                 return done, len(groups) - number
             operator = group.operator.name
-            bar.update(task, description=f"{operator} {group.point}"[:48])
+            progress.begin_row(f"{operator} {group.point}")
             samples: dict[str, Sample] = {}
             known_rates = rates.setdefault(operator, {})
 
@@ -198,7 +199,7 @@ def measure_groups(
                 named = [named_sample(one, group) for one in some]
                 write_samples(definition, folder, named, where)
                 samples.update({one.contender: one for one in named})
-                bar.advance(task, len(named))
+                progress.advance(len(named))
 
             names = {cell: f"{operator}\n{one.name}" for cell, one in group.cells.items()}
             process.measure(names, write, known_rates)
@@ -223,14 +224,13 @@ def measure_groups_pooled(
     cells = frozenset(cell for group in groups for cell in group.cells)
     study = pack_study(definition.source, cells)
     done = 0
-    with _progress() as bar:
-        task = bar.add_task(definition.name, total=len(cells))
+    with StudyProgress(definition.name, len(cells)) as progress:
 
         def write(result: Result) -> None:
             nonlocal done
             write_samples(definition, folder, result.samples, result.environment)
             done += len(result.samples)
-            bar.advance(task, len(result.samples))
+            progress.advance(len(result.samples))
 
         measure_pooled(study, groups, pool, write)
     return done
@@ -244,14 +244,3 @@ def write_samples(
     if not (folder / "environments" / f"{name}.json").exists():
         write_environment(folder, name, {**facts, "command": command(), "seed": definition.seed})
     append_samples(folder / FILE, [replace(one, environment=name) for one in samples])
-
-
-def _progress() -> Progress:
-    console = wide_console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, disable=not console.is_terminal)

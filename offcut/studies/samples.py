@@ -129,10 +129,10 @@ def _sample(fields: Any) -> Sample:
     """
     if not isinstance(fields, dict):
         raise TypeError("it is not an object")
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
     }
-    sample = Sample(**made)
+    sample = Sample(**values)
     for name, kind in _KINDS.items():
         if not isinstance(getattr(sample, name), kind):
             raise TypeError(f"{name} is {getattr(sample, name)!r}")

@@ -49,10 +49,10 @@ class Point:
         return ", ".join(f"{name}={extent}" for name, extent in self.sizes.items())
 
 
-def read_values(given: Any, at: Place, folder: Path) -> Values:
-    """Return the extents that `given` says.
+def read_values(spec: Any, at: Place, folder: Path) -> Values:
+    """Return the extents that a file says.
 
-    given   a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
+    spec    a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
             ``"1:512:8"``: a range, both ends included, of which at most 24 are taken, geometrically · ``{range = "1:512", points = 60}``
             · ``{3 = 0.8, 17 = 0.2}``: these, with weights · ``"lengths.csv"`` or ``{csv = "lengths.csv", column = "length"}``:
             a line for each call, of which equal ones are counted, or with ``weights = "calls"`` those numbers
@@ -60,24 +60,24 @@ def read_values(given: Any, at: Place, folder: Path) -> Values:
 
     Raises DescribeError for anything else, for an extent below 1, and for a file that cannot be read.
     """
-    if isinstance(given, int) and not isinstance(given, bool):
-        return Values({_extent(given, at): 1.0}, swept=False)
-    if isinstance(given, list) and given:
-        return _of_weights((_extent(one, at), 1.0) for one in given)
-    if isinstance(given, str) and given.endswith(".csv"):
-        return _of_csv(folder / given, "", "", at)
-    if isinstance(given, str):
-        return _of_range(given, POINTS, at)
-    if isinstance(given, Mapping) and "csv" in given:
-        check_keys(given, ("csv", "column", "weights"), at)
-        file, column = text_of(given, "csv", at), text_of(given, "column", at)
-        return _of_csv(folder / file, column, text_of(given, "weights", at), at)
-    if isinstance(given, Mapping) and "range" in given:
-        check_keys(given, ("range", "points"), at)
-        return _of_range(str(given["range"]), whole_of(given, "points", at, POINTS, 2), at)
-    if isinstance(given, Mapping) and given:
-        return _weighted(given, at)
-    raise refusal(at, f"{given!r} are not sizes", *EXAMPLES)
+    if isinstance(spec, int) and not isinstance(spec, bool):
+        return Values({_extent(spec, at): 1.0}, swept=False)
+    if isinstance(spec, list) and spec:
+        return _of_weights((_extent(one, at), 1.0) for one in spec)
+    if isinstance(spec, str) and spec.endswith(".csv"):
+        return _of_csv(folder / spec, "", "", at)
+    if isinstance(spec, str):
+        return _of_range(spec, POINTS, at)
+    if isinstance(spec, Mapping) and "csv" in spec:
+        check_keys(spec, ("csv", "column", "weights"), at)
+        file, column = text_of(spec, "csv", at), text_of(spec, "column", at)
+        return _of_csv(folder / file, column, text_of(spec, "weights", at), at)
+    if isinstance(spec, Mapping) and "range" in spec:
+        check_keys(spec, ("range", "points"), at)
+        return _of_range(str(spec["range"]), whole_of(spec, "points", at, POINTS, 2), at)
+    if isinstance(spec, Mapping) and spec:
+        return _weighted(spec, at)
+    raise refusal(at, f"{spec!r} are not sizes", *EXAMPLES)
 
 
 def points_of(values: Mapping[str, Values]) -> tuple[Point, ...]:
@@ -131,9 +131,9 @@ def _of_weights(pairs: Iterable[tuple[int, float]]) -> Values:
     return Values({extent: weights[extent] / total for extent in sorted(weights)}, swept=True)
 
 
-def _weighted(given: Mapping[str, Any], at: Place) -> Values:
+def _weighted(spec: Mapping[str, Any], at: Place) -> Values:
     weights: dict[int, float] = {}
-    for key, weight in given.items():
+    for key, weight in spec.items():
         if not re.fullmatch(r"[0-9]{1,10}", str(key)):
             raise refusal(at, f"{key!r} is not an extent", *EXAMPLES)
         if (
@@ -190,9 +190,35 @@ class _Csv:
             text, place = self.cell(line, position), f"{self.file.name}, line {number}"
             if not re.fullmatch(r"[0-9]{1,10}", text):
                 where = f" in column {self.header[position]!r}" if len(self.header) > 1 else ""
-                raise refusal(at, f"{place}: {text!r}{where} is not a whole number", *help)
+                because = f"{place}: {text!r}{where} is not a whole number above 0"
+                raise refusal(at, because, *(help or ("a whole number in each line",)))
             extents.append(_extent(int(text), f"{at} ({place})"))
         return extents
+
+    def position(self, column: str, at: Place, help: str) -> int:
+        """Return the position of a column.
+
+        Raises DescribeError where not exactly one has that name.
+        """
+        if not self.has_names or self.header.count(column) != 1:
+            listed = ", ".join(self.header) if self.has_names else "without names"
+            because = f"{self.file.name} has no column {column!r}: its columns are {listed}"
+            raise refusal(at, because, help)
+        return self.header.index(column)
+
+    def layers(self, column: str, at: Place) -> list[str]:
+        """Return the name of a layer in each line: the text in a column, or "" without one.
+
+        Raises DescribeError for a column that there is not, and an empty cell.
+        """
+        if not column:
+            return [""] * len(self.lines)
+        position = self.position(column, at / "names", 'names = "…", the column of names of layers')
+        names = [self.cell(line, position) for _, line in self.lines]
+        if "" in names:
+            place = f"{self.file.name}, line {self.lines[names.index('')][0]}"
+            raise refusal(at / "names", f"{place}: the layer has no name", "a name in each line")
+        return names
 
     def weights(self, column: str, at: Place) -> list[float]:
         """Return the weight of each line: the number in a column, or 1 without one.
@@ -201,13 +227,11 @@ class _Csv:
         """
         if not column:
             return [1.0] * len(self.lines)
-        if not self.has_names or self.header.count(column) != 1:
-            listed = ", ".join(self.header) if self.has_names else "without names"
-            because = f"{self.file.name} has no column {column!r}: its columns are {listed}"
-            raise refusal(at / "weights", because, 'weights = "…", a column of numbers above 0')
+        help = 'weights = "…", a column of numbers above 0'
+        position = self.position(column, at / "weights", help)
         weights = []
         for number, line in self.lines:
-            text = self.cell(line, self.header.index(column))
+            text = self.cell(line, position)
             try:
                 weight = float(text)
             except ValueError:
@@ -221,20 +245,29 @@ class _Csv:
         return weights
 
 
-def vectors_of_csv(
-    file: Path, columns: Mapping[str, str] | None, weights: str, at: Place
-) -> list[tuple[dict[str, int], float]]:
-    """Return the vectors of extents in the lines of a CSV file, whose first line has names, each with its weight.
+def layers_of_csv(file: Path, column: str, at: Place) -> tuple[str, ...]:
+    """Return the names of layers in a column of a CSV file, each once, in their order; "" alone of a file without lines.
 
-    columns  by axis; None: every column but that of weights is the axis of its name
+    Raises DescribeError for a file that cannot be read, a column that it lacks, and a line without a name.
+    """
+    return tuple(dict.fromkeys(_read_csv(file, at).layers(column, at))) or ("",)
+
+
+def vectors_of_csv(
+    file: Path, columns: Mapping[str, str] | None, weights: str, at: Place, names: str = ""
+) -> list[tuple[str, dict[str, int], float]]:
+    """Return the lines of a CSV file, whose first line has names: the layer, the vector of extents, the weight.
+
+    columns  by axis; None: every column but those of weights and of layers is the axis of its name
     weights  the column of weights; "": lines weigh the same
+    names    the column of names of layers; "": the layer of each line is ""
 
     Raises DescribeError for a file that cannot be read, a column that it lacks, and a cell that is not an extent.
     """
     table = _read_csv(file, at)
     if not table.has_names:
         raise refusal(at, f"{file.name} has no line with names of axes", "m,n,k")
-    own = {name: name for name in table.header if name and name != weights}
+    own = {name: name for name in table.header if name and name not in (weights, names)}
     column_by_axis = own if columns is None else columns
     listed, first = ", ".join(table.header), table.header[0] or table.header[-1]
     help = f'{{csv = "{file.name}", columns = {{m = "{first}"}}}}'
@@ -244,12 +277,14 @@ def vectors_of_csv(
             raise refusal(at, because, help)
     if not table.lines:
         raise refusal(at, f"{file.name} has no line with sizes", "a line for each vector")
-    extents = {
-        axis: table.extents(table.header.index(column), at, help)
-        for axis, column in column_by_axis.items()
-    }
+    extents = {}
+    for axis, column in column_by_axis.items():
+        by_name = f'{{csv = "{file.name}", names = "{column}"}}, layers by name'
+        helps = (help,) if columns or names else (help, by_name)
+        extents[axis] = table.extents(table.header.index(column), at, *helps)
     vectors = [dict(zip(extents, one, strict=True)) for one in zip(*extents.values(), strict=True)]
-    return list(zip(vectors, table.weights(weights, at), strict=True))
+    layers = table.layers(names, at)
+    return list(zip(layers, vectors, table.weights(weights, at), strict=True))
 
 
 def _read_csv(file: Path, at: Place) -> _Csv:

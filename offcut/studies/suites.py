@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from offcut.core.nearest import nearest
+from offcut.core.spelling import similar_names
 from offcut.studies.errors import Place, check_keys, refusal, text_of
 
 FOLDER = Path(__file__).with_name("suites")
@@ -51,11 +51,13 @@ def suite_operators(name: str, folder: Path, at: Place) -> Suite:
     file = folder / name if name.endswith(".toml") else FOLDER / f"{name}.toml"
     if file.is_file():
         return read_suite(file)
+    if name.endswith(".toml"):
+        raise refusal(at / "suite", f"there is no file {name}", 'suite = "dietcode"')
     known = {point.name: point for point in _points()}
     if name in known:
         return read_suite(Path(known[name].load()))
     names = [*(path.stem for path in sorted(FOLDER.glob("*.toml"))), *known]
-    close = nearest(name, names)
+    close = similar_names(name, names)
     raise refusal(
         at / "suite", f"there is no suite {name!r}", *filter(None, [close]), ", ".join(names)
     )

@@ -196,7 +196,7 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
             "limit by",
             "error",
             "predicted J",
-            "predicted bytes",
+            "predicted bytes, all memories",
         ),
         *("rounds", "calls", "clock", "loaded", *axis_columns),
     )
@@ -233,7 +233,15 @@ def _regret(results: Results) -> Table:
     for name in results.ours:
         fixed, oracle = results.regrets(name)
         rows.append((name, *_regret_figures(fixed), *_regret_figures(oracle)))
-    columns = ("contender", "mean", "worst", "at", "mean to oracle", "worst to oracle", "at ")
+    columns = (
+        "contender",
+        "mean",
+        "worst",
+        "at",
+        "mean to oracle",
+        "worst to oracle",
+        "at, to oracle",
+    )
     caption = "How much longer a contender takes than the best fixed one for an operator, and than the fastest at each size (the oracle)."
     return Table("regret", caption, columns, tuple(rows))
 

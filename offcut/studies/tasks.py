@@ -56,9 +56,9 @@ class Exact:
     def mismatch(self, results: Sequence[Array]) -> str:
         """Return what is wrong with results, "" where they are right."""
         shapes = [tuple(one.shape) for one in results]
-        wanted = [tuple(one.shape) for one in self.values]
-        if shapes != wanted:
-            return f"results of shape {_listed(shapes)} where {_listed(wanted)} are due"
+        exact_shapes = [tuple(one.shape) for one in self.values]
+        if shapes != exact_shapes:
+            return f"results of shape {_listed(shapes)} where {_listed(exact_shapes)} are due"
         if self.bounds:
             pairs = zip(self.bounds, results, strict=True)
             return next(filter(None, (bound.mismatch(result) for bound, result in pairs)), "")

@@ -29,11 +29,11 @@ from offcut.search import (
     TimeLimitReached,
     Times,
 )
-from offcut.search.explorers import Explorer, Judge, Seen
+from offcut.search.explorers import Explorer, Judge, TriedSchedule
 from offcut.search.trials import BEST, DEFAULT, verdicts_of
-from offcut.tuning.alternatives import composed
 from offcut.tuning.problem import Measure, Measured, Problem
 from offcut.tuning.recorded_trials import TrialLog
+from offcut.tuning.variant_selection import compose_variants
 
 BATCH = 8
 """Candidates of a round: what is learned is learned between rounds, and a device of a pool takes as many at most."""
@@ -157,7 +157,7 @@ class Campaign:
     def _batch(self, number: int, count: int) -> Sequence[Schedule]:
         """Return the schedules of a round: the default before all others."""
         first = () if number else (self.space.first,)
-        trials = tuple(Seen(one.schedule, self._seconds(one)) for one in self.tried)
+        trials = tuple(TriedSchedule(one.schedule, self._seconds(one)) for one in self.tried)
         known = {*(one.schedule for one in trials), *first}
         rng, missing = Random(f"{self.problem.seed}:{number}"), count - len(first)
         try:
@@ -167,7 +167,9 @@ class Campaign:
         new = [one for one in dict.fromkeys(proposals) if one not in known]
         return (*first, *new[:missing])
 
-    def _proposals(self, trials: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+    def _proposals(
+        self, trials: Sequence[TriedSchedule], rng: Random, count: int
+    ) -> Sequence[Schedule]:
         """Return what the explorer proposes, `count` schedules at most.
 
         Raises DescribeError where it raises, or gives what are no schedules of the program.
@@ -230,7 +232,7 @@ class Campaign:
                 because=f"the last of {len(self.tried)} is {last.outcome.value}: {last.because}",
             )
         finalists = [one.schedule for one in sound[:FINALISTS]]
-        combination = composed(self.problem, sound, self.space.most)
+        combination = compose_variants(self.problem, sound, self.space.most)
         finalists += [] if combination is None else [combination.schedule]
         if any(one.schedule == first for one in sound) and first not in finalists:
             finalists.append(first)
@@ -267,7 +269,7 @@ class Campaign:
 
     def _regret(self, measured: Sequence[Measured], best: float) -> float | None:
         """By which share of its time the best is predicted to miss the best there is; None: not known."""
-        trials = [Seen(one.schedule, self._seconds(one)) for one in measured]
+        trials = [TriedSchedule(one.schedule, self._seconds(one)) for one in measured]
         try:
             least = Judge(self.space, trials).scale * self.expected.least
         except TimeLimitReached:

@@ -24,8 +24,8 @@ from offcut.core.text.parser import parse
 from offcut.errors import OffcutError, error_line
 from offcut.schedule import Schedule
 from offcut.search import Outcome
-from offcut.search.job_runner import pickled
-from offcut.search.pool import REQUEUES, InFlightTasks, Pool, TaskDispatcher, connected
+from offcut.search.job_runner import pickle_for_process
+from offcut.search.pool import REQUEUES, InFlightTasks, Pool, TaskDispatcher, connect
 from offcut.search.pool.tasks import Task
 from offcut.tuning.campaign import BATCH
 from offcut.tuning.measuring.candidate import Bench
@@ -59,7 +59,7 @@ def serialize(problem: Problem, limits: Limits) -> Wire:
         *(request.users, dict(request.arrays), problem.options, problem.target),
         *(problem.sizes, problem.seed, limits, problem.target.machine),
     )
-    data = pickled(rest, "tune", f"cannot send {request.program.name} to a pool")
+    data = pickle_for_process(rest, "tune", f"cannot send {request.program.name} to a pool")
     texts = str(request.program), problem.program, problem.machine
     return Wire(offcut.__version__, *texts, zlib.compress(data, 1))
 
@@ -177,15 +177,15 @@ class PooledBench(TaskDispatcher[Schedule]):
 
 
 @contextmanager
-def pooled(problem: Problem, limits: Limits, pool: Pool) -> Iterator[PooledBench]:
+def open_pooled_bench(problem: Problem, limits: Limits, pool: Pool) -> Iterator[PooledBench]:
     """A bench on the devices of a pool, as long as the context lasts.
 
     Raises TargetError where no scheduler answers.
     """
-    with connected(pool, "tune") as client:
+    with connect(pool, "tune") as client:
         tasks = InFlightTasks[Parcel](client, pool)
         with tasks, PooledBench(problem, limits, tasks) as bench:
             yield bench
 
 
-__all__ = ["REQUEUES", "ROUND", "Parcel", "PooledBench", "pooled"]
+__all__ = ["REQUEUES", "ROUND", "Parcel", "PooledBench", "open_pooled_bench"]

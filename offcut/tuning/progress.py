@@ -56,7 +56,7 @@ class Lines:
 
 
 @contextmanager
-def shown(report: bool | Tell | None, name: str, trials: int | None) -> Iterator[Tell]:
+def show_progress(report: bool | Tell | None, name: str, trials: int | None) -> Iterator[Tell]:
     """What to tell of each trial.
 
     report  a function of `Progress`; whether anything is shown; None: it is

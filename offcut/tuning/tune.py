@@ -11,9 +11,9 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import check_reassociate
 from offcut.backends.decide import proved_plan
+from offcut.backends.result_checks import check_result
 from offcut.backends.target import Target
 from offcut.core.integers import whole
 from offcut.core.program import Program
@@ -24,14 +24,14 @@ from offcut.errors import DescribeError, trim_traceback
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import ExpectedCost, Records
-from offcut.search.explorers import explorer_named
+from offcut.search.explorers import get_explorer
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.tuning.campaign import BATCH, Campaign, Progress
-from offcut.tuning.learning.corrected import has_nests, price_named
+from offcut.tuning.learning.online_model import get_cost, has_nests
 from offcut.tuning.measuring.candidate import measuring
-from offcut.tuning.pooled_bench import ROUND, pooled
+from offcut.tuning.pooled_bench import ROUND, open_pooled_bench
 from offcut.tuning.problem import DEFAULT, Limits, make_problem
-from offcut.tuning.progress import shown
+from offcut.tuning.progress import show_progress
 from offcut.tuning.schedule_prices import UserPriceFunction
 
 TRIALS = 64
@@ -100,7 +100,7 @@ def tune(
     _check_kinds(constants, features, limits, records, progress)
     check_reassociate(reassociate, "tune")
     workers = None if pool is None else pool_of(pool, "tune")
-    explorer_name, proposing = explorer_named(explorer)
+    explorer_name, proposing = get_explorer(explorer)
     own_target = target if isinstance(target, Target) else target_named(target)
     requested = own_target.options(
         "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
@@ -110,14 +110,14 @@ def tune(
     problem = make_problem("tune", output, inputs, constants, sizes, own_target, options, rng_seed)
     default = proved_plan(own_target, problem.request, options)
     space = own_target.space(default, problem.request, options, alternatives)
-    predicted = price_named(problem, space.computation, space.first, price, features)
+    predicted = get_cost(problem, space.computation, space.first, price, features)
     is_quick = has_nests(space.first) and not own_target.is_simulator
     looks = None if is_quick else LOOKS
     expected = ExpectedCost(predicted, problem.weights, limits.hopeless, looks)
     store = records if isinstance(records, Records) else Records(records)
     most = TRIALS if trials is None and seconds is None else trials
     with ExitStack() as stack:
-        tell = stack.enter_context(shown(progress, space.first.name, most))
+        tell = stack.enter_context(show_progress(progress, space.first.name, most))
         campaign = partial(
             Campaign,
             problem,
@@ -133,7 +133,7 @@ def tune(
             here = measuring(problem, limits, stack)
             batch = BATCH if workers is None else ROUND
             return campaign(here.each, most, seconds, tell, last=here.turns, batch=batch).best()
-        devices = stack.enter_context(pooled(problem, limits, workers))
+        devices = stack.enter_context(open_pooled_bench(problem, limits, workers))
         turns = partial(devices.dispatch, whole=True)
         return campaign(devices.dispatch, most, seconds, tell, last=turns, batch=ROUND).best()
 

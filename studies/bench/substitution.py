@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from offcut.graph.substitution.substitute import TIDIED
 
 from offcut.core.memo import lazy_property
 from offcut.core.text.printer import format_expr
@@ -20,35 +21,20 @@ from offcut.graph import (
     Builder,
     Ref,
     Rule,
-    compiled,
+    compile_graph,
     joined_convolutions,
     joined_products,
     parts_of_one,
-    substituted,
+    search_rewrites,
     widened_convolutions,
 )
-from offcut.graph.passes import DEFAULT, improved, merge_products
-from offcut.graph.substitution.matching import applied, matches
-from offcut.graph.substitution.substitute import TIDIED
-from offcut.studies.models import CompiledModel
+from offcut.graph.passes import DEFAULT, merge_products, run_passes
+from offcut.graph.substitution.matching import apply_rule, matches
+from offcut.studies.models import SubstitutedModel
 from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.tasks import TOLERANCE, Exact, Task
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@dataclass(frozen=True)
-class FoundModel(CompiledModel):
-    """The model that the search found; its way says by which rules, and what was predicted."""
-
-    search: Any = None
-
-    @property
-    def way(self) -> str:
-        """Return the rules of the search, its predicted gain, and how many graphs it priced."""
-        rules = ", ".join(self.search.rules) or "nothing is cheaper"
-        gain = self.search.before / self.search.after
-        return f"{rules}; predicted gain {gain:.2f}, {self.search.tried} graphs"
 
 
 @dataclass(frozen=True)
@@ -61,12 +47,14 @@ class Block:
     @lazy_property
     def written(self) -> Any:
         """The graph as it is written, compiled."""
-        return compiled(self.bound, 1, passes=tuple(x for x in DEFAULT if x is not merge_products))
+        return compile_graph(
+            self.bound, 1, passes=tuple(x for x in DEFAULT if x is not merge_products)
+        )
 
     @lazy_property
     def joined(self) -> Any:
         """The graph after all rules, compiled."""
-        return compiled(everywhere(self.bound, self.rules), 1)
+        return compile_graph(everywhere(self.bound, self.rules), 1)
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return a batch; its result is that of the graph as it is written, which is tested against the interpreter."""
@@ -82,10 +70,12 @@ class Block:
         moved = inputs[given.name].nbytes
         return Task(dict(sizes), inputs, {}, "float32", 0, moved, exact)
 
-    def compiled(self, options: Mapping[str, Any]) -> FoundModel:
+    def compiled(self, options: Mapping[str, Any]) -> SubstitutedModel:
         """Return the graph that the search found, compiled."""
-        search = substituted(self.bound, self.rules, alpha=1.3, sizes={"n": 1})
-        return FoundModel(compiled(search.bound, options.get("threads", 1)), search=search)
+        search = search_rewrites(self.bound, self.rules, alpha=1.3, sizes={"n": 1})
+        return SubstitutedModel(
+            compile_graph(search.bound, options.get("threads", 1)), search=search
+        )
 
 
 def block(n: Any, name: str) -> Block:
@@ -105,13 +95,13 @@ def joined(inputs: Mapping[str, Array], sizes: Mapping[str, int]) -> Callable[[]
 
 def everywhere(bound: Bound, rules: Sequence[Rule]) -> Bound:
     """The graph after all rules, wherever they fit, whatever they cost."""
-    now = improved(bound, TIDIED)
+    now = run_passes(bound, TIDIED)
     while True:
         places = next(((r, found) for r in rules if (found := matches(r, now.graph))), None)
-        made = None if places is None else applied(now, *places)
+        made = None if places is None else apply_rule(now, *places)
         if made is None:
             return now
-        now = improved(made, TIDIED)
+        now = run_passes(made, TIDIED)
 
 
 class Drawn(Builder):

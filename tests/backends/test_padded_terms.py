@@ -89,3 +89,43 @@ def test_a_line_about_no_such_terms_is_refused(what: str) -> None:
 def test_terms_are_left_out_or_stay() -> None:
     with pytest.raises(oc.ParseError, match="terms of a sum are left out, or stay"):
         oc.Schedule.parse("schedule Y\nseparate Y 2")
+
+
+def depthwise(target: str = "cpu", **machine: str) -> oc.Kernel:
+    """Return a convolution of each channel by itself, of images of any size."""
+    n, h, w = oc.dim("n"), oc.dim("h", min=1), oc.dim("w", min=1)
+    x, k = oc.placeholder((n, 5, h, w), name="X"), oc.placeholder((5, 1, 3, 3), name="W")
+    y = oc.ops.conv2d(x, k, padding=1, groups=5, name="Y")
+    weights = {"W": floats("w", 5, 1, 3, 3)}
+    return oc.compile(y, inputs=[x, k], constants=weights, target=oc.target(target, **machine))
+
+
+@pytest.mark.parametrize("machine", ["zen4", "cascade-lake"])
+def test_a_sum_of_few_terms_runs_as_vectors_that_ask_nothing_of_lanes(machine: str) -> None:
+    kernel = depthwise(machine=machine)
+    assert "vectors" in str(kernel.schedule)
+    assert "fma_" not in str(kernel.schedule)
+    assert "if x " not in str(kernel.loops)
+
+
+def test_a_convolution_of_each_channel_by_itself_is_right_at_the_edges() -> None:
+    kernel, weights = depthwise(), floats("w", 5, 1, 3, 3).astype(np.float64)
+    for n, h, w in [
+        (0, 3, 3),
+        (1, 1, 1),
+        (2, 1, 17),
+        (1, 2, 16),
+        (3, 5, 15),
+        (2, 7, 64),
+        (1, 3, 83),
+    ]:
+        x = floats("x", n, 5, h, w)
+        padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+        terms = [
+            (padded[:, :, r : r + h, s : s + w], weights[:, 0, r, s][:, None, None])
+            for r in range(3)
+            for s in range(3)
+        ]
+        y = kernel(x)
+        agree(y, sum(a * b for a, b in terms), terms=sum(abs(a * b) for a, b in terms))
+        np.testing.assert_array_equal(kernel(x[:1]), y[:1])

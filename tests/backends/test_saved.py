@@ -22,7 +22,7 @@ import offcut as oc
 from offcut.backends.cpu.threads import pool
 from offcut.backends.host.container import MANIFEST, PAGE, read_container, write_container
 from offcut.backends.host.saved import SavedModel
-from tests.facade import Builder, Model, compiled
+from tests.facade import Builder, Model, compile_graph
 from tests.graphs import SIZES, arrays, drawn
 from tests.unit.test_graph_minimal import is_minimal, windows
 
@@ -81,7 +81,7 @@ assert not (packages | rooms) & set(sys.modules), (packages | rooms) & set(sys.m
 )
 def test_a_loaded_model_gives_the_bits_of_the_one_that_was_saved(seed: int, tmp_path: Path) -> None:
     bound = drawn(seed)
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     model.save(tmp_path / "drawn.offcut")
     loaded = oc.load(tmp_path / "drawn.offcut")
     for b, n in ((1, 1), (1, SIZES["n"]), (3, 2), (SIZES["b"], SIZES["n"])):
@@ -94,7 +94,7 @@ def test_a_loaded_model_gives_the_bits_of_the_one_that_was_saved(seed: int, tmp_
 
 def test_data_that_fewer_products_cannot_take_run_as_they_are_written(tmp_path: Path) -> None:
     bound = windows(2, padding=1)
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     assert is_minimal(model)
     model.save(tmp_path / "windows.offcut")
     loaded = oc.load(tmp_path / "windows.offcut")
@@ -114,7 +114,7 @@ def views() -> Model:
     c = made.constant("c", np.arange(6, dtype=np.float32))
     turned = made.node("transpose", y, axes=[1, 0])
     made.output(turned, x, c, y, made.node("slice", y, 1, 1, 5, 2))
-    return compiled(made.bound, threads=1)
+    return compile_graph(made.bound, threads=1)
 
 
 def test_outputs_that_lie_in_other_memory_are_copied(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_size_at_which_a_model_does_not_run_is_refused_by_name(tmp_path: Path)
     n = made.size("n", 1, 9)
     x = made.input("x", "float32", (n, 3))
     made.output(made.node("relu", made.node("slice", x, 0, 2, 5)))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     model.save(tmp_path / "parts.offcut")
     loaded = oc.load(tmp_path / "parts.offcut")
     np.testing.assert_array_equal(loaded(rows(7, 3)), model(rows(7, 3)))
@@ -191,7 +191,7 @@ def test_a_file_runs_on_as_many_threads_as_it_was_compiled_for(tmp_path: Path) -
     x = made.input("x", "float32", (made.size("n", 1, 999), 64))
     w = made.constant("w", rows(64, 64))
     made.output(made.node("softmax", made.node("dense", made.node("dense", x, w), w)))
-    model = compiled(made.bound, threads=3)
+    model = compile_graph(made.bound, threads=3)
     given, other = (rows(4000, 33), rows(33, 300)), rows(800, 64)  # long enough to wait for threads
     code = """
 import os, sys, numpy as np, offcut as oc
@@ -344,7 +344,7 @@ def test_a_target_without_machine_code_says_so(tmp_path: Path) -> None:
     made = Builder("twice")
     value = made.input("x", "float32", (made.size("n", 1, 9), 3))
     made.output(made.node("relu", value))
-    model = compiled(made.bound, target="interpret")
+    model = compile_graph(made.bound, target="interpret")
     with pytest.raises(
         oc.TargetError, match="its kernel runs on interpret, which makes no machine code"
     ):

@@ -114,7 +114,8 @@ bind: cannot run 4 iterations of Y.j together
 schedule: cannot unroll Y.j
   at       line 4: bind Y.j unroll
   because  no split says how many iterations run together
-  help     split Y.j 4 as j_tile j_in""",
+  help     split Y.j 4 as j_tile j_in
+  help     bind Y.j_in unroll, where j runs in turn around tiles""",
     ),
     "a loop that is none": (
         "split Y.k 4 as a b\nbind Y.b unroll",

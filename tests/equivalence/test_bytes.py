@@ -9,7 +9,7 @@ import pytest
 
 import offcut as oc
 from offcut import ops
-from offcut.graph import Builder, compiled
+from offcut.graph import Builder, compile_graph
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ def test_convolutions_of_bytes_are_exact(
     wide[0] = made.node("subtract", wide[0], 255)
     made.output(made.node("conv2d", *wide, padding=((1, 0), (2, 1)), stride=(1, 2)))
     target = oc.target("cpu") if machine is None else oc.target("cpu", machine=machine)
-    model = compiled(made.bound, target=target)
+    model = compile_graph(made.bound, target=target)
     for count, width in ((1, 7), (2, 14), (1, 33)):
         image = drawn("uint8", count, channels, 9, width)
         image[..., : width // 2] = 255
@@ -80,7 +80,7 @@ def test_copies_in_another_order_at_any_size(dtype: str, shape: tuple[int, int])
     x = made.input("x", dtype, (made.size("n", 1), shape[0], 3, shape[1]))
     around = made.node("pad", x, (0, 0, 1, 2), (0, 0, 0, 1), value=7)
     made.output(made.node("transpose", around, axes=(0, 2, 3, 1)))
-    model = compiled(made.bound)
+    model = compile_graph(made.bound)
     for count in (1, 2):
         image = (
             np.arange(count * shape[0] * 3 * shape[1])

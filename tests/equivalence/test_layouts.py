@@ -15,12 +15,12 @@ from offcut import ops
 from offcut.backends.host import arrays as host
 from offcut.core import index as ix
 from offcut.core.expr import variables
-from offcut.graph.programs import PROGRAMS
+from offcut.graph.program_operators import PROGRAMS
 from offcut.graph.views import VIEWS
 from offcut.ir import Binary
 from tests.agree import agree, of_peer
 from tests.compiled import Array
-from tests.facade import Blocks, Builder, Ref, compiled, interpreted
+from tests.facade import Builder, MemoryBlocks, Ref, compile_graph, interpret_graph
 from tests.guarded import LAYOUTS, Memory
 from tests.operator_cases import CASES, SIZES, Case, Input
 
@@ -38,7 +38,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
     """What models allocate meanwhile lies between walls."""
     found = Memory()
     monkeypatch.setattr(host, "allocate", found.allocated)
-    monkeypatch.setattr(Blocks, "take", lambda _, count: found.arena(count))
+    monkeypatch.setattr(MemoryBlocks, "take", lambda _, count: found.arena(count))
     return found
 
 
@@ -82,7 +82,7 @@ def test_a_kernel_reads_and_writes_any_layout(case: Case, memory: Memory) -> Non
     assert sorted(names) == sorted(case.inputs)
     for layout in LAYOUTS:
         given = laid(case, layout, memory)
-        expected = [*interpreted(bound, given, **sizes_of(case)).values()]
+        expected = [*interpret_graph(bound, given, **sizes_of(case)).values()]
         for variant in range(VARIANTS):
             outs = [
                 memory.in_order(order_of(e.ndim, variant), e.shape, e.dtype.name, out_layout)
@@ -114,7 +114,7 @@ def test_a_graph_stores_its_results_in_any_order(case: Case, variant: int, memor
     results = case.results(made, inputs)
     made.output(*results)
     orders = {one.name: order_of(len(made.shape(one)), variant) for one in results}
-    model = compiled(made.bound, threads=1, orders=orders)
+    model = compile_graph(made.bound, threads=1, orders=orders)
     shown = {name for one in made.bound.graph.inputs for e in one.shape for name in variables(e)}
     known = {name: size for name, size in SIZES.items() if name not in shown}
     placed = {}
@@ -123,7 +123,7 @@ def test_a_graph_stores_its_results_in_any_order(case: Case, variant: int, memor
         placed[name][...] = array
     found = model(placed, **known)
     memory.check()
-    for name, exact in interpreted(made.bound, given, **known).items():
+    for name, exact in interpret_graph(made.bound, given, **known).items():
         same(found[name], exact)
         assert found[name].transpose(orders[name]).flags.c_contiguous
 

@@ -13,7 +13,7 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
-from offcut.ops.programs.accumulating import FEW
+from offcut.ops.loop_programs.accumulating import FEW
 from offcut.ops.reductions.scan import BLOCK
 from tests.agree import agree
 from tests.facade import numpy_dtype

@@ -176,21 +176,21 @@ given ('gemm_1x16x16(j=j, p=k)', 'alu_max(j=j)')
 compile: cannot cover a tile by alu_max
   at       line 17: cover S at i alu_max(j=j)
   because  S[i, j] + int32(A_in[i, k]) * int32(W_wgt[k, j]) is not what it computes
-  help     @cover(gemm_1x16x16)
+  help     cover S at … gemm_1x16x16
 
 words along terms
 given ('gemm_1x16x16(j=j', 'gemm_1x16x16(j=k')
 compile: cannot cover a tile by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=k, p=k)
   because  A_in[i, k] does not move as A[i, p] with j=k, p=k
-  help     @cover(gemm_1x16x16)
+  help     cover S at … gemm_1x16x16
 
 words along another axis
 given ('alu_divide(j=j)', 'alu_divide(j=i)')
 compile: cannot cover a tile by alu_divide
   at       line 18: cover Y_1 at i alu_divide(j=i)
   because  it has other elements of S in a word than another statement
-  help     @cover(alu_divide)
+  help     cover Y_1 at … alu_divide
 
 an axis that it has not
 given ('p=k)', 'q=k)')
@@ -315,14 +315,14 @@ given ('at S Y.j_tile in accumulators', 'at S Y.j_tile')
 compile: cannot cover a tile by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k)
   because  S lies in main memory, and gemm_1x16x16 has C in accumulators
-  help     @cover(gemm_1x16x16)
+  help     cover S at … gemm_1x16x16
 
 a copy in another memory
 given ('A_in in inputs', 'A_in in weights')
 compile: cannot cover a tile by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k)
   because  A_in lies in weights, and gemm_1x16x16 has A in inputs
-  help     @cover(gemm_1x16x16)
+  help     cover S at … gemm_1x16x16
 
 a value that is not computed
 given ('S[i, j]//64', 'S[i, j]//32')
@@ -475,6 +475,54 @@ def test_a_schedule_that_it_does_not_do_is_refused_by_its_line(name: str) -> Non
 
     with pytest.raises(oc.OffcutError) as refused:
         compiled()
+    assert str(refused.value) == expected
+
+
+def _option(label: str, rows: int) -> list[str]:
+    """Return the lines of an option, in tiles of so many rows."""
+    lines = SCHEDULE.replace("guard 64", f"guard {rows}").splitlines()[1:]
+    return [f"  option {label}", *(f"    {line}" for line in lines)]
+
+
+OPTIONS = ["schedule Y", "choose", *_option("tall", 64), *_option("low", 32)]
+"""The same twice, in tiles of 64 rows and of 32."""
+
+# (the line of the second option that is missing, or another one for it) -> the refusal
+OPTION_LINES = refusals(
+    r"""
+no store
+given ('cover Y at i_in store_outputs', None)
+compile: cannot run Y without a cover
+  at       line 32: order Y i_tile j_tile i_in j_in
+  because  no line of option low covers Y, and it has other elements of Y_3 in a word than another statement
+  help     cover Y at … store_outputs
+
+no sum
+given ('cover S at i gemm_1x16x16(j=j, p=k)', None)
+compile: cannot run S without a cover
+  at       line 39: order S i j k
+  because  no line of option low covers S, and it has other elements of S in a word than another statement
+  help     cover S at … gemm_1x16x16
+
+words along another axis
+given ('cover Y_1 at i alu_divide(j=j)', 'cover Y_1 at i alu_divide(j=i)')
+compile: cannot cover a tile by alu_divide
+  at       line 41: cover Y_1 at i alu_divide(j=i)
+  because  it has other elements of S in a word than another statement
+  help     cover Y_1 at … alu_divide""",
+    globals(),
+)
+
+
+@pytest.mark.parametrize("name", OPTION_LINES)
+def test_a_decision_of_an_option_is_refused_by_the_line_of_that_option(name: str) -> None:
+    (old, new), expected = OPTION_LINES[name]
+    at = max(k for k, line in enumerate(OPTIONS) if line.strip() == old)
+    lines = [*OPTIONS[:at], *([] if new is None else [f"    {new}"]), *OPTIONS[at + 1 :]]
+    schedule = oc.Schedule.parse("\n".join(lines))
+    inputs, result = dense(20, 24)
+    with pytest.raises(oc.OffcutError) as refused:
+        oc.compile(result, inputs=inputs, schedule=schedule, target="vta")
     assert str(refused.value) == expected
 
 

@@ -14,7 +14,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
 from offcut.errors import CallError
 from offcut.ir import Size
-from tests.facade import Builder, Signature, compiled
+from tests.facade import Builder, Signature, compile_graph
 
 F32 = "float32"
 
@@ -598,7 +598,7 @@ def test_a_model_without_memory_for_a_result_says_its_bytes(op, text):
     if op == "sum":
         made = builder.node("sum", builder.node("cumsum", made, 1), axis=0)
     builder.output(made)
-    model = compiled(builder.bound)
+    model = compile_graph(builder.bound)
     with pytest.raises(CallError) as refused:
         model(
             np.zeros((2**20, 1), np.float32), np.zeros((1, 2**31 - 1), np.float32)

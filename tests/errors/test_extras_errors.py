@@ -39,7 +39,7 @@ given ('distributed', "from offcut.search.pool import pool_of\npool_of('tcp://lo
 tune: cannot use a pool of devices
 
 learned
-given ('xgboost', "from offcut.costmodel.learned import library\nlibrary.loaded('learn')")
+given ('xgboost', "from offcut.costmodel.learned import library\nlibrary.load_xgboost('learn')")
 learn: cannot use a learned model""",
     globals(),
 )

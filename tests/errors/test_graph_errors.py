@@ -9,9 +9,9 @@ import pytest
 from conftest import rejection
 
 from offcut.errors import CallError, DescribeError, ParseError
-from offcut.graph.substitution.substitute import substituted
+from offcut.graph.substitution.rewrite_search import search_rewrites
 from tests.compiled import floats
-from tests.facade import Bound, Builder, Ref, compiled, interpreted, parse_graph
+from tests.facade import Bound, Builder, Ref, compile_graph, interpret_graph, parse_graph
 
 TEXT = """\
 graph g
@@ -151,14 +151,14 @@ def test_a_text_is_refused_by_its_line(line: str) -> None:
 
 def test_a_slice_that_only_a_call_can_judge_is_refused_there() -> None:
     graph = parse_graph(TEXT.format(line="y: float32[5, 8] = slice(x, 0, 2, 7)", name="y"))
-    model = compiled(Bound(graph))
+    model = compile_graph(Bound(graph))
     x = floats("slice", 7, 8)
     np.testing.assert_array_equal(model(x), x[2:7])
     for few in (0, 1, 6):
         with pytest.raises(CallError, match="2:7 of axis 0 is not within 0:"):
             model(floats("slice", few, 8))
         with pytest.raises(CallError, match="cannot take 2:7 of axis 0"):
-            interpreted(Bound(graph), {"x": floats("slice", few, 8)})
+            interpret_graph(Bound(graph), {"x": floats("slice", few, 8)})
 
 
 def test_a_constant_is_what_it_was_when_it_was_given() -> None:
@@ -166,7 +166,7 @@ def test_a_constant_is_what_it_was_when_it_was_given() -> None:
     w = np.ones((8, 4), "float32")
     held = made.constant("w", w)
     made.output(made.node("matmul", x, held))
-    model = compiled(made.bound)
+    model = compile_graph(made.bound)
     w[:] = 0
     np.testing.assert_array_equal(model(np.ones((3, 8), "float32")), np.full((3, 4), 8))
     with pytest.raises(ValueError, match="read-only"):
@@ -175,9 +175,9 @@ def test_a_constant_is_what_it_was_when_it_was_given() -> None:
 
 def test_what_is_no_graph_is_refused() -> None:
     with pytest.raises(DescribeError, match="it is not a graph with its constants"):
-        compiled(5)  # type: ignore[arg-type]
+        compile_graph(5)  # type: ignore[arg-type]
     with pytest.raises(CallError, match="it is not a graph with its constants"):
-        interpreted(5, {})  # type: ignore[arg-type]
+        interpret_graph(5, {})  # type: ignore[arg-type]
     with pytest.raises(ParseError, match="a graph is read from a text"):
         parse_graph(5)  # type: ignore[arg-type]
     with pytest.raises(ParseError, match="it gives nothing back"):
@@ -202,18 +202,18 @@ def test_a_plan_is_of_sizes_that_are_allowed() -> None:
     made, x = builder()
     made.output(made.node("relu", x))
     with pytest.raises(CallError, match="plan: cannot take n = 65\n  because  n is in 0…64"):
-        compiled(made.bound).plan(n=65)
+        compile_graph(made.bound).plan(n=65)
     with pytest.raises(CallError, match=r"take n = 2\.5\n  because  a size is an integer"):
-        compiled(made.bound).plan(n=2.5)  # type: ignore[arg-type]
+        compile_graph(made.bound).plan(n=2.5)  # type: ignore[arg-type]
     with pytest.raises(
         CallError, match=r"take m\n  because  the sizes of \w+ are n\n  help     plan\(n=…\)"
     ):
-        compiled(made.bound).plan(m=3)
+        compile_graph(made.bound).plan(m=3)
 
 
 def test_a_graph_without_outputs_is_refused() -> None:
     with pytest.raises(DescribeError) as refused:
-        compiled(builder()[0].bound)
+        compile_graph(builder()[0].bound)
     assert str(refused.value).splitlines()[1:] == [
         "  because  it gives nothing back",
         "  help     Builder().output(value)",
@@ -226,7 +226,7 @@ def test_passes_are_several() -> None:
     with pytest.raises(
         DescribeError, match="cannot take passes=3\n  because  passes are functions"
     ):
-        compiled(made.bound, passes=3)  # type: ignore[arg-type]
+        compile_graph(made.bound, passes=3)  # type: ignore[arg-type]
 
 
 def test_a_constant_has_an_element_type() -> None:
@@ -240,9 +240,9 @@ def test_what_means_nothing_to_a_substitution_is_refused() -> None:
     with pytest.raises(
         DescribeError, match=r"cannot take alpha=0.5\n  because  alpha is at least 1"
     ):
-        substituted(made.bound, (), alpha=0.5)
+        search_rewrites(made.bound, (), alpha=0.5)
     with pytest.raises(DescribeError, match="cannot price at q\n  because  its sizes are n"):
-        substituted(made.bound, (), sizes={"q": 3})
+        search_rewrites(made.bound, (), sizes={"q": 3})
 
 
 def test_an_array_is_no_argument_of_a_node() -> None:
@@ -261,11 +261,11 @@ def test_a_share_is_from_0_to_1() -> None:
     with rejection(
         "DescribeError: graph: cannot take least_filled=2\n  because  it is a share, from 0 to 1"
     ):
-        compiled(made.bound, least_filled=2)
+        compile_graph(made.bound, least_filled=2)
     with pytest.raises(
         DescribeError, match="cannot compile Graph\n  because  it is not a graph with"
     ):
-        compiled(made.bound.graph)  # type: ignore[arg-type]
+        compile_graph(made.bound.graph)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.costmodel.learned import columns, learned, library
+from offcut.costmodel.learned import columns, train, xgboost_loader
 from offcut.errors import OffcutError, TargetError
 from offcut.tuning.learning import random_programs
-from offcut.tuning.learning.corrected import Cases
 from offcut.tuning.learning.learn import learn, target_of
+from offcut.tuning.learning.online_model import Cases
 from offcut.tuning.learning.random_programs import sample
 from offcut.tuning.problem import make_problem
-from tests.facade import Pair, Rows, app
+from tests.facade import CorrectedModel, Dataset, app
 
 
 def refusal(act: Callable[[], object]) -> str:
@@ -27,17 +27,17 @@ def refusal(act: Callable[[], object]) -> str:
     return str(refused.value)
 
 
-def rows(count: int) -> Rows:
+def rows(count: int) -> Dataset:
     texts = np.full(count, "x")
     numbers = np.ones(count)
-    return Rows(
+    return Dataset(
         ("f",), np.ones((count, 1)), texts, texts, texts, texts, texts, numbers, numbers, numbers
     )
 
 
 def test_too_little_to_learn_from() -> None:
     assert (
-        refusal(lambda: learned(rows(3)))
+        refusal(lambda: train(rows(3)))
         == """\
 learn: cannot learn a correction
   because  there are 3 rows of 1 schedules, and 8 of 2 are the least
@@ -90,7 +90,7 @@ def test_a_file_that_is_no_model(tmp_path: Path, case: str) -> None:
     file.write_bytes(said)
 
     assert (
-        refusal(lambda: Pair.load(file))
+        refusal(lambda: CorrectedModel.load(file))
         == f"""\
 learn: cannot read model.json
   at       {file}
@@ -134,7 +134,7 @@ def test_a_model_that_is_damaged(tmp_path: Path, case: str) -> None:
     file.write_text(json.dumps(held), encoding="utf-8")
 
     assert (
-        refusal(lambda: Pair.load(file))
+        refusal(lambda: CorrectedModel.load(file))
         == f"""\
 learn: cannot read model.json
   at       {file}
@@ -147,12 +147,12 @@ def test_a_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(name: str) -> object:
         raise OSError("libgomp.so.1: cannot open shared object file\nand much more")
 
-    monkeypatch.setattr(library, "is_installed", lambda name: True)
-    monkeypatch.setattr(library, "import_module", fails)
+    monkeypatch.setattr(xgboost_loader, "is_installed", lambda name: True)
+    monkeypatch.setattr(xgboost_loader, "import_module", fails)
 
-    assert not library.there()
+    assert not xgboost_loader.is_available()
     assert (
-        refusal(lambda: library.loaded("learn"))
+        refusal(lambda: xgboost_loader.load_xgboost("learn"))
         == """\
 learn: cannot use a learned model
   because  xgboost does not load: OSError: libgomp.so.1: cannot open shared object file
@@ -161,14 +161,16 @@ learn: cannot use a learned model
 
 
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
-    assert "because  No such file or directory" in refusal(lambda: Pair.load(tmp_path / "m.json"))
+    assert "because  No such file or directory" in refusal(
+        lambda: CorrectedModel.load(tmp_path / "m.json")
+    )
 
 
 def test_rows_that_are_none(tmp_path: Path) -> None:
     file = tmp_path / "rows.npz"
     file.write_text(json.dumps([]), encoding="utf-8")
 
-    assert refusal(lambda: Rows.load(file)).startswith(f"""\
+    assert refusal(lambda: Dataset.load(file)).startswith(f"""\
 learn: cannot read rows.npz
   at       {file}
   because  it holds no rows: """)
@@ -187,9 +189,9 @@ learn: cannot use the model
 
 
 def test_without_xgboost_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "is_installed", lambda name: False)
+    monkeypatch.setattr(xgboost_loader, "is_installed", lambda name: False)
     with pytest.raises(TargetError) as refused:
-        library.loaded("learn")
+        xgboost_loader.load_xgboost("learn")
     assert (
         str(refused.value)
         == """\

@@ -11,7 +11,7 @@ import offcut as oc
 from offcut.costmodel import Machine
 from offcut.costmodel.machine_validation import linux_features
 from offcut.errors import TargetError
-from tests.facade import load_machine, shipped
+from tests.facade import load_machine, shipped_machines
 
 LIKE = 'name = "mine"\nlike = "cascade-lake"\n'
 ENGINE = 'name = "mine"\ntitle = "so"\narchitecture = "so"\n[engine]\ncount = 1\nhertz = 1e8\nsource = "so"\n'
@@ -254,7 +254,7 @@ IMPLAUSIBLE = {
 
 
 def test_the_features_of_shipped_machines_are_known() -> None:
-    for name in shipped():
+    for name in shipped_machines():
         machine = load_machine(name)
         known = linux_features(machine.architecture)
         assert not isinstance(machine, Machine) or known is None or known >= {*machine.features}

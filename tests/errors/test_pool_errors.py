@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.errors import OffcutError
-from offcut.search.pool import Pool, connected, pool_of
+from offcut.search.pool import Pool, connect, pool_of
 from offcut.search.pool.connection import serve
 from tests.facade import app
 from tests.workers import certificates_in
@@ -159,7 +159,7 @@ def test_a_scheduler_that_is_not_there_is_said_after_a_while(op: str, nobody: st
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
     pool = Pool(nobody, answer=0.3)
     with pytest.raises(OffcutError) as refused:
-        connected(pool, op).__enter__() if op == "tune" else serve(pool, "a", lambda: None)
+        connect(pool, op).__enter__() if op == "tune" else serve(pool, "a", lambda: None)
 
     text = str(refused.value)
     assert text.startswith(

@@ -827,6 +827,24 @@ def test_tiles_by_the_height_of_others_are_refused_where_these_are_not_around(ed
         oc.compile(y, inputs=[a, w], target=target, schedule=schedule)
 
 
+def test_a_stage_is_placed_once() -> None:
+    x = oc.placeholder((n, 40), name="X")
+    m = oc.compute((n, 40), lambda i, j: oc.exp(x[i, j]), name="M")
+    y = oc.compute((n, 40), lambda i, j: m[i, j] * m[i, 0], name="Y")
+    schedule = oc.Schedule.parse("""\
+schedule Y
+cover M vectors
+order Y i
+cover Y vectors
+at M Y.i
+at M Y.i""")
+    with rejection("""\
+PartitionError: at: cannot compute M in two places
+  at       line 6: at M Y.i
+  because  line 5: at M Y.i has decided it"""):
+        oc.compile(y, inputs=[x], schedule=schedule)
+
+
 LINES_OF_DENSE = """\
 schedule Y
 split Y.i balance 6 as i_tile i_in

@@ -19,6 +19,7 @@ AUTO = '[[contenders]]\nstrategy = "auto"\n'
 
 MINE = """
 PRICE = 3
+RULES = []
 def leave():
     import os
     os._exit(3)
@@ -194,7 +195,8 @@ a line that is no size
 given HEAD + DENSE.replace('[1, 3]', '"requests.csv"') + AUTO
 study: cannot read the study
   at       study.toml, operator 1, sizes.m
-  because  requests.csv, line 5: 'x' is not a whole number
+  because  requests.csv, line 5: 'x' is not a whole number above 0
+  help     a whole number in each line
 
 values of no input
 given HEAD + DENSE + 'values = {C = "positive"}\n' + AUTO
@@ -217,12 +219,96 @@ study: cannot read the study
   because  3 is neither sizes nor an operator
   help     reference = {m = 1024} or reference = "another operator"
 
+a goal of no operator
+given HEAD + DENSE + AUTO + '[[goals]]\nmean = 1.0\n[[goals]]\noperators = "sparse"\n'
+study: cannot read the study
+  at       study.toml, goal 2, operators
+  because  no operator has 'sparse' in its name
+  help     mk,kn->mn
+
+a reference at sizes that are not measured
+given HEAD + DENSE + AUTO + '[[goals]]\nreference = {m = 99}\nworst = 0.9\n'
+study: cannot read the study
+  at       study.toml, goal 1, reference
+  because  no operator of the goal is measured at these sizes
+  help     mk,kn->mn is measured at m = 1, k = 8, n = 16
+
+a reference to an operator that is none
+given HEAD + DENSE + AUTO + '[[goals]]\nreference = "dens"\n'
+study: cannot read the study
+  at       study.toml, goal 1, reference
+  because  there is no operator 'dens'
+  help     mk,kn->mn
+
+a share of limits that are not measured
+given HEAD + DENSE + AUTO + '[[goals]]\nshare = 0.5\n'
+study: cannot read the study
+  at       study.toml, goal 1, share
+  because  a share of the machine's limit needs the limits
+  help     limits = true, in [study]
+
+a contender of no operator
+given HEAD + DENSE + AUTO + '[[contenders]]\nstrategy = "cut"\nonly = "sparse"\n'
+study: cannot read the study
+  at       study.toml, contender 2, only
+  because  no operator has 'sparse' in its name
+  help     mk,kn->mn
+
 an expression that is none
 given HEAD + DENSE + AUTO + '[[goals]]\noperators = "("\n'
 study: cannot read the study
   at       study.toml, goal 1, operators
   because  '(' is not a regular expression: missing ), unterminated subpattern at position 0
   help     operators = '\('
+
+a name that no folder has
+given HEAD + 'name = "my study"\n' + DENSE + AUTO
+study: cannot read the study
+  at       study.toml, study.name
+  because  'my study' is not a name of letters, digits, hyphens, underscores and dots, as the study's folder has
+  help     name = "study"
+
+a bound that is a text
+given HEAD + DENSE + 'bounds = {m = "a"}\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, bounds.m
+  because  'a' is not a whole number from 3 on, the greatest size
+  help     bounds = {m = 3}
+
+a suite whose file is gone
+given HEAD + '[[operators]]\nsuite = "gone.toml"\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, suite
+  because  there is no file gone.toml
+  help     suite = "dietcode"
+
+a contraction with half an arrow
+given HEAD + DENSE.replace('mk,kn->mn', 'mk,kn>mn') + AUTO
+study: cannot describe einsum = 'mk,kn>mn'
+  at       study.toml, operator 1
+  because  it has no '->'
+  help     "mk,kn->mn"
+
+a contraction of nothing
+given HEAD + DENSE.replace('mk,kn->mn', '') + AUTO
+study: cannot describe einsum = ''
+  at       study.toml, operator 1
+  because  it is empty
+  help     "mk,kn->mn": a letter per axis, a comma
+
+a key that no contender has
+given HEAD + DENSE + '[[contenders]]\nqqq = 1\n'
+study: cannot read the study
+  at       study.toml, contender 1
+  because  there is no key 'qqq'
+  help     the keys are name, strategy, schedule, price, microkernels, rules, threads, frontend, target, machine, device, machine_fields, replan, reassociate, hiding, tune, draw, peer, function, measure, only, each
+
+a short form that keeps nothing, of which the long form is read
+given HEAD + DENSE + AUTO + '[short]\noperators = "sparse"\n'
+study: cannot read the study
+  at       study.toml, short.operators
+  because  no operator has 'sparse' in its name
+  help     mk,kn->mn
 
 limits that are no answer
 given HEAD + 'limits = 1\n' + DENSE + AUTO
@@ -333,6 +419,21 @@ study: cannot take explorer='annel'
   help     anneal, beam, evolution, exhaustive, gradient, random, tree
   help     a function of (space, seen, rng, count)
 
+a feature that is a number
+given HEAD + DENSE + '[[contenders]]\ntune = {features = ["mine:PRICE"]}\n'
+study: cannot read the study
+  at       study.toml, contender 1, tune.features
+  because  mine:PRICE is int, not a function
+  help     "module:function" of a case of a search
+
+a price of a search that is none
+given HEAD + DENSE + '[[contenders]]\ntune = {price = "learnd"}\n'
+study: cannot read the study
+  at       study.toml, contender 1, tune.price
+  because  there is no 'learnd'; entry points of offcut.prices: none
+  help     did you mean learned?
+  help     "module:function", a file beside the study
+
 a table inside of a text
 given HEAD + DENSE + '[[contenders]]\nstrategy = "cut"\neach = {"strategy.x" = ["cut"]}\n'
 study: cannot read the study
@@ -357,10 +458,10 @@ study: cannot take strategy='cut(3)'
 
 the choice itself in a list of strategies
 given HEAD + DENSE + '[[contenders]]\nstrategy = ["mine:halves", "auto"]\n'
-study: cannot take strategy=['halves', 'auto']
+study: cannot take strategy=['mine:halves', 'auto']
   at       study.toml, contender 1, strategy
   because  auto is the choice among strategies, and none of those that a list has compete
-  help     strategy=['halves', 'ladder', 'balance'], which auto chooses from on a CPU
+  help     strategy=['mine:halves', 'ladder', 'balance'], which auto chooses from on a CPU
   help     strategy="auto"
 
 a strategy of an axis that an operator lacks
@@ -399,6 +500,20 @@ study: cannot read the study
   at       study.toml, contender 1, microkernels
   because  mine:PRICE is int, not a microkernel
   help     oc.external_microkernel(…), or a list of these
+
+rules that are a number
+given HEAD + DENSE + '[[contenders]]\nrules = "mine:PRICE"\n'
+study: cannot read the study
+  at       study.toml, contender 1, rules
+  because  mine:PRICE is int, not a rule
+  help     offcut.graph.rule(name, before, after), or a list of these
+
+rules of a graph for an operator that has none
+given HEAD + DENSE + '[[contenders]]\nrules = "mine:RULES"\n'
+study: cannot read the study
+  at       study.toml, contender 1, rules
+  because  mk,kn->mn is one kernel, and rules rewrite the graph of a model
+  help     only = '…', the operators that are models
 
 a module that ends the process while it is read
 given HEAD + DENSE + '[[contenders]]\npeer = "gone:f"\n'

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import OffcutError
-from offcut.plugins.onnx.importing import Imported, imported
+from offcut.plugins.onnx.import_model import Imported, import_proto
 from tests.agree import Exact, agree, epsilon, wide
-from tests.facade import compiled, interpreted
+from tests.facade import compile_graph, interpret_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "onnx-nodes.md"
 
@@ -142,7 +142,7 @@ def _outcome(case: Any, constants: Sequence[str], kernels: bool) -> Outcome:
         try:
             given = {name: feed.pop(name) for name in constants}
             try:
-                model = imported(case.model, {}, given)
+                model = import_proto(case.model, {}, given)
             except OffcutError as refused:
                 return Outcome(REFUSED, refused.because, tuple(constants))
             made = list(run(model, feed, kernels))
@@ -160,9 +160,9 @@ def _outcome(case: Any, constants: Sequence[str], kernels: bool) -> Outcome:
 def run(model: Imported, feed: dict[str, Any], kernels: bool) -> Iterable[dict[str, Any]]:
     """The outputs by the interpreter, and by kernels."""
     given = model.given({name: feed[name] for name in model.inputs})
-    yield model.named(interpreted(model.bound, given))
+    yield model.named(interpret_graph(model.bound, given))
     if kernels:
-        yield model.named(compiled(model.bound, threads=1)(given))
+        yield model.named(compile_graph(model.bound, threads=1)(given))
 
 
 def plain(value: Any) -> Any:

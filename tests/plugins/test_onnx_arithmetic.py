@@ -23,9 +23,9 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import offcut as oc
-from offcut.plugins.onnx.importing import imported
+from offcut.plugins.onnx.import_model import import_proto
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, OF_ROWS
-from tests.facade import FLOATS, INTEGERS, interpreted, numpy_dtype
+from tests.facade import FLOATS, INTEGERS, interpret_graph, numpy_dtype
 
 SIGNED = tuple(dtype for dtype in INTEGERS if not dtype.startswith("u"))
 UNSIGNED = tuple(dtype for dtype in INTEGERS if dtype.startswith("u"))
@@ -176,8 +176,8 @@ def check(proto: Any, feed: Mapping[str, Any], within: float, kernels: bool = Fa
         if kernels:
             found = oc.from_onnx(proto, threads=1)(feed)["y"]
         else:
-            model = imported(proto, {}, {})
-            found = model.named(interpreted(model.bound, model.given(feed)))["y"]
+            model = import_proto(proto, {}, {})
+            found = model.named(interpret_graph(model.bound, model.given(feed)))["y"]
         compare(found, wanted, within, feed)
 
 
@@ -299,8 +299,8 @@ def test_onnxruntime_gives_the_same(op: str, dtype: str) -> None:
             wanted = by_runtime(runtime, proto, feed)
             if wanted is None:
                 continue
-            model = imported(proto, {}, {})
-            found = model.named(interpreted(model.bound, model.given(feed)))["y"]
+            model = import_proto(proto, {}, {})
+            found = model.named(interpret_graph(model.bound, model.given(feed)))["y"]
             within = max(RULES[op].within, 256 if RULES[op].within else 0)
             compare(found, wanted, within, feed)
 

@@ -19,7 +19,7 @@ from onnx import numpy_helper
 
 import offcut as oc
 from offcut.backends.host import cache, cached_models
-from offcut.plugins.onnx import compiling
+from offcut.plugins.onnx import compile_file
 from offcut.plugins.onnx.model import OnnxModel
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20]> '
@@ -88,7 +88,7 @@ def test_a_model_of_the_cache_gives_the_bits_of_the_compiled_one(
 ) -> None:
     first = oc.from_onnx(layers)
     assert not is_of_cache(first)
-    monkeypatch.setattr(compiling, "compile_file", compiled_anew)
+    monkeypatch.setattr(compile_file, "compile_file", compiled_anew)
     for source in (layers, str(layers), layers.read_bytes()):
         again = oc.from_onnx(source)
         for n in (1, 2, 13, 14, 15, 47):

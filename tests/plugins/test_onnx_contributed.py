@@ -15,10 +15,10 @@ import onnxruntime
 from onnx import numpy_helper
 
 import offcut as oc
-from offcut.graph.passes import improved
-from offcut.plugins.onnx.importing import imported
+from offcut.graph.passes import run_passes
+from offcut.plugins.onnx.import_model import import_proto
 from tests.agree import agree, of_peer
-from tests.facade import interpreted
+from tests.facade import interpret_graph
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> '
 SCALES: dict[str, Any] = {
@@ -86,8 +86,8 @@ def test_an_operator_between_small_integers_is_that_of_floats_rounded(
     proto = model(ends[0], outputs, node)
     n, h, w = sizes
     feed = {one.name: bytes_of(seed, n, 3, h, w) for seed, one in enumerate(proto.graph.input)}
-    found = imported(proto, {}, {})
-    made = found.named(interpreted(found.bound, found.given(feed)))["y"]
+    found = import_proto(proto, {}, {})
+    made = found.named(interpret_graph(found.bound, found.given(feed)))["y"]
     (wanted,) = exact(proto, feed)
     assert made.dtype == wanted.dtype
     off = np.abs(made.astype(int) - wanted)
@@ -130,10 +130,10 @@ def test_an_operator_of_the_optimizer_gives_what_onnxruntime_gives(
     inputs: str, outputs: str, node: str
 ) -> None:
     proto = model(inputs, outputs, node, **WEIGHTS)
-    found = imported(proto, {}, {})
+    found = import_proto(proto, {}, {})
     for n in (1, 7):
         feed = {"x": bytes_of(n, n, 24) if inputs == BYTES else floats(n, n, 24)}
-        made = found.named(interpreted(found.bound, found.given(feed)))["y"]
+        made = found.named(interpret_graph(found.bound, found.given(feed)))["y"]
         (wanted,) = exact(proto, feed)
         assert made.dtype == wanted.dtype
         agree(made, of_peer(wanted))
@@ -229,7 +229,7 @@ def test_products_of_a_recurrence_of_8_bits_are_of_bytes() -> None:
     }
     node = "y = DynamicQuantizeLSTM <hidden_size = 16> (x, w, r, , , , , , ws, wz, ws, wz)"
     proto = model("float[s, n, 16] x", "float[s, 1, n, 16] y", node, **held)
-    graph = improved(imported(proto, {}, {}).bound).graph
+    graph = run_passes(import_proto(proto, {}, {}).bound).graph
     (layer,) = (one for one in graph.nodes if one.op == "lstm")
     (products,) = (one for one in graph.nodes if one.op in ("dense", "matmul"))
     assert graph.values[layer.operands[1]].dtype == "int8"

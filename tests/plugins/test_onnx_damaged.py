@@ -16,9 +16,9 @@ import onnx
 from onnx import numpy_helper
 
 import offcut as oc
-from offcut.plugins.onnx.importing import imported
+from offcut.plugins.onnx.import_model import import_proto
 from tests.agree import agree, computed
-from tests.facade import interpreted
+from tests.facade import interpret_graph
 
 HEAD = '<ir_version: 9, opset_import: ["" : 17]> '
 BIAS = "g (float[n, 4] x) => (float[n, 4] y) { y = Add (x, w) }"
@@ -144,8 +144,8 @@ def test_weights_of_small_integers_become_floats_in_every_operator_set(opset: in
     }
     for name, array in given.items():
         made.graph.initializer.append(numpy_helper.from_array(array, name))
-    found = imported(made, {}, {})
+    found = import_proto(made, {}, {})
     x = rng.standard_normal((5, 4)).astype(np.float32)
-    y = found.named(interpreted(found.bound, found.given({"x": x})))["y"]
+    y = found.named(interpret_graph(found.bound, found.given({"x": x})))["y"]
     weights = (w - zeros[:, None]) * scales[:, None].astype(float)
     agree(y, computed(lambda x, w, c: x @ w.T + c * 0.125, x, weights, c))

@@ -18,8 +18,8 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 from onnx.reference import ReferenceEvaluator
 
 from offcut.errors import InternalError, OffcutError
-from offcut.plugins.onnx.importing import imported
-from offcut.plugins.onnx.making.facts import INT_MAX
+from offcut.plugins.onnx.import_model import import_proto
+from offcut.plugins.onnx.importer.size_facts import INT_MAX
 from tests.plugins import onnx_nodes
 from tests.plugins.onnx_nodes import cases, difference, plain, symbolic
 
@@ -54,7 +54,7 @@ def ours(case: Any, feed: Mapping[str, Any], size: str, extent: int) -> dict[str
         given = dict(feed)
         known = {name: given.pop(name) for name in constants}
         try:
-            model = imported(case.model, bounds, known)
+            model = import_proto(case.model, bounds, known)
             return next(iter(onnx_nodes.run(model, given, kernels=False)))
         except InternalError as fault:  # of the interpreter, where a kernel refuses the call
             if "is outside" not in str(fault):

@@ -10,7 +10,7 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
 from offcut import DescribeError
 from offcut.ir import Var
-from offcut.plugins.onnx.making.facts import INT_MAX, SizeFacts
+from offcut.plugins.onnx.importer.size_facts import INT_MAX, SizeFacts
 from tests.facade import format_expr
 
 ORIGINS = {"n": ("n", 1), "h_2": ("h", 2), "w": ("w", 1)}

@@ -16,8 +16,8 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 from conftest import slow
 
 from offcut.backends.host import arrays as host
-from offcut.plugins.onnx.importing import Imported
-from tests.facade import DTYPES, Blocks, compiled
+from offcut.plugins.onnx.import_model import Imported
+from tests.facade import DTYPES, MemoryBlocks, compile_graph
 from tests.guarded import Memory
 from tests.plugins import onnx_nodes
 from tests.plugins.onnx_nodes import FAILED, cases, outcome
@@ -41,14 +41,14 @@ def test_a_node_reads_and_writes_any_layout(
         graph = model.bound.graph
         ranks = {name: len(graph.values[name].shape) for name in graph.outputs}
         orders = {name: tuple(range(rank - 1, -1, -1)) for name, rank in ranks.items()}
-        found = compiled(model.bound, threads=1, orders=orders)(given)
+        found = compile_graph(model.bound, threads=1, orders=orders)(given)
         memory.check()
         memory.walled.clear()
         assert all(found[n].transpose(order).flags.c_contiguous for n, order in orders.items())
         yield model.named(found)
 
     monkeypatch.setattr(host, "allocate", memory.allocated)
-    monkeypatch.setattr(Blocks, "take", lambda _, count: memory.arena(count))
+    monkeypatch.setattr(MemoryBlocks, "take", lambda _, count: memory.arena(count))
     monkeypatch.setattr(onnx_nodes, "run", run)
     chosen = [case for case in cases() if crc32(case.name.encode()) % PARTS == (part or 0)]
     found = {case.name: outcome(case) for case in (chosen[:1] if part is None else chosen)}

@@ -14,8 +14,8 @@ import onnx
 import onnx.reference
 from onnx import numpy_helper
 
-from offcut.graph.passes import improved
-from offcut.plugins.onnx.importing import imported
+from offcut.graph.passes import run_passes
+from offcut.plugins.onnx.import_model import import_proto
 from tests.agree import agree
 
 HEAD = '<ir_version: 10, opset_import: ["" : 23]> g (float[b, 4, s, 8] q, float[b, 2, s, 8] k, float[b, 2, s, 8] v) => (float[b, 4, s, 8] y)'
@@ -67,8 +67,8 @@ def file(text: str) -> Any:
 
 @pytest.mark.parametrize("which", MASKS)
 def test_a_causal_mask_of_a_file_is_an_option(which: str) -> None:
-    model = imported(file(MASKS[which]), {"s": (0, 300)}, {})
-    nodes = improved(model.bound).graph.nodes
+    model = import_proto(file(MASKS[which]), {"s": (0, 300)}, {})
+    nodes = run_passes(model.bound).graph.nodes
     (node,) = (node for node in nodes if node.op == "attention")
     assert dict(node.options) == {"causal": True, "past": 0}
     assert len(nodes) == 1

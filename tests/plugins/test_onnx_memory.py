@@ -17,7 +17,7 @@ import onnx
 from onnx import numpy_helper
 
 import offcut as oc
-from offcut.graph.models.compiling import kept
+from offcut.graph.models.compiling import plan_cache
 
 LAYERS, WIDTH = 16, 512
 BESIDE = 4 << 20
@@ -55,7 +55,7 @@ def test_import_and_compile_hold_weights_once(
     oc.from_onnx(layers(tmp_path / "first.onnx", 0))
     path = layers(tmp_path / "other.onnx", 1)
     size, resident = path.stat().st_size, list[int]()
-    read: Callable[..., Any] = kept.read
+    read: Callable[..., Any] = plan_cache.read
 
     def noted(*arguments: Any) -> Any:
         resident.append(resident_bytes(path))
@@ -63,7 +63,7 @@ def test_import_and_compile_hold_weights_once(
         resident.append(resident_bytes(path))
         return found
 
-    monkeypatch.setattr(kept, "read", noted)
+    monkeypatch.setattr(plan_cache, "read", noted)
     tracemalloc.start()
     try:
         model = oc.from_onnx(path)

@@ -38,7 +38,7 @@ from_onnx: cannot take 3 nodes of net
            NonZero a: how many elements it gives depends on values of its inputs
            Twirl b: operators of com.example are not ours
   help     element types are {", ".join(DTYPES)}
-  help     inputs that are known at import
+  help     from_onnx(…, constants={{…}}) of what it reads, where a call never changes it
   help     a model-local function"""
     )
 

@@ -42,7 +42,9 @@ def test_run_says_what_the_outputs_are_and_saves_them(model: Path, tmp_path: Pat
 def test_inputs_that_are_not_given_are_drawn_at_the_sizes_that_are_asked_for(model: Path) -> None:
     done = run(app, ["run", str(model), "--size", "batch=3"])
     assert (done.exit_code, done.stdout) == (0, "y: float32[3, 4]\nm: int64[3]\n")
+    assert done.stderr == ""
     done = run(app, ["run", str(model), "--graph"])
+    assert done.stderr == "at batch = 1: --size batch=… says otherwise\n"
     assert done.stdout.startswith("graph g\nsize batch in 1:")
     assert done.stdout.endswith("y: float32[1, 4]\nm: int64[1]\n")
 

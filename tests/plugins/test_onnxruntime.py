@@ -477,7 +477,7 @@ def test_a_node_that_does_not_run_is_refused_with_what_would_be_accepted() -> No
     assert str(refused.value) == (
         "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation: cannot take one node of drawn\n"
         "  because  NonZero y: how many elements it gives depends on values of its inputs\n"
-        "  help     inputs that are known at import"
+        "  help     from_onnx(…, constants={…}) of what it reads, where a call never changes it"
     )
 
 

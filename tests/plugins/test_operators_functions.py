@@ -11,7 +11,7 @@ import scipy.special
 
 from offcut.plugins.operators import functions as special
 from tests.agree import agree
-from tests.facade import Builder, Ref, compiled, interpreted
+from tests.facade import Builder, Ref, compile_graph, interpret_graph
 
 FORMULAS: dict[str, tuple[Callable[..., Ref], Callable[[Any], Any]]] = {
     "the rest of the error function": (special.complementary_error, scipy.special.erfc),
@@ -33,7 +33,7 @@ def test_a_formula_is_more_exact_than_float32_is_told_apart(name: str) -> None:
     near = np.repeat([1.0, 2.0, 1.4616321449683622], 40) + rng.uniform(-1e-5, 1e-5, 120)
     given = np.concatenate([rng.uniform(0, 25, 500), rng.uniform(0, 3, 500), between, near, ANY])
     with np.errstate(all="ignore"):
-        (found,) = interpreted(builder.bound, {"x": given}).values()
+        (found,) = interpret_graph(builder.bound, {"x": given}).values()
         exact = exactly(given)
     zeros = 1e-5 if "gamma" in name or "derivative" in name else 0  # they cancel about them
     agree(found, exact, terms=zeros, units=2.0**24)  # what the formulas leave
@@ -59,8 +59,8 @@ def test_inverses_hold_their_digits_near_0_and_1_and_where_squares_overflow(
     given = np.concatenate([sizes, np.negative(sizes)])
     with np.errstate(all="ignore"):
         exact = exactly(given)
-        (found,) = interpreted(builder.bound, {"x": given}).values()
-    (ran,) = compiled(builder.bound)({"x": given}).values()
+        (found,) = interpret_graph(builder.bound, {"x": given}).values()
+    (ran,) = compile_graph(builder.bound)({"x": given}).values()
     for one in (found, ran):
         agree(one, exact, units=45)
         told = exact == 0

@@ -16,9 +16,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from offcut.plugins.torch import rules  # noqa: F401  (fills the table)
-from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.program import Program
-from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.rule_table import TABLE
+from offcut.plugins.torch.size_facts import Facts
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)

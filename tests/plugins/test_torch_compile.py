@@ -19,8 +19,8 @@ from torch._dynamo.utils import counters
 from offcut.errors import CallError, DescribeError, InternalError, TargetError
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch import program as plugin_program
-from offcut.plugins.torch.how import How
-from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.options import Options
+from offcut.plugins.torch.rule_table import TABLE
 from tests.facade import Model
 from tests.plugins.torch_models import (
     Bessel,
@@ -64,7 +64,7 @@ def test_options_reach_the_program() -> None:
     model, options = mlp(), {"threads": 2, "distributive": False, "parts": False}
     run = torch.compile(model, backend="offcut", dynamic=True, options=options)
     held(run, model, [(torch.randn(b, 40),) for b in (3, 1)])
-    assert plugin.programs()[-1].how == How(
+    assert plugin.programs()[-1].how == Options(
         threads=2, distributive=False, parts=False, target=("cpu",)
     )
     assert left() == set()
@@ -213,7 +213,7 @@ def test_a_region_that_no_kernel_is_made_of_is_run_by_torch_and_listed(
     def failing(*_: object, **__: object) -> None:
         raise DescribeError("graph", "cannot", because="of this test")
 
-    monkeypatch.setattr("offcut.plugins.torch.program.compiled", failing)
+    monkeypatch.setattr("offcut.plugins.torch.program.compile_graph", failing)
     model = mlp()
     held(fast(model), model, [(torch.randn(b, 40),) for b in (3, 1)])
     assert len(left()) == 3

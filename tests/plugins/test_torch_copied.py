@@ -6,7 +6,7 @@ pytest.importorskip("torch", reason="torch is an extra")
 
 import torch
 
-from offcut.plugins.torch.copied import Copied, place_of
+from offcut.plugins.torch.module_copy import ModuleCopy, place_of
 
 
 class Tied(torch.nn.Module):
@@ -23,7 +23,7 @@ class Tied(torch.nn.Module):
 
 def test_a_copy_has_the_values_the_strides_and_the_types_of_what_it_is_of() -> None:
     module = Tied()
-    mine = Copied(module)
+    mine = ModuleCopy(module)
     mine.settle({})
     made = mine.module
     for (name, one), (other_name, other) in zip(
@@ -42,7 +42,7 @@ def test_a_copy_has_the_values_the_strides_and_the_types_of_what_it_is_of() -> N
 
 def test_what_becomes_of_a_module_does_not_become_of_its_copy() -> None:
     module = Tied()
-    mine, before = Copied(module), module.turned.clone()
+    mine, before = ModuleCopy(module), module.turned.clone()
     mine.settle({})
     made = mine.module
     with torch.no_grad():
@@ -59,12 +59,12 @@ def test_a_parameter_of_a_kind_of_its_own_is_copied_as_it_says() -> None:
 
     module = torch.nn.Linear(2, 2)
     module.bias = Marked(torch.zeros(2))
-    assert torch.equal(Copied(module).module.bias.data, torch.ones(2))
+    assert torch.equal(ModuleCopy(module).module.bias.data, torch.ones(2))
 
 
 def test_a_weight_that_something_else_holds_is_made_when_the_module_runs() -> None:
     module = Tied()
-    mine = Copied(module)
+    mine = ModuleCopy(module)
     again = {place_of(module.first.weight): module.first.weight.detach().clone}
     mine.settle(again)
     assert mine.module.first.weight.numel() == 0

@@ -15,7 +15,7 @@ from torch import nn
 
 import offcut as oc
 from offcut.errors import CallError, DescribeError, InternalError
-from offcut.plugins.torch.traced import Guard
+from offcut.plugins.torch.traced_program import Guard
 from tests.plugins.torch_models import Bessel, Eighths, Gpt, Placed, ResNet, fresh, held, like, mlp
 
 _fresh = pytest.fixture(autouse=True)(fresh)

@@ -22,8 +22,8 @@ from torch.utils import _pytree as pytree
 from offcut.backends.host import arrays as host
 from offcut.errors import OffcutError
 from offcut.plugins.torch.program import Program
-from offcut.plugins.torch.table import TABLE
-from tests.facade import Blocks
+from offcut.plugins.torch.rule_table import TABLE
+from tests.facade import MemoryBlocks
 from tests.guarded import Memory
 from tests.plugins.torch_models import like
 
@@ -93,7 +93,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
 
     monkeypatch.setattr(Program, "_refused", refused)
     monkeypatch.setattr(host, "allocate", found.allocated)
-    monkeypatch.setattr(Blocks, "take", lambda _, count: found.arena(count))
+    monkeypatch.setattr(MemoryBlocks, "take", lambda _, count: found.arena(count))
     torch._dynamo.reset()
     yield found
     torch._dynamo.reset()

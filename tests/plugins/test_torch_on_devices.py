@@ -19,9 +19,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 import offcut as oc
 from offcut.errors import TargetError
 from offcut.plugins import torch as plugin
-from offcut.plugins.torch.facts import Facts
-from offcut.plugins.torch.how import How
-from offcut.plugins.torch.splitting import split
+from offcut.plugins.torch.graph_split import split
+from offcut.plugins.torch.options import Options
+from offcut.plugins.torch.size_facts import Facts
 from tests.plugins.torch_models import Bessel, fresh, held, like, wide
 
 EMULATED = oc.target("cuda", machine="h200", device="emulated")
@@ -186,7 +186,7 @@ def test_tensors_of_a_gpu_are_taken_where_the_target_is_one_and_left_to_torch_wh
         if isinstance(fake, FakeTensor):
             node.meta["val"] = FakeTensor(fake.fake_mode, fake.to("meta"), torch.device("cuda"))
     facts = Facts(lambda symbol: (0, None))
-    on_gpu, on_cpu = How(target=oc.target("cuda", machine="h200")), How()
+    on_gpu, on_cpu = Options(target=oc.target("cuda", machine="h200")), Options()
     assert (on_gpu.devices, on_cpu.devices) == ({"cpu", "cuda"}, {"cpu"})
     assert [on_cpu.on({kind}).target for kind in ("cpu", "cuda", "xpu")] == [
         ("cpu",),

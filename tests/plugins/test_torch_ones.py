@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 import offcut as oc
 from offcut.plugins import torch as plugin
-from offcut.plugins.torch.unguarded import UNGUARDED
+from offcut.plugins.torch.tracing_patches import UNGUARDED
 from tests.plugins.torch_models import fresh, held, like
 
 SIZES = [(2, 8), (1, 8), (13, 5), (1, 1)]

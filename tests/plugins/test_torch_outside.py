@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from conftest import slow
 
 import offcut as oc
-from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.rule_table import TABLE
 from tests.plugins.torch_models import Function, fresh, like
 
 N = 3

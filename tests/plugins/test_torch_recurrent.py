@@ -14,7 +14,7 @@ from torch._dynamo.utils import counters
 
 import offcut as oc
 from offcut.plugins.torch import programs
-from offcut.plugins.torch.whole import NAMES, whole
+from offcut.plugins.torch.opaque_recurrences import NAMES, trace_recurrences_whole
 from tests.agree import agree
 from tests.plugins.torch_models import like
 
@@ -99,7 +99,7 @@ def test_torch_traces_as_before_once_we_have_traced() -> None:
         return [(dict(op.py_kernels), table[op]) for op in every]
 
     before = kept()
-    with whole():
+    with trace_recurrences_whole():
         assert kept() != before
     assert kept() == before
 

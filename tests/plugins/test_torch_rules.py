@@ -16,7 +16,7 @@ from torch import nn
 
 import offcut as oc
 from tests.agree import agree, of_peer
-from tests.facade import interpreted
+from tests.facade import interpret_graph
 from tests.plugins.torch_models import Function, fresh, like, wide
 
 Results = tuple[torch.Tensor, ...]
@@ -464,7 +464,7 @@ def test_the_interpreter_gives_what_the_kernels_give() -> None:
     names = [one.name for one in model.traced[0].given]
     for name, node in region.inputs.items():
         arrays[name] = call[names.index(node.name)].numpy()
-    expected = interpreted(region.bound, arrays)
+    expected = interpret_graph(region.bound, arrays)
     found = dict(zip((str(one) for one in model.program.results), model(*call), strict=True))
     for node, name, _ in region.outputs:
         if str(node) in found:

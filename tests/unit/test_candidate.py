@@ -18,8 +18,8 @@ from offcut.backends.host.scratch import PAGE
 from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.kernel import kernel_of
 from offcut.tuning.measuring.candidate import Bench
-from offcut.tuning.measuring.jobs import placed, rankable
-from offcut.tuning.measuring.reference import Operands, expected, promoted
+from offcut.tuning.measuring.jobs import place_operands, sample_until_ranked
+from offcut.tuning.measuring.reference import Operands, promote_to_float64, reference_results
 from tests.agree import nearly
 from tests.facade import Limits, Measured, Problem, Time, requested, stand_ins
 from tests.spaces import dense
@@ -178,7 +178,7 @@ tune: cannot rank candidates while this machine does other work
 
 def test_sizes_at_which_nothing_can_be_checked_are_refused() -> None:
     with pytest.raises(TargetError) as refused:
-        expected(problem({}, (({"n": 0}, 1.0),)))
+        reference_results(problem({}, (({"n": 0}, 1.0),)))
 
     assert (
         str(refused.value)
@@ -217,7 +217,7 @@ def test_a_reference_of_finite_constants_is_a_program_that_reads_back() -> None:
     y = oc.ops.conv2d(x, w, None, 1, 1, layout="NHWC", name="Y")
     program = requested(y, [x, w], stand_ins(["W"], y, [x, w], "tune"), "tune").program
     assert any(buffer.finite for buffer in program.buffers)
-    made = promoted(program)
+    made = promote_to_float64(program)
     assert oc.parse(str(made)) == made
 
 
@@ -268,9 +268,9 @@ class World:
 def test_timing_ends_when_all_can_be_ranked() -> None:
     limits, steady, shaky = Limits(budget=1.0, resolution=0.02), World(), World()
     calm = {"a": steady.candidate("a", 1e-2), "b": steady.candidate("b", 2e-2)}
-    rankable(lambda: calm, limits, steady.clock)
+    sample_until_ranked(lambda: calm, limits, steady.clock)
     restless = {"a": shaky.candidate("a", 1e-2, 2e-2, 4e-2, 9e-2, 1e-2)}
-    rankable(lambda: restless, limits, shaky.clock)
+    sample_until_ranked(lambda: restless, limits, shaky.clock)
 
     assert steady.now < 2.0, "two of four parts of what two candidates may take"
     assert shaky.now > 1.0
@@ -283,7 +283,7 @@ def test_where_arrays_lie_is_among_the_noise() -> None:
         made.append(1e-2 * (1 + len(made) % 2))
         return {"a": world.candidate("a", made[-1])}
 
-    found = rankable(runs, Limits(budget=1.0, resolution=0.02), world.clock)
+    found = sample_until_ranked(runs, Limits(budget=1.0, resolution=0.02), world.clock)
 
     assert len(made) > 1
     assert found["a"].spread > 0.5
@@ -291,7 +291,7 @@ def test_where_arrays_lie_is_among_the_noise() -> None:
 
 def test_operands_lie_at_the_same_places_of_a_page() -> None:
     given = (np.arange(6.0).reshape(2, 3), np.arange(5, dtype="int8"))
-    called, (result,) = placed(Operands(given, (((7,), "float32"),), {}))
+    called, (result,) = place_operands(Operands(given, (((7,), "float32"),), {}))
 
     places = [array.ctypes.data % PAGE for array in (*called.given, result)]
     assert places == [0, PAGE // 4, PAGE // 2]
@@ -301,7 +301,7 @@ def test_operands_lie_at_the_same_places_of_a_page() -> None:
 
 
 def test_operands_without_number_lie_apart_as_far_as_lines_do() -> None:
-    called, _ = placed(Operands((np.zeros(3, "float32"),) * 66, (), {}))
+    called, _ = place_operands(Operands((np.zeros(3, "float32"),) * 66, (), {}))
     places = [array.ctypes.data % PAGE for array in called.given]
     assert {a % 64 for a in places} == {0}
     assert len(set(places)) == 64
@@ -313,7 +313,9 @@ def test_what_is_hopeless_takes_no_further_turns() -> None:
         "shaky": world.candidate("shaky", 0.03, 0.05, 0.04),
         "slow": world.candidate("slow", 0.2),
     }
-    found = rankable(lambda: runs, Limits(budget=1.0, resolution=1e-9), world.clock, turns.append)
+    found = sample_until_ranked(
+        lambda: runs, Limits(budget=1.0, resolution=1e-9), world.clock, turns.append
+    )
 
     assert len(found["shaky"].samples) > 3 * len(found["slow"].samples)
     assert world.calls["slow"] < 6

@@ -20,10 +20,10 @@ from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.scan import Range, ScanContext
 from offcut.costmodel import Formulas, Hardware, Level, cost, formulas
-from offcut.costmodel.closed.counting import count_operations, counted
+from offcut.costmodel.closed.counting import count_operations, count_program
 from offcut.costmodel.closed.counts import Exactness, HowExact
 from offcut.costmodel.closed.operations import operations
-from offcut.costmodel.closed.summation import NoClosedForm, summed
+from offcut.costmodel.closed.summation import NoClosedForm, sum_over
 from offcut.ir import (
     Alloc,
     Binary,
@@ -116,7 +116,7 @@ BOUNDS = [
 @pytest.mark.parametrize("term", TERMS)
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_a_sum_is_what_adding_its_terms_gives(term: str, bounds: tuple[Expr, Expr]) -> None:
-    found = summed("i", *bounds, TERMS[term], SIZES)
+    found = sum_over("i", *bounds, TERMS[term], SIZES)
     for sizes in ({"n": a, "m": b} for a, b in itertools.product((0, 1, 2, 5, 13), (0, 1, 4, 9))):
         lo, hi = (int(value_of(bound, sizes)) for bound in bounds)
         expected = sum(int(value_of(TERMS[term], {**sizes, "i": at})) for at in range(lo, hi))
@@ -125,10 +125,10 @@ def test_a_sum_is_what_adding_its_terms_gives(term: str, bounds: tuple[Expr, Exp
 
 def test_a_sum_without_a_closed_form_is_written_out_where_it_is_short() -> None:
     term = ix.floordiv(ix.mul(i, i), 7)
-    few = summed("i", ix.const(0), ix.const(20), term, SIZES)
+    few = sum_over("i", ix.const(0), ix.const(20), term, SIZES)
     assert evaluate(few, {}) == sum(k * k // 7 for k in range(20))
     with pytest.raises(NoClosedForm):
-        summed("i", ix.const(0), n, term, SIZES)
+        sum_over("i", ix.const(0), n, term, SIZES)
 
 
 def hardware(machine: str = "avx2", caches: tuple[int, ...] = ()) -> Hardware:
@@ -176,7 +176,7 @@ def test_instances_and_operations_are_those_that_run(kernel: str) -> None:
         sizes = {
             size.name: max(size.min, at) for size, at in zip(program.sizes, values, strict=False)
         }
-        found = counted(program, hardware(), sizes)
+        found = count_program(program, hardware(), sizes)
         assert found.exactness == "exact"
         runs = list(ran(program.body, sizes))
         assert sum(literal(one.instances) for one in found.counts) == len(runs)
@@ -187,12 +187,12 @@ def test_instances_and_operations_are_those_that_run(kernel: str) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_formulas_give_what_is_counted_at_sizes(kernel: str) -> None:
     program = KERNELS[kernel].program()
-    whole = counted(program, hardware(), {})
+    whole = count_program(program, hardware(), {})
     for values in ((1, 1, 1, 1), (5, 4, 3, 6), (9, 11, 8, 10)):
         sizes = {
             size.name: max(size.min, at) for size, at in zip(program.sizes, values, strict=False)
         }
-        there = counted(program, hardware(), sizes)
+        there = count_program(program, hardware(), sizes)
         if whole.exactness == "exact":
             for field in ("instances", "flop"):
                 total = sum(int(value_of(getattr(one, field), sizes)) for one in whole.counts)
@@ -355,7 +355,7 @@ LONG = ("a product in tiles", "a product, row by row")
 def test_bytes_are_those_of_a_simulated_cache(name: str, size: int) -> None:
     text, sizes = STREAMED[name]
     program = oc.parse(text)
-    found = counted(program, hardware(caches=(size, 1 << 22, 1 << 24)), sizes)
+    found = count_program(program, hardware(caches=(size, 1 << 22, 1 << 24)), sizes)
     moved = sum(literal(one) for one in found.moved[1].values())
     # A box is a hull: of a triangle it is the square, and rows are as long as in the middle.
     wide = 0.16 if name == "a triangle" else 0.105

@@ -20,32 +20,32 @@ from conftest import refusals
 import offcut as oc
 from offcut import Outcome, Records, Schedule
 from offcut.backends.correction import model_path
-from offcut.costmodel.learned import FEATURES, Settings, compute_features, learned, library
+from offcut.costmodel.learned import FEATURES, Settings, compute_features, train, xgboost_loader
 from offcut.errors import DescribeError, OffcutError
 from offcut.search import Price, RefittablePrice, Times, key_of
 from offcut.tuning.campaign import Campaign, Progress
-from offcut.tuning.learning.corrected import SCHEDULES, Corrected, price_named
 from offcut.tuning.learning.learn import training_set
+from offcut.tuning.learning.online_model import SCHEDULES, OnlineModel, get_cost
 from tests import planted_times as planted
 from tests.agree import nearly
 from tests.facade import (
+    CorrectedModel,
     ExpectedCost,
     Limits,
     Measured,
-    Pair,
     Problem,
     ScheduleSpace,
-    Seen,
     Time,
-    explorer_named,
+    TriedSchedule,
+    get_explorer,
 )
 
-needs_xgboost = pytest.mark.skipif(not library.there(), reason=library.ABSENT)
+needs_xgboost = pytest.mark.skipif(not xgboost_loader.is_available(), reason=xgboost_loader.ABSENT)
 
 
 def price(given: object, name: str = "dense", seed: int = 0) -> Price:
     of = planted.cases(name, seed=seed)
-    return price_named(of.problem, of.computation, planted.spaces.space(name, 3).first, given)
+    return get_cost(of.problem, of.computation, planted.spaces.space(name, 3).first, given)
 
 
 def times(schedules: Sequence[Schedule], name: str = "dense") -> Times:
@@ -59,12 +59,12 @@ def times(schedules: Sequence[Schedule], name: str = "dense") -> Times:
 
 
 @cache
-def pair() -> Pair:
+def pair() -> CorrectedModel:
     """Learned from schedules of the same program."""
     pytest.importorskip("xgboost", reason="the extra learned is not installed")
     origins = planted.cases("dense").problem.origins
     rows = training_set(planted.records("dense", 32), origins, FEATURES).rows
-    return learned(rows, 0, Settings(rounds=60))
+    return train(rows, 0, Settings(rounds=60))
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def no_model_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def said(given: Price) -> str:
-    assert isinstance(given, Corrected)
+    assert isinstance(given, OnlineModel)
     return given.description
 
 
@@ -81,7 +81,7 @@ def said(given: Price) -> str:
 def test_trials_correct_the_closed_form() -> None:
     drawn = planted.drawn("dense", 60)
     asked = price("learned")
-    assert isinstance(asked, Corrected)
+    assert isinstance(asked, OnlineModel)
     closed = [sum(asked(one).values()) for one in drawn]
     asked.refit(times(drawn[:40]))
     wanted = [sum(planted.seconds(planted.cases("dense"), one)) for one in drawn]
@@ -96,7 +96,7 @@ def test_trials_correct_the_closed_form() -> None:
 @needs_xgboost
 def test_too_few_trials_change_nothing() -> None:
     drawn, asked = planted.drawn("dense", 12), price("learned")
-    assert isinstance(asked, Corrected)
+    assert isinstance(asked, OnlineModel)
     before = [asked(one) for one in drawn]
     asked.refit(times(drawn[: SCHEDULES - 1]))
 
@@ -116,7 +116,7 @@ def test_a_model_stands_behind_the_first_prices_where_it_knows_the_program(tmp_p
     _, first = compute_features(planted.cases("dense")(planted.drawn("dense", 1)[0]), FEATURES)
     expected = pair().corrected(features, one.seconds, first).seconds
     assert list(asked(drawn[35]).values()) == nearly(list(expected))
-    assert isinstance(asked, Corrected)
+    assert isinstance(asked, OnlineModel)
     asked.refit(times(drawn[:24]))
     assert said(asked).startswith("the closed form, corrected by model.json")
 
@@ -126,7 +126,7 @@ def test_a_model_that_does_not_know_the_machine_stays_out_and_says_so(tmp_path: 
     pair().save(tmp_path / "model.json")
     of = planted.cases("dense", "zen4")
     first = planted.spaces.space("dense", 3, "zen4").first
-    asked = price_named(of.problem, of.computation, first, tmp_path / "model.json")
+    asked = get_cost(of.problem, of.computation, first, tmp_path / "model.json")
 
     assert said(asked).startswith("the closed form; not by model.json: machine.")
     assert list(asked(first).values()) == nearly(list(of(first).seconds))
@@ -179,11 +179,11 @@ def test_the_default_model_lies_beside_the_default_records(
 def test_without_xgboost_search_goes_by_the_closed_form(
     monkeypatch: pytest.MonkeyPatch, given: object
 ) -> None:
-    monkeypatch.setattr(library, "missing", lambda: library.ABSENT)
+    monkeypatch.setattr(xgboost_loader, "import_error", lambda: xgboost_loader.ABSENT)
     model_path("cpu").write_text("{}", encoding="utf-8")
     asked, first = price(given), planted.spaces.space("dense", 3).first
 
-    assert not isinstance(asked, Corrected)
+    assert not isinstance(asked, OnlineModel)
     assert asked(first) == price("closed")(first)
     assert asked.description.startswith("the closed form; not by default.json: ")  # type: ignore[attr-defined]
     assert asked.description.endswith("; not learned: xgboost is not installed")  # type: ignore[attr-defined]
@@ -192,7 +192,7 @@ def test_without_xgboost_search_goes_by_the_closed_form(
 def test_of_loops_that_no_nest_describes_nothing_is_learned() -> None:
     request, options, target = planted.spaces.problem("loops")
     space = planted.spaces.space("loops", 3)
-    made = price_named(
+    made = get_cost(
         Problem(request, options, target, planted.SIZES), space.computation, space.first, "learned"
     )
     assert 0 < max(made(space.first).values()) < 1e-3
@@ -202,7 +202,7 @@ def test_of_loops_that_no_nest_describes_nothing_is_learned() -> None:
 def test_a_schedule_without_nests_goes_by_the_closed_form_until_it_has_taught() -> None:
     own, drawn = Schedule.parse("schedule C"), planted.drawn("dense", 8)
     learned, closed = price("learned"), price("closed")
-    assert isinstance(learned, Corrected)
+    assert isinstance(learned, OnlineModel)
     assert learned(own) == closed(own)
     keys = dict.fromkeys(learned.keys, (1e-6, 0.0))
     learned.refit({**times(drawn), own: keys})
@@ -235,7 +235,7 @@ def campaign(
             told = tuple(Time(at, one, 0.01) for (at, _), one in pairs)
             progress(Measured(schedule, Outcome.OK, told))
 
-    named, explores = explorer_named(cheapest)
+    named, explores = get_explorer(cheapest)
     return Campaign(
         *(of.problem, replace(space, expected=expected), expected, explores, named),
         *(Records(records), measure, trials, None, tell or (lambda progress: None)),
@@ -243,7 +243,7 @@ def campaign(
 
 
 def cheapest(
-    space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+    space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
 ) -> Sequence[Schedule]:
     """Of a few points at random those that are predicted to be the fastest."""
     known = {one.schedule for one in seen}

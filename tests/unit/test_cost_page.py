@@ -12,7 +12,7 @@ import offcut as oc
 from offcut import Cost, Kernel
 from offcut.costmodel import Formulas
 from offcut.costmodel.arrays import Calls
-from offcut.costmodel.closed.display import near, terms_of
+from offcut.costmodel.closed.display import fit_terms, terms_of
 from offcut.costmodel.closed.prediction import SampledPrediction
 from tests.agree import nearly
 
@@ -75,13 +75,13 @@ def test_a_polynomial_is_found_again_and_what_it_is_off_by_is_said() -> None:
     points, terms = {"b": b, "n": n}, terms_of([("x", "y", "y")], {"x": "b", "y": "n"})
     assert terms == (("b", "n", "n"), ("b", "n"), ("n", "n"), ("b",), ("n",), ())
     exact = 3 * b * n * n + 250 * n + 50
-    found = near(exact, exact, terms, points)
+    found = fit_terms(exact, exact, terms, points)
     assert str(found) == "3*b*n*n + 250*n + 50"
     assert found.worst < 1e-9
     bent = exact + 7 * (n == 64)
-    found = near(bent, exact, (("n",),), points)
+    found = fit_terms(bent, exact, (("n",),), points)
     ((factor, _),) = found.terms
     off = np.abs(factor * n - bent) / exact
     assert found.half == nearly(np.median(off))
     assert found.worst == nearly(off.max())
-    assert near(-exact, exact, terms, points).terms == ()
+    assert fit_terms(-exact, exact, terms, points).terms == ()

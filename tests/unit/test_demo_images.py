@@ -6,7 +6,7 @@ import pytest
 from examples.images.__main__ import LEAST_FILLED
 from examples.images.network import Weights, drawn, graph
 from examples.images.reference import scores
-from tests.facade import Model, compiled
+from tests.facade import Model, compile_graph
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def weights() -> Weights:
 
 @pytest.fixture(scope="module")
 def model(weights: Weights) -> Model:
-    return compiled(graph(weights), threads=1)
+    return compile_graph(graph(weights), threads=1)
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_what_follows_a_convolution_joins_it(model: Model) -> None:
 @pytest.mark.slow
 def test_its_convolutions_run_on_an_accelerator_and_the_split_is_printed() -> None:
     small = drawn(image=20, widths=(16, 16), classes=10)
-    model = compiled(graph(small), threads=1, target=("vta", "cpu"), least_filled=LEAST_FILLED)
+    model = compile_graph(graph(small), threads=1, target=("vta", "cpu"), least_filled=LEAST_FILLED)
     assert [(*step.nodes[:1], step.target) for step in model.steps] == [
         ("conv2d", "cpu"),  # of 3 channels, where a word has 16
         ("max_pool2d", "vta"),
@@ -66,7 +66,7 @@ def test_its_convolutions_run_on_an_accelerator_and_the_split_is_printed() -> No
 @pytest.mark.slow
 def test_the_whole_network_gives_the_integers_of_numpy_on_an_accelerator() -> None:
     whole = drawn()
-    model = compiled(graph(whole), target=("vta", "cpu"), least_filled=LEAST_FILLED)
+    model = compile_graph(graph(whole), target=("vta", "cpu"), least_filled=LEAST_FILLED)
     images = np.random.default_rng(0).integers(-128, 127, (1, 224, 224, 3), "int8")
     np.testing.assert_array_equal(model(images), scores(whole, images))
     assert {step.target for step in model.steps if len(step.nodes) == 2} == {"vta", "cpu"}

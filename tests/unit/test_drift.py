@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from offcut import Outcome, Record, Schedule
-from offcut.tuning.measuring.jobs import rankable
+from offcut.tuning.measuring.jobs import sample_until_ranked
 from offcut.tuning.recorded_trials import DriftReference
 from tests.agree import nearly
 from tests.facade import Limits, Measured, Time
@@ -97,7 +97,7 @@ def test_kernels_of_two_batches_compare_though_the_machine_slowed_down_between()
     for name, own, slower in (("first", 3e-3, 1.0), ("second", 2.5e-3, 1.5)):
         machine.slower = slower
         runs = {"policy": lambda: machine.step(4e-3), name: lambda own=own: machine.step(own)}
-        timed = rankable(lambda runs=runs: runs, Limits(budget=0.1), machine.clock)
+        timed = sample_until_ranked(lambda runs=runs: runs, Limits(budget=0.1), machine.clock)
         batch = measured({1: timed[name].seconds}, (timed["policy"].seconds,))
         found[name] = anchor.scale(batch).times[0].seconds, timed[name].seconds
 

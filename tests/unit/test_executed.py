@@ -18,7 +18,7 @@ from offcut.core.interpret.interpreter import poison_array
 from offcut.core.interpret.values import lane_of
 from offcut.core.tile_limits import limits
 from offcut.costmodel import Machine
-from offcut.costmodel.closed.counting import counted
+from offcut.costmodel.closed.counting import count_program
 from offcut.costmodel.closed.counts import Exactness
 from offcut.costmodel.closed.operations import operations
 from offcut.ir import Form, Store, Tile, walk
@@ -132,7 +132,7 @@ def check(operator: str, machine: str, cut: str, sizes: tuple[int, ...]) -> None
     """Hold a plan to what runs of it, at these rows."""
     target, made, request, options = planned(operator, machine, cut)
     described = processor(target.machine)
-    whole = counted(made.program, target.hardware(options), {})
+    whole = count_program(made.program, target.hardware(options), {})
     names = dict(request.users.sizes)
     most = peak(described, operator)
     for size in sizes:

@@ -19,9 +19,9 @@ from offcut import Schedule
 from offcut.errors import DescribeError, PartitionError
 from offcut.search import Sizes, Times
 from offcut.search.explorers import EXPLORERS, Explorer, Judge
+from offcut.search.explorers.coarse_key import coarse_key
 from offcut.search.explorers.gradient import coordinates, gradient, round_to
-from offcut.search.explorers.grain import grain
-from tests.facade import ExpectedCost, ScheduleSpace, Seen, explorer_named
+from tests.facade import ExpectedCost, ScheduleSpace, TriedSchedule, get_explorer
 from tests.spaces import planted, space, with_planted
 
 ROOT = Path(__file__).parents[2]
@@ -30,19 +30,23 @@ GUIDED = ["anneal", "beam", "evolution", "gradient", "tree"]
 
 def explored(
     explorer: Explorer, space: ScheduleSpace, rounds: int, until: Schedule, count: int = 8
-) -> list[Seen]:
+) -> list[TriedSchedule]:
     """What an explorer tries in so many rounds, or until it tries one; each trial as fast as its price says."""
-    seen: list[Seen] = []
+    seen: list[TriedSchedule] = []
     for number in range(rounds):
         found = explorer.propose(space, tuple(seen), Random(f"0:{number}"), count)
         tried = {one.schedule for one in seen}
-        seen += [Seen(one, space.expected(one)) for one in dict.fromkeys(found) if one not in tried]
+        seen += [
+            TriedSchedule(one, space.expected(one))
+            for one in dict.fromkeys(found)
+            if one not in tried
+        ]
         if any(one.schedule == until for one in seen):
             break
     return seen
 
 
-def best_of(seen: Sequence[Seen]) -> Seen:
+def best_of(seen: Sequence[TriedSchedule]) -> TriedSchedule:
     return min(seen, key=lambda one: inf if one.seconds is None else one.seconds)
 
 
@@ -52,7 +56,7 @@ def test_what_goes_by_a_price_finds_the_point_that_is_planted(name: str, of: str
     plain = space(of, alternatives=1)
     best = plain.sample(Random(8))
     made = with_planted(plain, best)
-    seen = explored(explorer_named(name)[1], made, 8, best)
+    seen = explored(get_explorer(name)[1], made, 8, best)
     assert best_of(seen).schedule == best
     assert len(seen) <= 64
 
@@ -61,30 +65,30 @@ def test_what_goes_by_a_price_finds_the_point_that_is_planted(name: str, of: str
 def test_what_tries_all_finds_the_best_of_a_small_space(name: str) -> None:
     plain = space("elementwise", alternatives=1)
     best = plain.sample(Random(3))
-    seen = explored(explorer_named(name)[1], with_planted(plain, best), 40, best)
+    seen = explored(get_explorer(name)[1], with_planted(plain, best), 40, best)
     assert best_of(seen).schedule == best
 
 
 def test_exhaustive_tries_all_points_once() -> None:
     plain = space("elementwise", alternatives=1)
-    found = explorer_named("exhaustive")[1].propose(plain, (), Random(0), plain.size + 1)
+    found = get_explorer("exhaustive")[1].propose(plain, (), Random(0), plain.size + 1)
     assert len(found) == plain.size
     assert set(found) == set(plain.enumerate())
 
 
 def test_an_explorer_ends_where_nothing_is_new() -> None:
     plain = space("elementwise", alternatives=1)
-    seen = [Seen(one, 1.0) for one in plain.enumerate()]
+    seen = [TriedSchedule(one, 1.0) for one in plain.enumerate()]
     for name in EXPLORERS:
-        assert not explorer_named(name)[1].propose(plain, seen, Random(0), 4)
+        assert not get_explorer(name)[1].propose(plain, seen, Random(0), 4)
 
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize("name", list(EXPLORERS))
 def test_proposals_are_new_and_of_the_space(name: str) -> None:
     made = with_planted(space("mixed"), space("mixed").first)
-    seen = [Seen(made.first, 2.0), Seen(made.neighbours(made.first)[0], None)]
-    found = explorer_named(name)[1].propose(made, seen, Random(4), 6)
+    seen = [TriedSchedule(made.first, 2.0), TriedSchedule(made.neighbours(made.first)[0], None)]
+    found = get_explorer(name)[1].propose(made, seen, Random(4), 6)
     assert len(set(found)) == len(found) <= 6
     assert found
     assert not {one.schedule for one in seen} & set(found)
@@ -93,12 +97,12 @@ def test_proposals_are_new_and_of_the_space(name: str) -> None:
 
 SCRIPT = """
 from random import Random
-from offcut.search.explorers import EXPLORERS, Seen, explorer_named
+from offcut.search.explorers import EXPLORERS, TriedSchedule, get_explorer
 from tests.spaces import space, with_planted
 made = with_planted(space("mixed", 2), space("mixed", 2).sample(Random(7)))
 for name in EXPLORERS:
-    seen = [Seen(made.first, 3.0)]
-    for point in explorer_named(name)[1].propose(made, seen, Random("0:1"), 5):
+    seen = [TriedSchedule(made.first, 3.0)]
+    for point in get_explorer(name)[1].propose(made, seen, Random("0:1"), 5):
         print(name, point.digest)
 """
 
@@ -123,7 +127,7 @@ def test_a_seed_gives_the_same_proposals_in_any_process() -> None:
 def test_grains_tell_apart_what_a_pass_decides() -> None:
     made = space("dense", alternatives=1)
     points = [made.sample(Random(seed)) for seed in range(60)]
-    counts = [len({grain(point, level) for point in points}) for level in range(4)]
+    counts = [len({coarse_key(point, level) for point in points}) for level in range(4)]
     assert counts == sorted(counts)
     assert counts[0] < counts[3] == len(set(points))
 
@@ -148,7 +152,7 @@ def test_what_is_measured_comes_before_what_is_predicted() -> None:
     plain = space("elementwise", alternatives=1)
     a, b, c = list(plain.enumerate(3))
     made = replace(plain, expected={a: 1.0, b: 2.0, c: 3.0}.__getitem__)
-    judge = Judge(made, [Seen(a, 50.0), Seen(b, None)])
+    judge = Judge(made, [TriedSchedule(a, 50.0), TriedSchedule(b, None)])
     assert (judge(a), judge(b), judge(c)) == (50.0, inf, 150.0)
     assert judge.best(4) == [a]
     assert judge.to_try([c, b, a, c], 4) == [c]
@@ -194,18 +198,20 @@ def test_after_a_round_the_least_of_what_was_measured_bounds_the_others() -> Non
 
 
 def test_a_function_and_a_class_are_explorers() -> None:
-    def mine(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> list[Schedule]:
+    def mine(
+        space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
+    ) -> list[Schedule]:
         return [space.first]
 
     class Mine:
         def propose(
-            self, space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+            self, space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
         ) -> list[Schedule]:
             return [space.first]
 
     made = space("elementwise")
     for given, name in ((mine, "mine"), (Mine, "Mine"), (Mine(), "Mine")):
-        called, explorer = explorer_named(given)
+        called, explorer = get_explorer(given)
         assert called == name
         assert list(explorer.propose(made, (), Random(0), 1)) == [made.first]
 
@@ -234,7 +240,7 @@ tune: cannot take explorer=3
 def test_what_is_no_explorer_is_refused(case: str) -> None:
     given, text = REFUSED[case]
     with pytest.raises(DescribeError) as refused:
-        explorer_named(given)
+        get_explorer(given)
     assert str(refused.value) == text
 
 
@@ -259,7 +265,7 @@ def test_a_plug_in_names_an_explorer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("importlib.metadata.entry_points", found)
     made = space("elementwise")
-    _, explorer = explorer_named("theirs")
+    _, explorer = get_explorer("theirs")
     assert list(explorer.propose(made, (), Random(0), 1)) == [made.first]
 
 
@@ -268,7 +274,7 @@ def test_a_name_that_no_plug_in_has_is_refused_with_those_that_they_have(
 ) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [_Point(None)])
     with pytest.raises(DescribeError) as refused:
-        explorer_named("annealing")
+        get_explorer("annealing")
     assert (
         str(refused.value)
         == """\
@@ -284,7 +290,7 @@ def test_a_plug_in_that_does_not_load_is_refused(monkeypatch: pytest.MonkeyPatch
     broken = [_Point(ImportError("no module named plugin"))]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: broken)
     with pytest.raises(DescribeError) as refused:
-        explorer_named("theirs")
+        get_explorer("theirs")
     assert (
         str(refused.value)
         == """\

@@ -13,7 +13,16 @@ from offcut.describe.computation import computation
 from offcut.errors import PartitionError
 from offcut.ir import Alloc, Choose, For, Stmt, Tile, blocks
 from offcut.partition import reorder_storage
-from offcut.schedule import ANY, NARROW, Nest, Staging, Together, fused, restaged, with_shared
+from offcut.schedule import (
+    ANY,
+    NARROW,
+    Nest,
+    Staging,
+    Together,
+    share_loops,
+    transform_stages,
+    with_shared,
+)
 from tests.agree import agree
 from tests.facade import Computation, format_expr
 
@@ -58,7 +67,7 @@ def loops(body: tuple[Stmt, ...]) -> list[Any]:
 
 def test_groups_share_the_loops_whose_iterations_keep_to_themselves() -> None:
     given = described(softmax())
-    shared = fused(given, [1, 1, 1, 1])
+    shared = share_loops(given, [1, 1, 1, 1])
     made = with_shared(given, shared)
     assert tree(shared) == [["P", "E", "S", "Y"]]
     (run,) = shared
@@ -68,8 +77,8 @@ def test_groups_share_the_loops_whose_iterations_keep_to_themselves() -> None:
 
 
 def test_a_limit_keeps_an_axis_out_of_shared_loops() -> None:
-    assert tree(fused(described(softmax()), [0, 1, 1, 1])) == ["P", ["E", "S", "Y"]]
-    assert tree(fused(described(softmax()), [1, 1, 0, 1])) == [["P", "E"], "S", "Y"]
+    assert tree(share_loops(described(softmax()), [0, 1, 1, 1])) == ["P", ["E", "S", "Y"]]
+    assert tree(share_loops(described(softmax()), [1, 1, 0, 1])) == [["P", "E"], "S", "Y"]
 
 
 def test_a_read_of_another_iteration_ends_the_run() -> None:
@@ -77,7 +86,7 @@ def test_a_read_of_another_iteration_ends_the_run() -> None:
     x, j = oc.placeholder((n, m), name="X"), oc.reduce_axis(m, name="j")
     s = oc.compute((n,), lambda i: oc.sum(x[i, j], axis=j), name="S")
     y = oc.compute((n, m), lambda i, k: x[i, k] / s[n - 1 - i], name="Y")
-    assert tree(fused(described(y), [1, 1])) == ["S", "Y"]
+    assert tree(share_loops(described(y), [1, 1])) == ["S", "Y"]
 
 
 def test_inner_runs_share_more_loops() -> None:
@@ -87,7 +96,7 @@ def test_inner_runs_share_more_loops() -> None:
     s = oc.compute((b, n, n), lambda h, i, k: oc.sum(x[h, i, d] * y[h, k, d], axis=d), name="S")
     p = oc.compute((b, n), lambda h, i: oc.max(s[h, i, j], axis=j), name="P")
     e = oc.compute((b, n), lambda h, i: oc.sum(oc.exp(s[h, i, r] - p[h, i]), axis=r), name="E")
-    assert tree(fused(described(e), [1, 2, 2])) == [["S", ["P", "E"]]]
+    assert tree(share_loops(described(e), [1, 2, 2])) == [["S", ["P", "E"]]]
 
 
 def test_what_an_iteration_keeps_to_itself_lives_in_a_window() -> None:
@@ -134,7 +143,7 @@ def padded(stride: int = 1) -> oc.Tensor:
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_computed_factor_is_computed_once_for_each_of_its_indices(stride: int) -> None:
-    made = restaged(described(padded(stride)), Staging("value", NARROW, ANY, ("Y",)))
+    made = transform_stages(described(padded(stride)), Staging("value", NARROW, ANY, ("Y",)))
     (copy,), (lead,) = made.groups
     inside = "((z0 - 1 >= 0 and z0 - h - 1 < 0) and z1 - 1 >= 0) and z1 - w - 1 < 0"
     assert format_expr(copy.value) == f"where({inside}, X[z0 - 1, z1 - 1, c], 0.0)"
@@ -149,7 +158,7 @@ def test_a_sum_of_plain_factors_gets_no_scratch() -> None:
     x, w = oc.placeholder((n, 4), name="X"), oc.placeholder((8, 4), name="W")
     c = oc.compute((8, n), lambda o, i: oc.sum(x[i, k] * w[o, k], axis=k), name="C")
     with pytest.raises(PartitionError, match="none is computed"):
-        restaged(described(c), Staging("value", NARROW, ANY, ("C",)))
+        transform_stages(described(c), Staging("value", NARROW, ANY, ("C",)))
 
 
 def test_a_turned_group_is_copied_back() -> None:

@@ -8,7 +8,7 @@ from offcut.graph import extents
 from offcut.ir import Binary, Const, Size, Var
 from tests.agree import agree, of_peer
 from tests.compiled import floats
-from tests.facade import Bound, Builder, compiled, interpreted, parse_graph
+from tests.facade import Bound, Builder, compile_graph, interpret_graph, parse_graph
 from tests.operators import near
 
 TEXT = """\
@@ -43,9 +43,9 @@ def test_a_graph_prints_as_it_parses() -> None:
 
 
 def test_a_compiled_graph_gives_at_every_size_what_the_interpreter_gives(net: Bound) -> None:
-    model = compiled(net)
+    model = compile_graph(net)
     for shape in [(1, 3, 8, 8), (2, 3, 9, 11)]:
-        found, expected = model(arrays(shape)), interpreted(net, arrays(shape))
+        found, expected = model(arrays(shape)), interpret_graph(net, arrays(shape))
         assert list(found) == list(expected) == ["y", "p"]
         for name in found:
             near(found[name], expected[name])
@@ -53,9 +53,9 @@ def test_a_compiled_graph_gives_at_every_size_what_the_interpreter_gives(net: Bo
 
 def test_what_a_call_gives_is_checked(net: Bound) -> None:
     with pytest.raises(CallError, match=r"cannot take x of shape \(1, 2, 8, 8\)"):
-        interpreted(net, arrays((1, 2, 8, 8)))
+        interpret_graph(net, arrays((1, 2, 8, 8)))
     with pytest.raises(CallError, match="cannot take h = 7"):
-        compiled(net)(arrays((1, 3, 7, 8)))
+        compile_graph(net)(arrays((1, 3, 7, 8)))
 
 
 def test_a_result_of_another_type_than_its_operator_gives_is_refused() -> None:
@@ -135,10 +135,10 @@ def test_conditions_run_through_a_graph_whose_values_have_names_of_the_loop_synt
     named = parse_graph(str(made.graph).replace("_2", ""))
     assert [value.name for node in named.nodes for value in node.results][:2] == ["exp", "where"]
     bound = Bound(named, made.arrays)
-    model = compiled(bound)
+    model = compile_graph(bound)
     for rows in (0, 1, 17):
         given = {"x": floats(rows, rows, 8), "m": floats("m", rows, 1) > 0}
-        found, expected = model(given), interpreted(bound, given)
+        found, expected = model(given), interpret_graph(bound, given)
         for name, array in found.items():
             assert array.dtype == expected[name].dtype
             agree(array, of_peer(expected[name]))
@@ -154,7 +154,7 @@ def test_what_was_made_since_a_mark_is_taken_back() -> None:
     assert (str(made.bound.graph), made.bound.arrays) == (before, {})
 
     made.output(made.node("add", first, made.constant("one", np.float32(2))))
-    run = compiled(made.bound)
+    run = compile_graph(made.bound)
     np.testing.assert_array_equal(run(np.float32([-1, 3])), np.float32([2, 5]))
 
 

@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from offcut.errors import TargetError
-from offcut.graph.models.compiling.ahead import Ahead, Compilation, _waiting, helper_in_advance
+from offcut.graph.models.compiling.compile_pool import (
+    Compilation,
+    CompilePool,
+    _waiting,
+    helper_in_advance,
+)
 from tests.agree import agree, of_peer
 from tests.compiled import floats
-from tests.facade import Bound, Builder, Cpu, compiled, interpreted
+from tests.facade import Bound, Builder, Cpu, compile_graph, interpret_graph
 from tests.graphs import arrays
 
 WIDTHS = (8, 12, 20, 24)
@@ -39,15 +44,15 @@ def layers() -> Bound:
 def check(bound: Bound) -> None:
     given = arrays(bound, 1, n=3)
     (name,) = bound.graph.outputs
-    wanted = interpreted(bound, given)[name]
-    agree(compiled(bound, 1)(given)[name], of_peer(wanted))
+    wanted = interpret_graph(bound, given)[name]
+    agree(compile_graph(bound, 1)(given)[name], of_peer(wanted))
 
 
 @pytest.mark.usefixtures("cold")
 def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = list[Ahead]()
+    started = list[CompilePool]()
 
-    class Waited(Ahead):
+    class Waited(CompilePool):
         def __init__(self, jobs: list[Compilation], count: int) -> None:
             super().__init__(jobs, count)
             started.append(self)
@@ -59,7 +64,7 @@ def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object) -> bytes:
         raise AssertionError("it is compiled here")
 
-    monkeypatch.setattr("offcut.graph.models.compiling.kernels.Ahead", Waited)
+    monkeypatch.setattr("offcut.graph.models.compiling.kernels.CompilePool", Waited)
     monkeypatch.setattr(Cpu, "lower", refuse)
     check(layers())
     assert len(started[0]._begun) == len(WIDTHS)
@@ -83,7 +88,7 @@ def test_a_helper_that_does_not_answer_is_ended(
     silent.write_text("#!/bin/sh\nexec sleep 1000\n")
     silent.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(silent))
-    monkeypatch.setattr("offcut.graph.models.compiling.ahead.LONGEST", 0.1)
+    monkeypatch.setattr("offcut.graph.models.compiling.compile_pool.LONGEST", 0.1)
     check(layers())
 
 
@@ -96,17 +101,17 @@ def test_none_is_started_for_what_is_kept_or_little_or_where_one_is_asked_for(
     monkeypatch.setattr(
         subprocess, "Popen", lambda *args, **named: started.append(args) or popen(*args, **named)
     )
-    compiled(layers(), 1)
+    compile_graph(layers(), 1)
     assert len(started) == 1
-    compiled(layers(), 1)
+    compile_graph(layers(), 1)
     assert len(started) == 1
     small = Builder("small")
     x = small.input("x", "float32", (small.size("n", 0, 9), 4))
     small.output(small.node("dense", x, small.constant("w", floats("w", 4, 4))))
-    compiled(small.bound, 1)
+    compile_graph(small.bound, 1)
     assert len(started) == 1
     monkeypatch.setenv("OFFCUT_PROCESSES", "1")
-    compiled(layers(), 2)
+    compile_graph(layers(), 2)
     assert len(started) == 1
 
 
@@ -122,12 +127,12 @@ def test_one_that_is_expected_is_taken_or_ended(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(subprocess, "Popen", noted)
     with helper_in_advance(3):
         (helper,) = started
-        compiled(layers(), 1)
+        compile_graph(layers(), 1)
     assert started == [helper]
     assert helper not in _waiting
     with helper_in_advance(3):
         idle = started[-1]
-        compiled(layers(), 1)
+        compile_graph(layers(), 1)
     assert started == [helper, idle]
     assert idle.poll() is not None
     assert not _waiting
@@ -144,7 +149,7 @@ def test_what_is_no_number_of_processes_is_refused(
 ) -> None:
     monkeypatch.setenv("OFFCUT_PROCESSES", asked)
     with pytest.raises(TargetError) as refused:
-        compiled(layers(), 1)
+        compile_graph(layers(), 1)
     assert str(refused.value) == (
         f"OFFCUT_PROCESSES: cannot compile in {asked!r} processes\n"
         "  because  it is not a number from 1 on\n"

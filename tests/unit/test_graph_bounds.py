@@ -8,8 +8,8 @@ from math import inf
 import pytest
 
 from offcut.core import index as ix
-from offcut.core.intervals import combined
-from offcut.graph.sizes.spread import of_floors
+from offcut.core.intervals import interval_op
+from offcut.graph.sizes.floor_bounds import of_floors
 from offcut.ir import Binary, Expr, Var
 from tests.facade import evaluate
 
@@ -49,7 +49,7 @@ def test_a_product_of_sizes_has_no_such_of_floors() -> None:
 @pytest.mark.parametrize("op", ["+", "-", "*", "//", "%", "min", "max"])
 def test_no_operands_give_less_or_more(op: str) -> None:
     for a, b in product([(-3, 4), (0, 0), (2, 5), (-4, -1)], [(1, 3), (2, 2)]):
-        low, high = combined(op, a, b)
+        low, high = interval_op(op, a, b)
         values = [
             int(evaluate(Binary(op, ix.const(x), ix.const(y)), {}))
             for x in range(a[0], a[1] + 1)
@@ -76,4 +76,4 @@ def test_no_operands_give_less_or_more(op: str) -> None:
 def test_ends_may_be_infinite(
     op: str, a: tuple[float, float], b: tuple[float, float], wanted: tuple[float, float]
 ) -> None:
-    assert combined(op, a, b) == wanted
+    assert interval_op(op, a, b) == wanted

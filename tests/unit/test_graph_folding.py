@@ -9,7 +9,7 @@ import pytest
 
 from offcut.ir import Kind
 from tests.compiled import floats
-from tests.facade import Bound, Builder, compiled, interpreted
+from tests.facade import Bound, Builder, compile_graph, interpret_graph
 from tests.graphs import arrays
 from tests.operators import near
 
@@ -42,14 +42,14 @@ def normed(groups: int, channels: int = 4, biased: bool = False) -> Bound:
 @pytest.mark.parametrize(("groups", "biased"), [(1, False), (C, False), (C, True)])
 def test_a_batch_norm_leaves_a_bias(groups: int, biased: bool) -> None:
     bound = normed(groups, biased=biased)
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     for step in model.steps[-2:]:
         constants = [b.name for b in step.kernel.loops.buffers if b.kind is Kind.CONSTANT]
         assert [name.rpartition("_")[2] for name in constants] == ["scaled", "shift"]
     (name,) = bound.graph.outputs
     for n, h, w in ((0, 5, 5), (1, 1, 1), (2, 3, 1), (3, 7, 8), (1, 9, 18)):
         given = arrays(bound, n + h, n=n, h=h, w=w)
-        near(model(given)[name], interpreted(bound, given)[name])
+        near(model(given)[name], interpret_graph(bound, given)[name])
 
 
 def test_kernels_of_one_code_have_constants_of_their_own() -> None:
@@ -60,10 +60,10 @@ def test_kernels_of_one_code_have_constants_of_their_own() -> None:
         x = made.node("multiply", x, made.constant(f"g{number}", floats(f"g{number}", 8)))
         x = made.node("relu", made.node("add", x, made.constant(f"b{number}", floats("b", 8))))
     made.output(x)
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     assert {step.code for step in model.steps} == {0}
     given = arrays(made.bound, 3, n=7)
-    near(model(given)[x.name], interpreted(made.bound, given)[x.name])
+    near(model(given)[x.name], interpret_graph(made.bound, given)[x.name])
 
 
 def scaled_by(other: Callable[[Builder], object]) -> Bound:
@@ -84,8 +84,8 @@ def scaled_by(other: Callable[[Builder], object]) -> Bound:
 )
 def test_what_is_not_known_stays_outside(other: Callable[[Builder], object]) -> None:
     bound = scaled_by(other)
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     assert all("scaled" not in str(step.kernel.loops) for step in model.steps)
     given = arrays(bound, 3, n=7)
     for name, array in model(given).items():
-        near(array, interpreted(bound, given)[name])
+        near(array, interpret_graph(bound, given)[name])

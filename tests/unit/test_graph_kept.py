@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from offcut.backends.host import cache
-from offcut.graph.models import compile_graph
+from offcut.graph.models import compile_graph as compiling
 from tests.compiled import floats
-from tests.facade import Bound, Builder, Cpu, compiled, interpreted
+from tests.facade import Bound, Builder, Cpu, compile_graph, interpret_graph
 from tests.graphs import arrays
 from tests.operators import near
 from tests.unit.test_graph_minimal import is_minimal, windows
@@ -44,8 +44,8 @@ def planned_anew(*_: Any, **__: Any) -> Any:
 def check(bound: Bound, expected: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
     """The results of a model are those of the interpreter, and bit for bit those of the one before."""
     given = arrays(bound, 3, n=7)
-    found: dict[str, Any] = compiled(bound, 1, **options)(given)
-    for name, one in interpreted(bound, given).items():
+    found: dict[str, Any] = compile_graph(bound, 1, **options)(given)
+    for name, one in interpret_graph(bound, given).items():
         near(found[name], one)
     for name, one in (expected or {}).items():
         np.testing.assert_array_equal(found[name], one)
@@ -56,7 +56,7 @@ def test_a_model_is_planned_once_and_runs_with_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = check(normed("a"))
-    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compiling, "steps_of_bound", planned_anew)
     check(normed("a"), first)
 
 
@@ -64,18 +64,18 @@ def test_constants_of_another_model_are_bound_to_the_same_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     check(normed("a"))
-    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compiling, "steps_of_bound", planned_anew)
     check(normed("other"))
 
 
 def test_a_convolution_by_fewer_products_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = windows(2, padding=1)
     given = arrays(bound, 3, n=2, h=9, w=9)
-    first = compiled(bound, 1)
+    first = compile_graph(bound, 1)
     assert is_minimal(first)
-    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compiling, "steps_of_bound", planned_anew)
     for name, one in first(given).items():
-        np.testing.assert_array_equal(compiled(bound, 1)(given)[name], one)
+        np.testing.assert_array_equal(compile_graph(bound, 1)(given)[name], one)
 
 
 @pytest.mark.every(4)
@@ -89,7 +89,7 @@ def test_what_is_asked_for_otherwise_is_planned_by_itself(
     if "orders" in options:
         options = {"orders": {bound.graph.outputs[0]: (1, 0)}}
     check(bound)
-    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compiling, "steps_of_bound", planned_anew)
     with pytest.raises(AssertionError, match="planned again"):
         check(bound, **options)
 
@@ -102,10 +102,10 @@ def test_an_infinity_in_a_constant_changes_nothing_for_finite_ones(first: bool) 
     infinite = replace(bound, arrays={**bound.arrays, "w0": weights})
     for one in (infinite, bound) if first else (bound, infinite):
         given = arrays(one, 3, n=7)
-        (found,) = compiled(one, 1)(given).values()
-        (wanted,) = interpreted(one, given).values()
+        (found,) = compile_graph(one, 1)(given).values()
+        (wanted,) = interpret_graph(one, given).values()
         np.testing.assert_array_equal(np.isfinite(found), np.isfinite(wanted))
-    assert next(step.distributed for step in compiled(bound, 1).steps)
+    assert next(step.distributed for step in compile_graph(bound, 1).steps)
 
 
 def test_a_damaged_entry_or_a_kernel_that_is_gone_is_made_again(kept: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_damaged_entry_or_a_kernel_that_is_gone_is_made_again(kept: Path) -> N
         path.write_bytes(path.read_bytes()[:-1])
     check(normed("a"), first)
     for path in kept.iterdir():
-        if b"offcut.graph.models.compiling.kept" not in path.read_bytes():
+        if b"offcut.graph.models.compiling.plan_cache" not in path.read_bytes():
             path.unlink()
     check(normed("a"), first)
 
@@ -122,7 +122,7 @@ def test_a_damaged_entry_or_a_kernel_that_is_gone_is_made_again(kept: Path) -> N
 def test_nothing_is_read_where_proofs_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     check(normed("a"))
     monkeypatch.setenv("OFFCUT_VERIFY", "1")
-    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compiling, "steps_of_bound", planned_anew)
     with pytest.raises(AssertionError, match="planned again"):
         check(normed("a"))
 
@@ -138,9 +138,9 @@ def test_weights_that_overflow_with_a_norm_are_not_distributed_wherever_steps_co
     large = {"w0": 1e30 * bound.arrays["w0"], "g": np.full(24, 1e10, "f")}
     other = replace(bound, arrays={**bound.arrays, **large})
     given = {"x": np.zeros((3, 24), "f")}
-    model = compiled(other, 1)
+    model = compile_graph(other, 1)
     assert not model.steps[0].distributed
-    (found,), (wanted,) = model(given).values(), interpreted(other, given).values()
+    (found,), (wanted,) = model(given).values(), interpret_graph(other, given).values()
     near(found, wanted)
 
 
@@ -150,8 +150,8 @@ def test_a_target_that_no_other_process_knows_is_compiled_for_each_time() -> Non
 
     bound, given = normed("a"), arrays(normed("a"), 3, n=7)
     for _ in range(2):
-        (found,) = compiled(bound, 1, target=Own())(given).values()
-        (wanted,) = interpreted(bound, given).values()
+        (found,) = compile_graph(bound, 1, target=Own())(given).values()
+        (wanted,) = interpret_graph(bound, given).values()
         near(found, wanted)
 
 
@@ -169,8 +169,8 @@ def test_what_is_kept_runs_on_the_target_that_was_handed_over() -> None:
 
     bound, given = normed("a"), arrays(normed("a"), 3, n=7)
     for target in (Noting(), Noting()):
-        (found,) = compiled(bound, 1, target=target)(given).values()
-        (wanted,) = interpreted(bound, given).values()
+        (found,) = compile_graph(bound, 1, target=target)(given).values()
+        (wanted,) = interpret_graph(bound, given).values()
         near(found, wanted)
         assert vars(target)["seen"]
 

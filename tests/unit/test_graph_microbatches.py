@@ -13,14 +13,14 @@ import offcut as oc
 from offcut import Tensor
 from offcut.core import index as ix
 from offcut.errors import InternalError
-from offcut.graph.fusion.parallel import Coupling, parallel_axes
-from offcut.graph.models.batches.arena_plan import packed
+from offcut.graph.fusion.batch_axes import Coupling, parallel_axes
+from offcut.graph.models.batches.arena_plan import pack_slots
 from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Part, Parts, parse_parts
 from offcut.graph.models.compiling.batch_strides import couplings
 from offcut.graph.sizes.extents import product
 from offcut.ir import Expr
-from tests.facade import Block, Bound, Builder, Model, compiled, interpreted, load_machine
+from tests.facade import Block, Bound, Builder, Model, compile_graph, interpret_graph, load_machine
 from tests.graphs import arrays, drawn
 from tests.machines import host_with_memories_of
 from tests.operators import near
@@ -79,7 +79,7 @@ def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -
 def test_a_drawn_graph_in_parts_of_either_size_gives_the_same_bits(seed: int) -> None:
     bound = drawn(seed, 9)
     for size, sizes in (("b", {"b": 4, "n": 3}), ("n", {"b": 2, "n": 5})):
-        model = compiled(bound, threads=1)
+        model = compile_graph(bound, threads=1)
         given = arrays(bound, seed, **sizes)
         expected = model(given)
         runs = [*runs_of(model, size, seed)]
@@ -115,16 +115,16 @@ def residual(images: int = 512, least: int = 1, multiple: int = 1) -> Bound:
 @cache
 def images_model(images: int = 512, least: int = 1, multiple: int = 1, threads: int = 1) -> Model:
     """Of `residual`; each test says which parts it runs in."""
-    return compiled(residual(images, least, multiple), threads=threads)
+    return compile_graph(residual(images, least, multiple), threads=threads)
 
 
 @pytest.mark.slow
 def test_images_in_parts_give_the_same_bits_at_every_count_that_is_left() -> None:
     bound = residual()
-    model, whole = images_model(), compiled(bound, threads=1, parts=False)
+    model, whole = images_model(), compile_graph(bound, threads=1, parts=False)
     for images in (2, 5):
         given = arrays(bound, images, b=images, h=7, w=6)
-        expected, plain = whole(given), interpreted(bound, given)
+        expected, plain = whole(given), interpret_graph(bound, given)
         steps = len(model.steps)
         assert not any(couplings(model.steps, "b", model._lengths))
         for runs in (
@@ -190,7 +190,7 @@ def test_a_cost_sees_weights_that_all_kernels_together_drive_out_of_the_caches()
         x = made.node("relu", made.node("dense", x, made.constant(made.fresh("w"), held)))
     made.output(x)
     target = host_with_memories_of("zen4")
-    cost = compiled(made.bound, 1, target).cost(b=1)
+    cost = compile_graph(made.bound, 1, target).cost(b=1)
     assert {one.bound_by for one in cost.kernels} == {"weights"}
     dram = 4 * 1024 * 1024 / target.machine.dram.bytes_per_cycle / cost.kernels[0].each.hertz
     assert all(0.7 * dram < one.seconds < dram for one in cost.kernels)
@@ -251,7 +251,7 @@ def test_weights_that_each_part_would_read_again_keep_the_batch_whole() -> None:
         held = np.ones((2048, 2048), "float32")
         x = made.node("relu", made.node("dense", x, made.constant(made.fresh("w"), held)))
     made.output(x)
-    assert chosen(compiled(made.bound, threads=1), "zen4", b=64) == ()
+    assert chosen(compile_graph(made.bound, threads=1), "zen4", b=64) == ()
 
 
 def test_threads_that_share_a_kernel_get_an_image_each() -> None:
@@ -293,7 +293,7 @@ def test_no_value_lies_over_another_that_is_there_at_once(seed: int) -> None:
     firsts = sorted(generator.integers(0, 12, 15))
     lives = {f"v{n}": (int(a), int(a + generator.integers(0, 6))) for n, a in enumerate(firsts)}
     needs = {name: int(generator.integers(0, 500)) for name in lives}
-    starts, end = packed(needs, lives)
+    starts, end = pack_slots(needs, lives)
     for one, (first, last) in lives.items():
         assert starts[one] % 64 == 0
         assert starts[one] + needs[one] <= end
@@ -326,25 +326,27 @@ def test_the_parts_of_a_plan_are_a_text_that_is_read_back_and_applied() -> None:
     parts = chosen(model, "zen4", **sizes)
     text = "\n".join(map(str, parts))
     assert parse_parts(f"# chosen\n\n{text}  # so") == parts
-    again = compiled(residual(), threads=1, parts=text)
+    again = compile_graph(residual(), threads=1, parts=text)
     assert again.plan(**sizes).parts == parts
     assert again.plan(**{**sizes, "b": parts[0].count}).parts == ()  # the whole batch
 
 
 def test_a_rule_says_parts_for_each_size() -> None:
     rows = Part("rows", "rows", 3, "b")
-    model = compiled(coupled(), threads=1, parts=lambda sizes: str(rows) if sizes["b"] > 8 else "")
+    model = compile_graph(
+        coupled(), threads=1, parts=lambda sizes: str(rows) if sizes["b"] > 8 else ""
+    )
     assert model.plan(b=8).parts == ()
     assert model.plan(b=12).parts == (rows,)
     x = np.random.default_rng(0).uniform(-1, 1, (12, 8)).astype("float32")
     for found, expected in zip(
-        model(x), compiled(coupled(), threads=1, parts=False)(x), strict=True
+        model(x), compile_graph(coupled(), threads=1, parts=False)(x), strict=True
     ):
         assert np.array_equal(found, expected)
 
 
 def test_a_plan_says_which_parts_kernels_refuse() -> None:
-    plan = compiled(coupled(), threads=1, parts="rows to rows: 6 of b at a time").plan(b=13)
+    plan = compile_graph(coupled(), threads=1, parts="rows to rows: 6 of b at a time").plan(b=13)
     assert plan.parts == ()
     (note,) = plan.notes
     assert note == (
@@ -360,7 +362,7 @@ def test_a_rule_that_gives_no_parts_is_refused_with_the_sizes() -> None:
         (lambda sizes: None, "it gave None, and parts are text"),
     ):
         with pytest.raises(oc.PartitionError) as refused:
-            compiled(coupled(), threads=1, parts=rule)(x)
+            compile_graph(coupled(), threads=1, parts=rule)(x)
         assert (
             str(refused.value)
             == f"""\
@@ -374,7 +376,7 @@ parts: cannot ask the rule
 
 def test_what_is_no_parts_is_refused() -> None:
     with pytest.raises(oc.DescribeError) as refused:
-        compiled(coupled(), threads=1, parts=3)  # type: ignore[arg-type]
+        compile_graph(coupled(), threads=1, parts=3)  # type: ignore[arg-type]
     assert (
         str(refused.value)
         == """\
@@ -386,7 +388,7 @@ graph: cannot take parts=3
 
 
 def test_the_same_kernels_run_in_other_parts() -> None:
-    model = compiled(coupled(), threads=1)
+    model = compile_graph(coupled(), threads=1)
     rows = Part("rows", "rows", 3, "b")
     other = model.in_parts(str(rows))
     assert model.plan(b=12).parts == ()
@@ -468,7 +470,7 @@ parse: cannot read parts
 )
 def test_parts_that_may_not_run_are_refused_by_what_couples_them(text: str, expected: str) -> None:
     with pytest.raises(oc.errors.OffcutError) as refused:
-        compiled(coupled(), threads=1, parts=text)
+        compile_graph(coupled(), threads=1, parts=text)
     assert str(refused.value) == expected
 
 
@@ -476,7 +478,7 @@ def test_a_part_that_would_read_beyond_its_memory_is_no_part() -> None:
     made = Builder("rows")
     x = made.input("x", "float32", (made.size("b", 1, 64), 6))
     made.output(made.node("softmax", x))
-    model = compiled(made.bound, threads=1, parts=False)
+    model = compile_graph(made.bound, threads=1, parts=False)
     (step,) = model.steps
     read, written = step.batch_strides["b"]
     assert isinstance(read, Expr)

@@ -15,8 +15,8 @@ from tests.facade import (
     Model,
     Nest,
     Together,
-    compiled,
-    interpreted,
+    compile_graph,
+    interpret_graph,
     numpy_dtype,
     parts_of,
 )
@@ -66,7 +66,7 @@ def is_minimal(model: Model) -> bool:
 def test_images_of_every_size_are_those_of_the_plain_sums(padding: Any, threads: int) -> None:
     least = 1 if padding == 1 else 3
     bound = windows(2, least, padding=padding)
-    model, plain = compiled(bound, threads), compiled(bound, threads, distributive=False)
+    model, plain = compile_graph(bound, threads), compile_graph(bound, threads, distributive=False)
     assert is_minimal(model)
     assert not is_minimal(plain)
     said = "products distributed over sums, unless distributive=False: "
@@ -74,39 +74,39 @@ def test_images_of_every_size_are_those_of_the_plain_sums(padding: Any, threads:
     for n, h, w in ((0, 3, 3), (1, least, least), (2, 3, 4), (1, 5, least), (3, 6, 7), (1, 9, 16)):
         given = arrays(bound, n + h, n=n, h=h, w=w)
         (name,) = bound.graph.outputs
-        wanted = np.asarray(interpreted(bound, given)[name])
+        wanted = np.asarray(interpret_graph(bound, given)[name])
         for one in (model, plain):
             agree(one(given)[name], of_peer(wanted))
 
 
 def test_rows_take_four_products_for_six_where_they_are_deep_enough() -> None:
     bound = windows(1, depth=96, lanes=96, padding=1)
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     assert is_minimal(model)
     for n, h in ((1, 1), (2, 2), (1, 3), (3, 8), (1, 13)):
         given = arrays(bound, h, n=n, h=h)
         (name,) = bound.graph.outputs
-        agree(model(given)[name], of_peer(interpreted(bound, given)[name]))
+        agree(model(given)[name], of_peer(interpret_graph(bound, given)[name]))
 
 
 @pytest.mark.slow
 def test_windows_of_three_axes_are_cut_into_products() -> None:
     bound = windows(3, padding=1)
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     assert is_minimal(model)
     assert parts_of(model.steps[-1].kernel.schedule)
     given = arrays(bound, 5, n=2, h=3, w=2, d=4)
     (name,) = bound.graph.outputs
-    wanted = np.asarray(interpreted(bound, given)[name])
+    wanted = np.asarray(interpret_graph(bound, given)[name])
     agree(model(given)[name], of_peer(wanted))
 
 
 def test_doubles_keep_their_precision() -> None:
     bound = windows(2, dtype="float64", padding=1)
-    model, given = compiled(bound, threads=1), arrays(bound, 1, n=2, h=5, w=6)
+    model, given = compile_graph(bound, threads=1), arrays(bound, 1, n=2, h=5, w=6)
     assert is_minimal(model)
     (name,) = bound.graph.outputs
-    agree(model(given)[name], of_peer(interpreted(bound, given)[name]))
+    agree(model(given)[name], of_peer(interpret_graph(bound, given)[name]))
 
 
 @pytest.mark.slow
@@ -115,9 +115,9 @@ def test_what_is_summed_is_no_less_exact() -> None:
     given = arrays(bound, 5, n=1, h=14, w=14)
     (name,) = bound.graph.outputs
     wide = windows(2, depth=64, lanes=64, dtype="float64", padding=1)
-    wanted = interpreted(wide, {"x": given["x"].astype("float64")})[name]
+    wanted = interpret_graph(wide, {"x": given["x"].astype("float64")})[name]
     off = [
-        np.abs(compiled(bound, 1, distributive=each)(given)[name] - wanted).max()
+        np.abs(compile_graph(bound, 1, distributive=each)(given)[name] - wanted).max()
         for each in (True, False)
     ]
     assert off[0] <= off[1]
@@ -137,7 +137,7 @@ def test_what_is_summed_is_no_less_exact() -> None:
     ids=["few channels", "stride", "dilation", "window", "groups", "small type"],
 )
 def test_what_would_gain_nothing_is_summed_as_it_is(options: dict[str, Any]) -> None:
-    assert not is_minimal(compiled(windows(2, **options), threads=1))
+    assert not is_minimal(compile_graph(windows(2, **options), threads=1))
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_weights_that_no_cache_holds_pass_once_for_each_image() -> None:
     around = []
     for width in (48, 192):
         bound = windows(2, depth=width, lanes=width, padding=1)
-        schedule = compiled(bound, 1, machine).steps[-1].kernel.schedule
+        schedule = compile_graph(bound, 1, machine).steps[-1].kernel.schedule
         (images,) = (part for part in parts_of(schedule) if isinstance(part, Together))
         alone = [part.stage for part in images.parts if isinstance(part, Nest)]
         around.append(any(stage.endswith("_products") for stage in alone))
@@ -160,7 +160,7 @@ def test_weights_whose_points_would_be_infinite_are_summed_as_they_are() -> None
     weights[0] = 3e38
     factor = np.ones_like(bound.arrays["factor"])
     large = Bound(bound.graph, {**bound.arrays, "weights": weights, "factor": factor})
-    assert not is_minimal(compiled(large, threads=1))
+    assert not is_minimal(compile_graph(large, threads=1))
 
 
 def test_data_that_is_guarded_in_part_is_read_within_its_bounds() -> None:
@@ -173,10 +173,10 @@ def test_data_that_is_guarded_in_part_is_read_within_its_bounds() -> None:
         made.constant("w", floats("w", 96, 96, 3)),
     )
     made.output(y)
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     for size in (1, 2, 5, 8):
         given = arrays(made.bound, size, n=2, h=size)
-        agree(model(given)[y.name], of_peer(interpreted(made.bound, given)[y.name]))
+        agree(model(given)[y.name], of_peer(interpret_graph(made.bound, given)[y.name]))
 
 
 @pytest.mark.every(5)
@@ -190,7 +190,7 @@ def test_what_leaves_the_finite_numbers_is_summed_as_it_is(value: float, before:
     weights = made.constant("w", floats("w", LANES, DEEP, 3, 3))
     y = made.node("conv2d", data, weights, padding=1)
     made.output(made.node("sigmoid", y))
-    model, plain = compiled(made.bound, 1), compiled(made.bound, 1, distributive=False)
+    model, plain = compile_graph(made.bound, 1), compile_graph(made.bound, 1, distributive=False)
     assert is_minimal(model)
     (name,) = made.bound.graph.outputs
     given = arrays(made.bound, 3, n=2, h=6)
@@ -210,7 +210,7 @@ def test_a_largest_element_is_sought_along_memory() -> None:
     n, h = made.size("n", 0, 9), made.size("h", 1, 9)
     x = made.input("x", "float32", (n, 8, h, h))
     made.output(made.node("max", x, (3, 1, 2)))
-    model = compiled(made.bound, 1)
+    model = compile_graph(made.bound, 1)
     assert len(model.steps[-1].kernel.loops.buffers[0].shape) == 2
     for size in (1, 2, 7):
         given = arrays(made.bound, size, n=3, h=size)

@@ -16,13 +16,13 @@ from offcut.errors import CallError, DescribeError
 from offcut.ir import Binary, Kind
 from tests.agree import nearly
 from tests.compiled import floats
-from tests.facade import Bound, Builder, Model, Ref, compiled, interpreted, parse_graph
+from tests.facade import Bound, Builder, Model, Ref, compile_graph, interpret_graph, parse_graph
 from tests.graphs import arrays, drawn
 from tests.operators import near
 
 
 def test_a_model_costs_what_its_kernels_cost_at_the_sizes_that_they_run_at() -> None:
-    model = compiled(block(), threads=1)
+    model = compile_graph(block(), threads=1)
     cost = model.cost(b=2, n=7)
     assert [one.value for one in cost.kernels] == [step.name for step in model.steps]
     assert cost.flop == sum(one.each.flop for one in cost.kernels)
@@ -36,7 +36,7 @@ def test_a_model_costs_what_its_kernels_cost_at_the_sizes_that_they_run_at() -> 
 
 
 def test_a_cost_is_of_sizes_that_are_allowed() -> None:
-    model = compiled(block(), threads=1)
+    model = compile_graph(block(), threads=1)
     with pytest.raises(CallError) as refused:
         model.cost()
     assert str(refused.value) == (
@@ -50,10 +50,10 @@ def test_a_cost_is_of_sizes_that_are_allowed() -> None:
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_a_drawn_graph_runs_as_it_is_interpreted(seed: int) -> None:
     bound = drawn(seed, 7)
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     for sizes in ({"b": 1, "n": 1}, {"b": 3, "n": 4}, {"b": 2, "n": 1}):
         given = arrays(bound, seed, **sizes)
-        found, expected = model(given), interpreted(bound, given)
+        found, expected = model(given), interpret_graph(bound, given)
         assert list(found) == list(expected)
         for name in found:
             near(found[name], expected[name])
@@ -95,7 +95,7 @@ def block() -> Bound:
 
 def test_a_layer_is_few_kernels_on_joined_rows_and_nothing_is_copied() -> None:
     assert (
-        str(compiled(block(), threads=1).plan())
+        str(compile_graph(block(), threads=1).plan())
         == """\
 block(): 9 kernels, 8 distinct
 value             operators        shape           memory
@@ -113,17 +113,17 @@ arena: max(64*(b * n), 8*(b * n * n)) + max(192*(b * n), 64*(b * n)) + max(8*(b 
 
 
 def test_sizes_give_the_bytes_of_a_plan() -> None:
-    plan = compiled(block(), threads=1).plan(b=2, n=3)
+    plan = compile_graph(block(), threads=1).plan(b=2, n=3)
     assert plan.sizes == {"b": 2, "n": 3}
     with pytest.raises(CallError, match="the sizes of block are b, n"):
-        compiled(block(), threads=1).plan(b=2)
+        compile_graph(block(), threads=1).plan(b=2)
 
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize(("b", "n"), [(1, 1), (3, 5), (2, 13)])
 def test_one_model_serves_every_batch_and_length(b: int, n: int, model: Model) -> None:
     given = arrays(model.bound, 7, b=b, n=n)
-    expected = interpreted(block(), given)["add_2"]
+    expected = interpret_graph(block(), given)["add_2"]
     near(model(given)["add_2"], expected)
     near(model(given["x"]), expected)
     strided = np.zeros((b, n, 32), "float32")
@@ -133,7 +133,7 @@ def test_one_model_serves_every_batch_and_length(b: int, n: int, model: Model) -
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    return compiled(block(), threads=1)
+    return compile_graph(block(), threads=1)
 
 
 def test_results_are_fresh_arrays(model: Model) -> None:
@@ -168,7 +168,7 @@ def test_a_frame_is_given_back_when_all_is_copied_out_of_it(
     b = Builder("views")
     x = b.input("x", "float32", (b.size("n", 0, 64), 3, 4))
     b.output(b.node("reshape", x, (-1, 4)))
-    model = compiled(b.bound, threads=1)
+    model = compile_graph(b.bound, threads=1)
     copied, free = Model._copied, list[bool]()
 
     def noted(self: Model, output: str, number: Any, frame: Any, *others: Any) -> Any:
@@ -204,7 +204,7 @@ def test_a_slice_that_leaves_its_array_is_refused_at_the_call() -> None:
     n = made.size("n", 1, 9)
     x = made.input("x", "float32", (9, 4))
     made.output(made.node("relu", made.node("slice", x, 0, n, Binary("+", n, ix.const(4)))))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     assert model(np.ones((9, 4), "float32"), n=5).shape == (4, 4)
     with pytest.raises(CallError, match="6:10 of axis 0 is not within 0:9"):
         model(np.ones((9, 4), "float32"), n=6)
@@ -237,11 +237,11 @@ def test_a_slice_past_its_axis_is_refused_though_it_stays_within_the_array(name:
         f"graph late\nsize n in 0:65\nsize m in 0:65\ninput x: float32[4, n]\ninput z: float32[m]\n"
         f"{lines}\noutput y"
     )
-    bound, model = Bound(graph, {}), compiled(Bound(graph, {}), threads=1)
+    bound, model = Bound(graph, {}), compile_graph(Bound(graph, {}), threads=1)
     x = floats("slices", 4, 3)
     for count in (0, 1, 2, 3):
         given = {"x": x, "z": np.ones(count, "float32")}
-        np.testing.assert_array_equal(model(given)["y"], interpreted(bound, given)["y"])
+        np.testing.assert_array_equal(model(given)["y"], interpret_graph(bound, given)["y"])
     given["z"] = np.ones(4, "float32")
     with pytest.raises(CallError) as refused:
         model(given)
@@ -251,7 +251,7 @@ def test_a_slice_past_its_axis_is_refused_though_it_stays_within_the_array(name:
         == f"late: cannot run at n = 3, m = 4\n  at       {at}\n  because  {because}"
     )
     with pytest.raises(CallError, match="cannot take"):
-        interpreted(bound, given)
+        interpret_graph(bound, given)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 5])
@@ -263,7 +263,10 @@ def test_a_slice_of_nothing_may_begin_behind_the_end(rows: int) -> None:
     made.output(*(made.node("slice", x, 0, at, at) for at in (3, behind)))
     made.output(made.node("slice", x, 1, 4, 4), made.node("slice", x, 0, 3, 3, 2))
     given = {"x": np.ones((rows, 2), "float32")}
-    found, expected = compiled(made.bound, threads=1)(given), interpreted(made.bound, given)
+    found, expected = (
+        compile_graph(made.bound, threads=1)(given),
+        interpret_graph(made.bound, given),
+    )
     empty = [given["x"][3:3], given["x"][rows + 1 : rows + 1], given["x"][:, 4:4]]
     for got in (found, expected):
         assert [one.shape for one in got.values()] == [one.shape for one in (*empty, empty[0])]
@@ -277,10 +280,10 @@ def test_outputs_may_be_inputs_constants_views_and_each_other() -> None:
     turned, first = made.node("transpose", y), made.node("slice", y, 1, 0, 1)
     repeated = made.node("broadcast_to", made.constant("k", np.arange(4.0, dtype="f4")), [n, 4])
     made.output(x, y, turned, first, repeated, Ref("k"))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     for rows in (0, 1, 5):
         given = {"x": np.random.default_rng(rows).uniform(-1, 1, (rows, 4)).astype("f4")}
-        found, expected = model(given), interpreted(made.bound, given)
+        found, expected = model(given), interpret_graph(made.bound, given)
         assert list(found) == list(expected)
         for name, array in found.items():
             np.testing.assert_array_equal(array, expected[name])
@@ -301,7 +304,7 @@ def test_a_convolution_stores_its_result_with_channels_innermost() -> None:
     z = made.node("add", made.node("conv2d", pooled, made.constant("w1", w[1])), pooled)
     flat = made.node("reshape", z, [n, -1])
     made.output(z, made.node("relu", flat))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     assert [step.nodes for step in model.steps] == [
         ("conv2d", "batchnorm", "relu"),
         ("max_pool2d",),
@@ -310,7 +313,7 @@ def test_a_convolution_stores_its_result_with_channels_innermost() -> None:
     ]
     for sizes in ({"n": 1, "h": 4}, {"n": 2, "h": 7}):
         given = arrays(made.bound, 5, **sizes)
-        found, expected = model(given), interpreted(made.bound, given)
+        found, expected = model(given), interpret_graph(made.bound, given)
         for name, array in found.items():
             near(array, expected[name])
 
@@ -325,16 +328,16 @@ def test_an_image_is_stored_with_channels_innermost_where_it_has_many(
     weights = floats("weights", 16, channels, 3, 3)
     x = made.input("x", "float32", (n, channels, h, h))
     made.output(made.node("relu", made.node("conv2d", x, made.constant("w", weights), padding=1)))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     assert (model.steps[0].nodes == ("transpose",)) == copied
     given = arrays(made.bound, 5, n=2, h=9)
-    near(model(given)["relu"], interpreted(made.bound, given)["relu"])
+    near(model(given)["relu"], interpret_graph(made.bound, given)["relu"])
 
 
 def test_a_target_without_machine_code_runs_models_too() -> None:
     bound = drawn(102, 5)
     given = arrays(bound, 1, b=2, n=3)
-    found, expected = compiled(bound, target="interpret")(given), interpreted(bound, given)
+    found, expected = compile_graph(bound, target="interpret")(given), interpret_graph(bound, given)
     for name, array in found.items():
         near(array, expected[name])
 
@@ -349,12 +352,12 @@ def test_weights_that_are_multiplied_lane_by_lane_are_held_with_the_lanes_innerm
         w = made.constant(f"w{number}", generator.uniform(-1, 1, shape).astype("f4"))
         x = made.node("conv2d", x, w, padding=1, groups=groups)
     made.output(x)
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     constants = [b for b in model.steps[-1].kernel.loops.buffers if b.kind is Kind.CONSTANT]
     assert [[getattr(e, "value", e) for e in b.shape] for b in constants] == [[1, 3, 3, 16]]
     for sizes in ({"n": 1, "h": 4}, {"n": 2, "h": 7}):
         given = arrays(made.bound, 5, **sizes)
-        near(model(given)[x.name], interpreted(made.bound, given)[x.name])
+        near(model(given)[x.name], interpret_graph(made.bound, given)[x.name])
 
 
 def test_a_constant_on_the_left_is_read_as_any_other_operand() -> None:
@@ -363,19 +366,19 @@ def test_a_constant_on_the_left_is_read_as_any_other_operand() -> None:
     x = made.input("x", "float32", (n, 7, 24))
     w = made.constant("w", np.random.default_rng(0).uniform(-1, 1, (9, 7)).astype("f4"))
     made.output(made.node("relu", made.node("matmul", w, x)))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     (step,) = model.steps
     assert [one.value for one in step.inputs] == ["w", "x"]
     for rows in (1, 3):
         given = arrays(made.bound, 5, n=rows)
-        near(model(given)["relu"], interpreted(made.bound, given)["relu"])
+        near(model(given)["relu"], interpret_graph(made.bound, given)["relu"])
 
 
 def test_a_model_is_pickled_and_copied() -> None:
     made = Builder("pickled")
     x = made.input("x", "float32", (made.size("n", 0, 64), 8))
     made.output(made.node("relu", made.node("matmul", x, made.constant("w", floats("w", 8, 4)))))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     given = floats("x", 7, 8)
     for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         np.testing.assert_array_equal(again(given), model(given))
@@ -386,15 +389,15 @@ def test_constants_are_held_once_and_are_made_again_bit_for_bit() -> None:
     bound = block()
     before = {name: array.tobytes() for name, array in bound.arrays.items()}
     large = [weakref.ref(array) for array in bound.arrays.values() if array.ndim == 2]
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     given = arrays(bound, 0, b=2, n=3)
-    expected = interpreted(bound, given)
+    expected = interpret_graph(bound, given)
     del bound
     gc.collect()
     assert large
     assert not any(one() is not None for one in large)
     assert {name: array.tobytes() for name, array in model.asked.arrays.items()} == before
-    for name, found in interpreted(model.bound, given).items():
+    for name, found in interpret_graph(model.bound, given).items():
         near(found, expected[name])
 
 
@@ -406,7 +409,7 @@ def test_lent_constants_are_copied_before_they_are_given_back() -> None:
         x = made.input("x", "float32", (n, 5))
         y = made.node("dense", x, made.constant("w", w[:, 1:20:2]), made.constant("b", b[:10]))
         made.output(made.node("add", y, made.constant("v", w[0, :10])))
-        model = compiled(made.bound, threads=1)
+        model = compile_graph(made.bound, threads=1)
     w[...], b[...] = 7, 7
     np.testing.assert_array_equal(model(np.ones((3, 5), "f")), np.full((3, 10), 7.0))
     assert all((array == 1).all() for array in model.asked.arrays.values())
@@ -417,7 +420,7 @@ def test_options_that_are_equal_and_differ_are_told_apart() -> None:
     x = made.input("x", "float32", (made.size("n"),))
     for name, zero in (("plus", 0.0), ("minus", -0.0)):
         made.output(made.node("multiply", x, zero, results=(name,)))
-    found = compiled(made.bound)({"x": np.ones(5, np.float32)})
+    found = compile_graph(made.bound)({"x": np.ones(5, np.float32)})
     assert {name: bool(np.signbit(array).all()) for name, array in found.items()} == {
         "plus": False,
         "minus": True,
@@ -428,7 +431,7 @@ def test_arrays_by_keyword_and_what_is_no_pass_are_refused() -> None:
     made = Builder("plain")
     x = made.input("x", "float32", (made.size("n", 1, 9), 4))
     made.output(made.node("relu", x))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     with pytest.raises(CallError, match="cannot take x= ndarray") as refused:
         model(x=np.ones((2, 4), "float32"))
     assert refused.value.because == "what is named beside the arrays is a size"
@@ -437,10 +440,10 @@ def test_arrays_by_keyword_and_what_is_no_pass_are_refused() -> None:
         ("fold", "it is not a function"),
     ):
         with pytest.raises(DescribeError, match="as a pass") as refusal:
-            compiled(made.bound, passes=passes)  # type: ignore[arg-type]
+            compile_graph(made.bound, passes=passes)  # type: ignore[arg-type]
         assert refusal.value.because == because
     with pytest.raises(DescribeError, match="cannot take distributive='no'"):
-        compiled(made.bound, distributive="no")  # type: ignore[arg-type]
+        compile_graph(made.bound, distributive="no")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -450,10 +453,10 @@ def test_one_row_of_known_extent_runs_by_the_microkernel_of_its_weights(turned: 
     w = made.constant("w", floats("w", *((80, 96) if turned else (96, 80))))
     y = made.node("dense", x, w, transpose_w=turned)
     made.output(y)
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     assert "vector loops" not in str(model.steps[-1].kernel.plan())
     given = arrays(made.bound, 3)
-    near(model(given)[y.name], interpreted(made.bound, given)[y.name])
+    near(model(given)[y.name], interpret_graph(made.bound, given)[y.name])
 
 
 def test_sizes_whose_product_no_machine_has_are_planned_all_the_same() -> None:
@@ -462,7 +465,7 @@ def test_sizes_whose_product_no_machine_has_are_planned_all_the_same() -> None:
     x = made.input("x", "float32", (a, b, c))
     made.output(made.node("relu", made.node("sum", made.node("relu", x), axis=2)))
     most = 2**31 - 1
-    plan = compiled(made.bound, threads=1).plan(a=most, b=most, c=most)
+    plan = compile_graph(made.bound, threads=1).plan(a=most, b=most, c=most)
     assert plan.parts == ()
     assert f"{most}" in str(plan)
 
@@ -475,7 +478,7 @@ def test_a_weight_of_several_products_is_packed_once() -> None:
     for _ in range(4):
         x = made.node("tanh", made.node("dense", x, weight))
     made.output(x)
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     entries = [step.entry for step in model.steps if step.entry is not None]
     addresses = [address for entry in entries for address in entry.constants]
     assert len(addresses) == 4

@@ -7,7 +7,7 @@ import pytest
 
 from offcut import Kernel
 from tests.compiled import floats
-from tests.facade import Bound, Builder, Model, compiled, interpreted
+from tests.facade import Bound, Builder, Model, compile_graph, interpret_graph
 from tests.graphs import arrays
 from tests.operators import near
 
@@ -39,7 +39,7 @@ def second(model: Model) -> Kernel:
 @pytest.mark.parametrize(("channels", "each", "stride"), [(32, 4, 1), (24, 8, 2)])
 def test_groups_of_few_channels_run_side_by_side(channels: int, each: int, stride: int) -> None:
     bound = grouped(channels, each, stride)
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     kernel = second(model)
     assert f"{each}*(a3//{each}) + r" in str(kernel.loops)
     assert not any(name.endswith("groups") for name in (b.name for b in kernel.loops.buffers))
@@ -48,17 +48,17 @@ def test_groups_of_few_channels_run_side_by_side(channels: int, each: int, strid
     (name,) = bound.graph.outputs
     for n, h, w in ((0, 5, 5), (1, 1, 1), (2, 3, 1), (3, 7, 8), (1, 9, 18)):
         given = arrays(bound, n + h, n=n, h=h, w=w)
-        near(model(given)[name], interpreted(bound, given)[name])
+        near(model(given)[name], interpret_graph(bound, given)[name])
 
 
 @pytest.mark.slow
 def test_groups_that_fill_vectors_stay_products() -> None:
-    assert "@cover(" in str(second(compiled(grouped(64, 16), threads=1)).loops)
+    assert "@cover(" in str(second(compile_graph(grouped(64, 16), threads=1)).loops)
 
 
 def test_other_images_change_nothing() -> None:
     bound = grouped(24, 8, 2)
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     (name,) = bound.graph.outputs
     given = arrays(bound, 5, n=3, h=9, w=7)
     every = model(given)[name]

@@ -18,7 +18,7 @@ from offcut.backends.target import TargetPlan
 from offcut.errors import CallError, DescribeError, InternalError, TargetError
 from offcut.graph.sizes.extent_values import Numbers
 from tests.agree import agree, computed, exact_matmul
-from tests.facade import Bound, Builder, compiled, interpreted
+from tests.facade import Bound, Builder, compile_graph, interpret_graph
 from tests.graphs import arrays, drawn
 
 EMULATED = oc.target("cuda", machine="h200", device="emulated")
@@ -53,7 +53,7 @@ def test_a_call_after_the_first_of_its_size_class_allocates_nothing_and_waits_fo
     None
 ):
     bound = mlp()
-    model = compiled(bound, target=EMULATED)
+    model = compile_graph(bound, target=EMULATED)
     model(floats(33, 5))
     for n in (33, 20, 1, 7, 34, 33, 0):
         x = floats(n, 5)
@@ -69,7 +69,7 @@ def test_a_call_after_the_first_of_its_size_class_allocates_nothing_and_waits_fo
 def test_constants_are_copied_to_the_device_once() -> None:
     bound = mlp()
     before = counts()
-    model = compiled(bound, target=EMULATED)
+    model = compile_graph(bound, target=EMULATED)
     assert (MEMORY.allocations - before[0], MEMORY.writes - before[1]) == (2, 2)
     assert model.in_parts(False)(floats(3, 5)).shape == (3, 3)
     assert MEMORY.writes - before[1] == 2 + 1
@@ -77,7 +77,7 @@ def test_constants_are_copied_to_the_device_once() -> None:
 
 def test_calls_of_several_threads_have_blocks_of_their_own() -> None:
     bound = mlp()
-    model = compiled(bound, target=EMULATED)
+    model = compile_graph(bound, target=EMULATED)
     given = [floats(n, 5) for n in (1, 2, 7, 3)]
     with ThreadPoolExecutor(4) as pool:
         found = [*pool.map(model, given)]
@@ -87,7 +87,7 @@ def test_calls_of_several_threads_have_blocks_of_their_own() -> None:
 
 def test_a_model_of_a_device_can_be_pickled() -> None:
     bound = mlp()
-    model = compiled(bound, target=EMULATED)
+    model = compile_graph(bound, target=EMULATED)
     x = floats(7, 5)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(x), model(x))
 
@@ -96,7 +96,7 @@ def test_a_model_of_a_device_can_be_pickled() -> None:
 @pytest.mark.parametrize("seed", [3, 5, 8])
 def test_drawn_graphs_give_on_the_device_what_they_mean(seed: int) -> None:
     bound = drawn(seed)
-    model = compiled(bound, target=EMULATED, distributive=False)
+    model = compile_graph(bound, target=EMULATED, distributive=False)
     for b, n in ((1, 1), (2, 5)):
         given = arrays(bound, seed, b=b, n=n)
         found = model(given)
@@ -109,7 +109,7 @@ def as_meant(bound: Bound, given: Mapping[str, Any]) -> Any:
     text = str(bound.graph).replace("float32", "float64")
     wide = {name: array.astype("float64") for name, array in bound.arrays.items()}
     graph = Bound(oc.graph.parse_graph(text), wide)
-    return computed(lambda given: interpreted(graph, given), given)
+    return computed(lambda given: interpret_graph(graph, given), given)
 
 
 def heads() -> Bound:
@@ -126,7 +126,7 @@ def heads() -> Bound:
 
 def test_kernels_read_row_by_row_where_the_target_takes_no_strides() -> None:
     bound = heads()
-    on_cpu, model = compiled(bound), compiled(bound, target=EMULATED)
+    on_cpu, model = compile_graph(bound), compile_graph(bound, target=EMULATED)
     assert any(not is_dense(one) for step in on_cpu.steps for one in step.arrays)
     assert all(is_dense(one) for step in model.steps for one in step.arrays)
     for n in (1, 2, 7, 33):
@@ -153,10 +153,10 @@ def test_a_slice_that_only_a_call_knows_to_be_within_its_axis_is_copied(
         f"s: float32[4, {count}] = slice(x, 1, {start}, {start} + {count})\n"
         f"y: float32[4, {count}] = relu(s)\noutput y, z"
     )
-    bound, model = Bound(graph, {}), compiled(Bound(graph, {}), target=EMULATED)
+    bound, model = Bound(graph, {}), compile_graph(Bound(graph, {}), target=EMULATED)
     for m in taken:
         given = {"x": floats(4, n), "z": floats(m)}
-        np.testing.assert_array_equal(model(given)["y"], interpreted(bound, given)["y"])
+        np.testing.assert_array_equal(model(given)["y"], interpret_graph(bound, given)["y"])
     m, because = refused
     with pytest.raises(CallError, match=because):
         model({"x": floats(4, n), "z": floats(m)})
@@ -184,8 +184,8 @@ def test_nothing_is_measured_on_a_device_since_a_call_would_wait_for_it() -> Non
     h, w = made.size("h", 3, 64), made.size("w", 3, 64)
     x, weights = made.input("x", "float32", (1, 40, h, w)), made.constant("k", floats(48, 40, 3, 3))
     made.output(made.node("conv2d", x, weights))
-    assert any(step.limits for step in compiled(made.bound).steps)
-    assert not any(step.limits for step in compiled(made.bound, target=EMULATED).steps)
+    assert any(step.limits for step in compile_graph(made.bound).steps)
+    assert not any(step.limits for step in compile_graph(made.bound, target=EMULATED).steps)
 
 
 class Integers(Interpret):
@@ -219,14 +219,14 @@ def quantised() -> Bound:
 def test_what_a_target_of_the_process_runs_is_copied_from_the_device_and_back(first: str) -> None:
     before = {"integers": Integers(), "vta": "vta"}[first]
     bound = quantised()
-    model = compiled(bound, target=(before, EMULATED))
+    model = compile_graph(bound, target=(before, EMULATED))
     assert [step.target for step in model.steps] == [first, "cuda"]
     assert [step.device is not None for step in model.steps] == [False, True]
     for n in (1, 3, 33):
         x = rng.integers(-128, 127, (n, 6), "int8")
         model({"x": x})
         allocations, writes, reads = counts()
-        found, exact = model({"x": x}), interpreted(bound, {"x": x})
+        found, exact = model({"x": x}), interpret_graph(bound, {"x": x})
         assert counts() == (
             allocations,
             writes + 2,
@@ -246,7 +246,7 @@ def test_what_no_target_takes_is_refused_by_the_name_of_its_node() -> None:
     x = made.input("pixels", "float32", (made.size("n", 1, 64), 16))
     made.output(made.node("relu", made.node("dense", x, made.constant("weights", floats(16, 16)))))
     with pytest.raises(TargetError) as refused:
-        compiled(made.bound, target="vta")
+        compile_graph(made.bound, target="vta")
     assert (
         str(refused.value)
         == """\
@@ -257,7 +257,7 @@ compile: cannot run dense on vta
   help     the matrix unit adds products of int8 in int32, the vector unit has add, max, min, mul, shr on int32
   help     target="cpu" runs it"""
     )
-    (split,) = compiled(made.bound, target=("vta", EMULATED)).plan().split
+    (split,) = compile_graph(made.bound, target=("vta", EMULATED)).plan().split
     assert split.startswith(
         "relu: runs on cuda, since vta refuses it: pixels[a0, r0] * weights[r0, a1] is of float32"
     )
@@ -268,7 +268,7 @@ def test_a_call_that_fails_names_the_node() -> None:
     table = made.constant("table", floats(4, 3))
     ids = made.input("ids", "int32", (made.size("n", 1, 64),))
     made.output(made.node("embedding", table, ids))
-    model = compiled(made.bound, target=EMULATED)
+    model = compile_graph(made.bound, target=EMULATED)
     agree(model(np.array([3, 0], np.int32)), made.bound.arrays["table"][[3, 0]].astype(float))
     with pytest.raises(CallError) as refused:
         model(np.array([3, 4], np.int32))
@@ -276,7 +276,7 @@ def test_a_call_that_fails_names_the_node() -> None:
 
 
 def test_a_fault_that_no_data_causes_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = compiled(mlp(), target=EMULATED)
+    model = compile_graph(mlp(), target=EMULATED)
 
     def racing(*_: Any) -> None:
         raise fault("v1", "race", because="two warps write v1[0, 0]")
@@ -293,7 +293,7 @@ def test_two_devices_are_refused() -> None:
         memory = EmulatedMemory()
 
     with pytest.raises(DescribeError) as refused:
-        compiled(mlp(), target=(Other(), EMULATED))
+        compile_graph(mlp(), target=(Other(), EMULATED))
     assert "each has a memory of its own, and the values of a model lie in one" in str(
         refused.value
     )
@@ -306,7 +306,7 @@ def test_an_address_outside_of_the_blocks_of_the_device_is_illegal() -> None:
     with pytest.raises(InternalError, match="68 bytes lie in no block"):
         MEMORY.array(block.address, (17,), "float32")
     x = floats(3, 5)
-    entry = compiled(mlp(), target=EMULATED).steps[0].device
+    entry = compile_graph(mlp(), target=EMULATED).steps[0].device
     assert entry is not None
     at = x.__array_interface__["data"][0]
     with pytest.raises(InternalError, match="illegal address"):

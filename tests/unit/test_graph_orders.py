@@ -13,7 +13,7 @@ from offcut.core import index as ix
 from offcut.errors import DescribeError, InternalError
 from offcut.ir import Binary
 from tests.compiled import floats
-from tests.facade import Bound, Builder, Model, Ref, compiled, interpreted
+from tests.facade import Bound, Builder, Model, Ref, compile_graph, interpret_graph
 from tests.graphs import arrays
 from tests.operators import near
 
@@ -35,13 +35,13 @@ class Blocks(Builder):
 
 def agrees(bound: Bound) -> list[list[str]]:
     """The inputs of the kernels of a model that gives what the interpreter does."""
-    model = compiled(bound, threads=1)
+    model = compile_graph(bound, threads=1)
     (name,) = bound.graph.outputs
     for n, h, w in SIZES:
         known = {size.name for size in bound.graph.sizes}
         sizes = {name: one for name, one in {"n": n, "h": h, "w": w}.items() if name in known}
         given = arrays(bound, n + h, **sizes)
-        near(model(given)[name], interpreted(bound, given)[name])
+        near(model(given)[name], interpret_graph(bound, given)[name])
     return [[one.value for one in step.inputs] for step in model.steps]
 
 
@@ -70,7 +70,7 @@ def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> N
     x = made.node("relu", made.convolved(x, 16, window=3, groups=groups, stride=stride))
     made.output(made.convolved(x, 8))
     agrees(made.bound)
-    plan = str(compiled(made.bound, threads=1).plan())
+    plan = str(compile_graph(made.bound, threads=1).plan())
     assert "16, h" not in plan
     assert plan.count(", 16]") == 2
 
@@ -87,7 +87,7 @@ def test_what_is_taken_off_its_own_statistics_is_stored_as_it_is_read(
     x = made.node("silu", made.node(op, made.convolved(x, 16, window=3), **options))
     made.output(made.convolved(x, 8))
     agrees(made.bound)
-    plan = str(compiled(made.bound, threads=1).plan())
+    plan = str(compile_graph(made.bound, threads=1).plan())
     assert "16, h" not in plan
     assert plan.count(", 16]") == 2
 
@@ -101,7 +101,7 @@ def test_a_transposed_view_is_read_as_it_lies() -> None:
     made.output(made.node("relu", made.convolved(x, 20)))
     inputs = agrees(made.bound)
     assert not any(name.startswith("weights") for names in inputs for name in names)
-    assert "8, h" not in str(compiled(made.bound, threads=1).plan())
+    assert "8, h" not in str(compile_graph(made.bound, threads=1).plan())
 
 
 def test_rows_that_are_seen_as_an_image_are_read_as_they_lie() -> None:
@@ -114,7 +114,7 @@ def test_rows_that_are_seen_as_an_image_are_read_as_they_lie() -> None:
     back = made.node("transpose", made.node("reshape", image, (n, 16, side * side)), axes=(0, 2, 1))
     made.output(made.node("dense", made.node("relu", back), made.constant("v", floats("v", 16, 8))))
     agrees(made.bound)
-    plan = str(compiled(made.bound, threads=1).plan())
+    plan = str(compile_graph(made.bound, threads=1).plan())
     assert "[n, 6, 6, 16]" in plan
     assert "[n, 16, 6, 6]" not in plan
 
@@ -129,7 +129,7 @@ def test_a_grouped_window_of_steps_reads_channels_side_by_side(channels: int, gr
         made.node("conv2d", x, weights, made.constant("bias", floats("bias", channels)), **options)
     )
     agrees(made.bound)
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     assert [step.nodes for step in model.steps] == [("transpose",), ("conv2d",)]
     assert f"[n, h * w, {channels}]" in str(model.plan())
 
@@ -140,17 +140,17 @@ def test_a_sum_of_one_term_is_no_product_of_a_microkernel() -> None:
     scaled = made.convolved(wide, 16, groups=16)  # a number for each channel
     made.output(made.node("relu", made.node("add", scaled, made.convolved(wide, 16, 3, groups=16))))
     agrees(made.bound)
-    assert "p=" not in str(compiled(made.bound, threads=1).steps[-1].kernel.schedule)
+    assert "p=" not in str(compile_graph(made.bound, threads=1).steps[-1].kernel.schedule)
 
 
 def test_an_output_is_stored_in_the_order_that_is_asked_for() -> None:
     made, x = images(3)
     y = made.node("relu", x)
     made.output(y)
-    model = compiled(made.bound, threads=1, orders={y.name: (0, 2, 3, 1)})
+    model = compile_graph(made.bound, threads=1, orders={y.name: (0, 2, 3, 1)})
     found = model(floats("x", 2, 3, 4, 5))
     assert found.transpose(0, 2, 3, 1).flags.c_contiguous
-    near(found, interpreted(made.bound, {"x": floats("x", 2, 3, 4, 5)})[y.name])
+    near(found, interpret_graph(made.bound, {"x": floats("x", 2, 3, 4, 5)})[y.name])
 
 
 def test_what_is_stored_otherwise_than_asked_is_copied_by_a_kernel() -> None:
@@ -158,10 +158,10 @@ def test_what_is_stored_otherwise_than_asked_is_copied_by_a_kernel() -> None:
     y = made.node("relu", made.convolved(x, 16, 3))
     made.output(y, made.node("transpose", y, axes=(0, 3, 1, 2)))
     by_rows = dict.fromkeys(made.outputs, (0, 1, 2, 3))
-    model, given = compiled(made.bound, threads=1, orders=by_rows), floats("x", 2, 3, 4, 5)
+    model, given = compile_graph(made.bound, threads=1, orders=by_rows), floats("x", 2, 3, 4, 5)
     assert [step.nodes for step in model.steps][-2:] == [("transpose",), ("transpose",)]
     found = model({"x": given})
-    for name, exact in interpreted(made.bound, {"x": given}).items():
+    for name, exact in interpret_graph(made.bound, {"x": given}).items():
         assert found[name].flags.c_contiguous
         near(found[name], exact)
 
@@ -178,7 +178,7 @@ def test_an_order_of_no_output_is_refused(orders: dict[str, tuple[int, ...]], be
     made, x = images(3)
     made.output(made.node("relu", x))
     with pytest.raises(DescribeError, match="cannot store") as refused:
-        compiled(made.bound, orders=orders)
+        compile_graph(made.bound, orders=orders)
     assert refused.value.because == because
 
 
@@ -210,7 +210,7 @@ def test_a_stage_that_is_read_axis_by_axis_lies_as_the_result_does() -> None:
     agrees(made.bound)
     (stage,) = (
         buffer
-        for buffer in compiled(made.bound, threads=1).steps[-1].kernel.loops.buffers
+        for buffer in compile_graph(made.bound, threads=1).steps[-1].kernel.loops.buffers
         if buffer.name.endswith("_i")
     )
     assert stage.shape[-1] == ix.const(20)
@@ -224,9 +224,9 @@ def test_what_is_copied_for_one_reader_is_as_it_is_for_the_next() -> None:
     rows = made.node("reshape", thinned, [b, Binary("*", ix.const(3), n)])
     total = made.node("sum", thinned, axis=2)
     made.output(made.node("matmul", rows, made.node("transpose", rows, axes=[1, 0])), total)
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     given = arrays(made.bound, 3, b=4, n=5)
-    found, expected = model(given), interpreted(made.bound, given)
+    found, expected = model(given), interpret_graph(made.bound, given)
     for name in expected:
         near(found[name], expected[name])
 
@@ -244,10 +244,10 @@ def programs() -> tuple[Builder, Ref, Ref]:
 def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]) -> None:
     made, values, places = programs()
     made.output(values, places, made.node("sum", values, axis=2))
-    model = compiled(made.bound, threads=1, orders={values.name: order, places.name: order})
+    model = compile_graph(made.bound, threads=1, orders={values.name: order, places.name: order})
     given = {"x": floats("x", 5, 17, 3)}
     found = model(given)
-    for name, exact in interpreted(made.bound, given).items():
+    for name, exact in interpret_graph(made.bound, given).items():
         np.testing.assert_array_equal(found[name], exact)
     for name in (values.name, places.name):
         assert found[name].transpose(order).flags.c_contiguous
@@ -268,10 +268,10 @@ def test_what_a_program_or_a_reshape_reads_is_given_in_the_order_asked_for(
     made.output(y, values, z, made.node("reshape", z, (m, n, 3)))
     names = made.outputs
     orders = {name: order for name in names if len(made.shape(Ref(name))) == 3}
-    model = compiled(made.bound, threads=1, orders=orders | {z.name: (1, 0)})
+    model = compile_graph(made.bound, threads=1, orders=orders | {z.name: (1, 0)})
     given = {"x": floats("x", 5, 17, 3)}
     found = model(given)
-    for name, exact in interpreted(made.bound, given).items():
+    for name, exact in interpret_graph(made.bound, given).items():
         np.testing.assert_array_equal(found[name], exact)
         axes = orders.get(name, (1, 0))
         assert found[name].transpose(axes).flags.c_contiguous
@@ -293,7 +293,7 @@ def test_a_model_whose_arrays_are_not_what_its_kernels_take_runs_none_of_them(ch
     x = made.input("x", "float32", (n, 6))
     weights = made.constant("weights", floats("weights", 6, 4))
     made.output(made.node("accumulated", x, axis=0), made.node("transpose", weights, axes=(1, 0)))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     step, *others = model.steps
     (out, *rest), bound = step.outputs, model.bound
     if change == "shape":

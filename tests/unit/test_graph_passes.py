@@ -14,7 +14,7 @@ from offcut.graph.passes import (
     sink_reshapes,
 )
 from offcut.ir import Binary
-from tests.facade import Bound, Builder, compiled, interpreted
+from tests.facade import Bound, Builder, compile_graph, interpret_graph
 from tests.graphs import arrays, drawn
 from tests.operators import near
 
@@ -26,10 +26,10 @@ def test_every_pass_computes_what_the_graph_did(seed: int) -> None:
     generator = np.random.default_rng(seed)
     sizes = {"b": int(generator.integers(1, 4)), "n": int(generator.integers(1, 5))}
     given = arrays(bound, seed, **sizes)
-    expected = interpreted(bound, given)
+    expected = interpret_graph(bound, given)
     for one in DEFAULT:
         made = one(bound)
-        found = interpreted(made, given)
+        found = interpret_graph(made, given)
         assert list(found) == list(expected)
         for name in found:
             near(found[name], expected[name])
@@ -88,7 +88,7 @@ def test_what_is_repeated_is_read_as_it_was_where_another_operand_has_the_extent
     assert "= multiply(broadcast_to, broadcast_to)" in text
     assert "= scatter_elements(x, broadcast_to_2, divide, axis=1)" in text
     given = {"x": np.ones((3, 4), "f4"), "s": np.array([[1.0], [2.0], [3.0]], "f4")}
-    before, now = (interpreted(one, given, n=3) for one in (made.bound, after))
+    before, now = (interpret_graph(one, given, n=3) for one in (made.bound, after))
     for name in before:
         near(now[name], before[name])
 
@@ -103,8 +103,8 @@ def test_an_option_that_counts_axes_from_the_first_keeps_its_axis() -> None:
     assert [node.op for node in after.graph.nodes][-1] == "softmax"
     given = {"x": np.random.default_rng(0).random((6, 3, 4), "float32")}
     near(
-        interpreted(after, given, b=2, n=3)[y.name],
-        interpreted(made.bound, given, b=2, n=3)[y.name],
+        interpret_graph(after, given, b=2, n=3)[y.name],
+        interpret_graph(made.bound, given, b=2, n=3)[y.name],
     )
 
 
@@ -116,8 +116,8 @@ def test_a_reshape_that_is_new_takes_no_name_of_a_later_value() -> None:
     made.output(made.node("multiply", apart, made.node("reshape", w, [1, 12])))
     generator = np.random.default_rng(0)
     given = {name: generator.random((3, 4), "float32") for name in ("x", "w")}
-    (found,) = interpreted(sink_reshapes(made.bound), given).values()
-    (expected,) = interpreted(made.bound, given).values()
+    (found,) = interpret_graph(sink_reshapes(made.bound), given).values()
+    (expected,) = interpret_graph(made.bound, given).values()
     near(found, expected)
 
 
@@ -147,12 +147,12 @@ def test_windows_side_by_side_are_rows_of_a_product(before: bool) -> None:
     made.output(y)
     after = convolution_to_matmul(made.bound)
     assert [node.op for node in after.graph.nodes].count("conv2d") == int(before)
-    model = compiled(made.bound)
+    model = compile_graph(made.bound)
     for count, rows in ((2, 9), (1, 11), (3, 4), (0, 5)):
         given = {"x": generator.standard_normal((count, 3, rows, 11), np.float32)}
-        expected = interpreted(made.bound, given)[y.name]
+        expected = interpret_graph(made.bound, given)[y.name]
         assert expected.shape == (count, 5, rows // 3, 5)
-        near(interpreted(after, given)[y.name], expected)
+        near(interpret_graph(after, given)[y.name], expected)
         near(model(given)[y.name], expected)
 
 
@@ -180,7 +180,7 @@ def test_windows_along_a_line_and_in_a_volume_are_rows(
     after = convolution_to_matmul(made.bound)
     assert "dense" in [node.op for node in after.graph.nodes]
     given = {"x": generator.standard_normal(shape, np.float32)}
-    near(interpreted(after, given)[op], interpreted(made.bound, given)[op])
+    near(interpret_graph(after, given)[op], interpret_graph(made.bound, given)[op])
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -199,11 +199,11 @@ def test_queries_keys_and_values_are_one_product(biased: bool) -> None:
     bound = made.bound
     after = merge_products(bound)
     assert [node.op for node in after.graph.nodes].count("dense") == 1
-    model = compiled(bound)
+    model = compile_graph(bound)
     for sizes in ((2, 3), (1, 1), (0, 4), (5, 9)):
         given = {"x": generator.standard_normal((*sizes, 12), np.float32)}
-        expected = interpreted(bound, given)
-        found = interpreted(after, given), model(given)
+        expected = interpret_graph(bound, given)
+        found = interpret_graph(after, given), model(given)
         for name in expected:
             for one in found:
                 near(one[name], expected[name])
@@ -225,7 +225,7 @@ def test_convolutions_of_one_image_that_views_read_are_one() -> None:
     assert [node.op for node in after.graph.nodes].count("conv2d") == 3
     for n in (0, 1, 3):
         given = {"x": generator.standard_normal((n, 4, 5, 5), np.float32)}
-        expected, found = interpreted(made.bound, given), interpreted(after, given)
+        expected, found = interpret_graph(made.bound, given), interpret_graph(after, given)
         for name in expected:
             near(found[name], expected[name])
 
@@ -249,7 +249,7 @@ def test_products_with_matrices_of_other_types_stay_apart() -> None:
         y = made.node("dense", x, made.constant(name, held))
         made.output(made.node("transpose", y, axes=(1, 0, 2)))
     given = {"x": generator.integers(0, 99, (2, 5, 16)).astype("uint8")}
-    expected, found = interpreted(made.bound, given), compiled(made.bound)(given)
+    expected, found = interpret_graph(made.bound, given), compile_graph(made.bound)(given)
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array)
 
@@ -260,8 +260,8 @@ def test_nothing_goes_before_a_product_of_one_array_at_two_places() -> None:
     halves = [made.input(name, "float32", (rows, 3, 16)) for name in "xy"]
     both = made.node("concat", halves, axis=1)
     made.output(made.node("matmul", both, both, transpose_b=True))
-    model = compiled(made.bound, 1)
+    model = compile_graph(made.bound, 1)
     assert [step.nodes for step in model.steps] == [("concat",), ("matmul",)]
     given = arrays(made.bound, 1, rows=3)
     (name,) = made.bound.graph.outputs
-    near(model(given)[name], interpreted(made.bound, given)[name])
+    near(model(given)[name], interpret_graph(made.bound, given)[name])

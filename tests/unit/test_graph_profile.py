@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.graph.models.step import Observed, Step, observed_by
+from offcut.graph.models.kernel_step import Observed, Step, observed_by
 from tests.agree import nearly
-from tests.facade import Builder, Model, compiled
+from tests.facade import Builder, Model, compile_graph
 from tests.graphs import arrays, drawn
 from tests.unit.test_graph_microbatches import in_parts, runs_of
 from tests.unit.test_graph_minimal import windows
@@ -42,13 +42,13 @@ def layers(target: str = "cpu") -> Model:
     made.output(
         made.node("softmax", made.node("dense", made.node("relu", made.node("dense", x, w)), v))
     )
-    return compiled(made.bound, threads=1, target=target)
+    return compile_graph(made.bound, threads=1, target=target)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 301])
 def test_a_watched_call_gives_the_same_bits_and_names_each_kernel(seed: int) -> None:
     bound = drawn(seed)
-    model, names = compiled(bound, threads=1), Names()
+    model, names = compile_graph(bound, threads=1), Names()
     for sizes in ({"b": 1, "n": 1}, {"b": 4, "n": 3}):
         given = arrays(bound, seed, **sizes)
         wanted = model(given)
@@ -65,7 +65,7 @@ def test_a_watched_call_gives_the_same_bits_and_names_each_kernel(seed: int) -> 
 
 def test_kernels_that_run_for_a_part_of_the_batch_are_watched_part_by_part() -> None:
     bound = drawn(300, 9)
-    model, names = compiled(bound, threads=1), Names()
+    model, names = compile_graph(bound, threads=1), Names()
     given = arrays(bound, 300, b=2, n=5)
     wanted = model(given)
     (first, end), *_ = runs_of(model, "n", 300)
@@ -113,7 +113,7 @@ def test_a_profile_says_what_each_kernel_took_and_what_limits_it(tmp_path: Path)
 
 
 def test_sums_as_they_are_written_are_profiled_where_they_run() -> None:
-    model = compiled(windows(2, padding=1), threads=1)
+    model = compile_graph(windows(2, padding=1), threads=1)
     given = arrays(model.asked, 3, n=2, h=5, w=4)
     data = {name: array * np.float32(1e36) for name, array in given.items()}
     both = [one.value for one in model.profile(data, calls=1).kernels]

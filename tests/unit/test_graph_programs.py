@@ -13,7 +13,7 @@ import offcut as oc
 from offcut.core import index as ix
 from offcut.ir import Tile, walk
 from tests.agree import agree, of_peer
-from tests.facade import Builder, compiled, interpreted, parse_graph
+from tests.facade import Builder, compile_graph, interpret_graph, parse_graph
 
 WIDTH = 8
 ELMAN = oc.parse("""
@@ -75,7 +75,7 @@ def test_a_graph_with_programs_is_printed_read_and_run_as_interpreted() -> None:
     assert "lstm: float32[t, n, 8], lstm_2: float32[n, 8], lstm_3: float32[n, 8] = lstm(" in str(
         made.graph
     )
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     assert [step.nodes for step in model.steps if step.nodes != ("dense",)] == [
         ("lstm",),
         ("lstm",),
@@ -91,13 +91,13 @@ def test_a_graph_with_programs_is_printed_read_and_run_as_interpreted() -> None:
         for one, other in zip(found, again(drawn(n, t)), strict=True):
             np.testing.assert_array_equal(one, other)
         if n * t < 20:
-            wanted = interpreted(made.bound, {"x": drawn(n, t)}).values()
+            wanted = interpret_graph(made.bound, {"x": drawn(n, t)}).values()
             for one, exact in zip(found, wanted, strict=True):
                 agree(one, of_peer(exact))
 
 
 def test_a_state_is_the_same_in_any_batch() -> None:
-    model = compiled(recurrent().bound, threads=1)
+    model = compile_graph(recurrent().bound, threads=1)
     together, x = model(drawn(17, 3)), drawn(17, 3)
     for one, part in zip(model(x[4:5]), together, strict=True):
         np.testing.assert_array_equal(one, part[4:5])
@@ -112,13 +112,13 @@ def test_layers_that_are_alike_share_a_kernel() -> None:
     other = made.input("z", "float32", (m, made.values["x"].shape[0], WIDTH))
     y, *_ = layer(made, other, "d")
     made.output(x, h, y)
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     codes = {step.code for step in model.steps if step.nodes == ("lstm",)}
     assert len([step for step in model.steps if step.nodes == ("lstm",)]) == 4
     assert len(codes) == 2  # of steps from 0 to 64, and of batches from 1 to 64
     feed = {"x": drawn(2, 3), "z": drawn(4, 2)}
     for name, one in model(feed).items():
-        agree(one, of_peer(interpreted(made.bound, feed)[name]))
+        agree(one, of_peer(interpret_graph(made.bound, feed)[name]))
 
 
 def test_sizes_of_a_program_are_found_in_its_operands_or_given() -> None:
@@ -139,10 +139,10 @@ def test_sizes_of_a_program_are_found_in_its_operands_or_given() -> None:
     made.output(made.node("program", text, x, k=n))
     assert made.graph.nodes[0].results[0].shape == (ix.add(ix.mul(2, n), 2), n)
     assert parse_graph(str(made.graph)) == made.graph
-    model, given = compiled(made.bound, threads=1), floats("x", 13)
+    model, given = compile_graph(made.bound, threads=1), floats("x", 13)
     wanted = given[1::2][:, None] + given[:2]
     np.testing.assert_array_equal(model(given), wanted)
-    np.testing.assert_array_equal(interpreted(made.bound, {"x": given})["program_2"], wanted)
+    np.testing.assert_array_equal(interpret_graph(made.bound, {"x": given})["program_2"], wanted)
 
 
 def test_what_a_program_updates_is_copied_from_any_operand() -> None:
@@ -159,7 +159,7 @@ def test_what_a_program_updates_is_copied_from_any_operand() -> None:
     x, known = made.input("x", "float32", (4, n)), made.constant("c", floats("c", 3, 4))
     turned = made.node("program", text, made.node("transpose", x))
     made.output(turned, made.node("program", text, known), made.node("relu", turned))
-    model, given = compiled(made.bound, threads=1), floats("x", 4, 5)
+    model, given = compile_graph(made.bound, threads=1), floats("x", 4, 5)
     before = given.copy(), floats("c", 3, 4)
     for _ in range(2):
         one, other, positive = model(given)
@@ -231,7 +231,7 @@ def test_what_a_program_reads_may_end_in_an_axis_of_one() -> None:
     x, ids = made.input("x", "float32", (n, 4)), made.input("ids", "int32", (m, 1))
     updates = made.input("u", "float32", (m, 4))
     made.output(made.node("scatter_nd", x, made.node("add", ids, 1), updates))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     for rows, count in (1, 0), (7, 1), (7, 13):
         a, u = floats("a", rows, 4), floats("u", count, 4)
         places = np.arange(count, dtype="int32").reshape(count, 1) * 3 % rows
@@ -247,7 +247,7 @@ def test_what_a_program_reads_turned_may_end_in_an_axis_of_one() -> None:
     x, rows = made.input("x", "float32", (n, m, 1)), made.input("rows", "int64", (n, 1))
     update = made.node("transpose", made.input("u", "float32", (m, n, 1)), axes=(1, 0, 2))
     made.output(made.node("scatter_nd", x, rows, update))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     for high, wide in (1, 1), (3, 5), (7, 2):
         u = floats("u", wide, high, 1)
         places = np.arange(high)[::-1, None].copy()

@@ -10,7 +10,7 @@ import pytest
 
 from offcut.graph import Builder, Ref
 from offcut.graph.graph import Bound
-from offcut.graph.interpret import interpreted
+from offcut.graph.interpret import interpret_graph
 from offcut.graph.passes import eliminate_dead_code, integer_products
 from tests.agree import agree, of_peer
 
@@ -31,7 +31,7 @@ def both(
 ) -> tuple[Bound, dict[str, Array], dict[str, Array]]:
     """Return the graph after the pass, and what both graphs give in the reference interpreter."""
     after = eliminate_dead_code(integer_products(made.bound))
-    return after, interpreted(made.bound, feed, **sizes), interpreted(after, feed, **sizes)
+    return after, interpret_graph(made.bound, feed, **sizes), interpret_graph(after, feed, **sizes)
 
 
 def operands(bound: Bound, *ops: str) -> set[str]:

@@ -11,7 +11,7 @@ from offcut.backends.interpret.target import Interpret
 from offcut.backends.target import TargetPlan
 from offcut.errors import DescribeError, TargetError
 from tests.agree import agree, of_peer
-from tests.facade import Bound, Builder, compiled, interpreted
+from tests.facade import Bound, Builder, compile_graph, interpret_graph
 
 
 class Integers(Interpret):
@@ -43,7 +43,7 @@ def layers() -> Bound:
 
 
 def test_each_kernel_runs_on_the_first_target_that_takes_it_and_the_plan_says_why() -> None:
-    model = compiled(layers(), threads=1, target=(Integers(), "cpu"))
+    model = compile_graph(layers(), threads=1, target=(Integers(), "cpu"))
     assert (
         str(model.plan())
         == """\
@@ -56,23 +56,25 @@ softmax: runs on cpu, since integers refuses it: v2_max is of float32"""
     )
     for rows in (1, 3, 64):
         x = np.random.default_rng(rows).integers(-128, 127, (rows, 6), "int8")
-        found, alone = model({"x": x}), compiled(layers(), threads=1)({"x": x})
-        expected = interpreted(layers(), {"x": x})
+        found, alone = model({"x": x}), compile_graph(layers(), threads=1)({"x": x})
+        expected = interpret_graph(layers(), {"x": x})
         for name in found:
             np.testing.assert_array_equal(found[name], alone[name])
             agree(found[name], of_peer(expected[name], 0, 16))
 
 
 def test_a_split_model_is_pickled_with_its_targets() -> None:
-    model = pickle.loads(pickle.dumps(compiled(layers(), threads=1, target=(Integers(), "cpu"))))
+    model = pickle.loads(
+        pickle.dumps(compile_graph(layers(), threads=1, target=(Integers(), "cpu")))
+    )
     assert [step.target for step in model.steps] == ["integers", "cpu"]
 
 
 def test_what_no_target_takes_is_refused_by_the_last() -> None:
     with pytest.raises(TargetError, match="is of float32"):
-        compiled(layers(), target=(Integers(),))
+        compile_graph(layers(), target=(Integers(),))
     with pytest.raises(DescribeError) as refused:
-        compiled(layers(), target=())
+        compile_graph(layers(), target=())
     assert str(refused.value) == (
         "graph: cannot compile for target=()\n"
         "  because  there is no target in it\n"

@@ -10,14 +10,14 @@ from offcut.graph import (
     joined_products,
     parts_of_one,
     rule,
-    substituted,
+    search_rewrites,
     widened_convolutions,
 )
-from offcut.graph.passes import improved
+from offcut.graph.passes import run_passes
 from offcut.graph.substitution import rules
-from offcut.graph.substitution.matching import applied, matches
-from offcut.graph.substitution.substitute import TIDIED
-from tests.facade import Bound, Builder, compiled, interpreted, parse_graph
+from offcut.graph.substitution.matching import apply_rule, matches
+from offcut.graph.substitution.rewrite_search import TIDIED
+from tests.facade import Bound, Builder, compile_graph, interpret_graph, parse_graph
 from tests.operators import near
 
 BEFORE = """\
@@ -88,12 +88,12 @@ def test_a_rule_fits_any_extent_and_any_name(doubling: Rule) -> None:
     rows = made.node("reshape", x, [-1, 4])
     made.output(made.node("relu", made.node("add", rows, rows)))
     (found,) = matches(doubling, made.graph)
-    now = applied(made.bound, doubling, [found])
+    now = apply_rule(made.bound, doubling, [found])
     assert now is not None
     assert [node.op for node in now.graph.nodes] == ["reshape", "multiply", "relu"]
     assert parse_graph(str(now.graph)) == now.graph
     given = {"x": np.random.default_rng(0).uniform(-1, 1, (2, 3, 4)).astype("f4")}
-    near(interpreted(now, given)["relu"], interpreted(made.bound, given)["relu"])
+    near(interpret_graph(now, given)["relu"], interpret_graph(made.bound, given)["relu"])
 
 
 def test_a_rule_fits_nowhere_where_others_read_what_it_leaves_out(doubling: Rule) -> None:
@@ -124,14 +124,14 @@ def heads() -> Bound:
 @pytest.mark.slow
 @pytest.mark.isa("avx512f")  # where both rules pay by its prices
 def test_products_of_one_operand_become_one() -> None:
-    found = substituted(heads(), joined_products(), sizes={"b": 1, "n": 8})
+    found = search_rewrites(heads(), joined_products(), sizes={"b": 1, "n": 8})
     assert len(found.rules) == 2
     assert found.after <= found.before
-    model = compiled(found.bound, threads=1)
+    model = compile_graph(found.bound, threads=1)
     assert [step.nodes for step in model.steps] == [("dense",)]
     for b, n in ((1, 1), (3, 5)):
         given = {"x": np.random.default_rng(b).uniform(-1, 1, (b, n, 16)).astype("f4")}
-        result, expected = model(given), interpreted(heads(), given)
+        result, expected = model(given), interpret_graph(heads(), given)
         for name in "qkv":
             near(result[name], expected[name])
 
@@ -167,16 +167,16 @@ def test_branches_over_one_image_are_one_convolution(same: bool) -> None:
     """Whatever options say in words of their own, and where a part of the channels is known by what is left of them."""
     bound = branches(same)
     rules = (*(joined_convolutions(1) if same else widened_convolutions()), *parts_of_one())
-    now = improved(bound, TIDIED)
+    now = run_passes(bound, TIDIED)
     for _ in range(3):
         one, places = next((rule, found) for rule in rules if (found := matches(rule, now.graph)))
-        made = applied(now, one, places)
+        made = apply_rule(now, one, places)
         assert made is not None
-        now = improved(made, TIDIED)
+        now = run_passes(made, TIDIED)
     assert [node.op for node in now.graph.nodes] == ["conv2d", "relu", "reshape"]
     for n, h in ((1, 2), (2, 5)):
         given = {"x": np.random.default_rng(n).standard_normal((n, 3, h, 6), np.float32)}
-        near(interpreted(now, given)["y"], interpreted(bound, given)["y"])
+        near(interpret_graph(now, given)["y"], interpret_graph(bound, given)["y"])
 
 
 PRODUCTS = """\
@@ -576,7 +576,7 @@ rule: cannot take the rule sorted
     x = made.input("x", "float32", (made.size("n", 1, 9), 4))
     first, _ = made.node("sort", made.node("add", x, 0.0), axis=1, results=("s", "p"))
     made.output(made.node("relu", first))
-    found = substituted(made.bound, [taken], alpha=9.0, sizes={"n": 2})
+    found = search_rewrites(made.bound, [taken], alpha=9.0, sizes={"n": 2})
     assert found.unproved == found.rules
 
 

@@ -14,9 +14,9 @@ import pytest
 
 import offcut as oc
 from offcut.errors import CallError
-from offcut.graph import Builder, Model, compiled
+from offcut.graph import Builder, Model, compile_graph
 from offcut.graph.models import model as models
-from offcut.graph.models.step import observed_by
+from offcut.graph.models.kernel_step import observed_by
 from tests.agree import agree
 
 ROWS = [0, 1, 3, 4, 5, 12, 17]
@@ -31,7 +31,7 @@ def model_of_two_outputs(threads: int = 1) -> Model:
     w = b.constant("w", WEIGHTS)
     u = b.node("maximum", b.node("matmul", x, w), b.constant("zero", np.float32(0)))
     b.output(b.node("add", b.node("matmul", u, w), z), u)
-    return compiled(b.bound, threads=threads)
+    return compile_graph(b.bound, threads=threads)
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +220,7 @@ def test_an_index_out_of_an_array_is_refused_again() -> None:
     b = Builder("rows")
     x = b.input("x", "float32", (b.size("n", 1, 99), 4))
     b.output(b.node("take", x, b.input("at", "int64", (2,)), 0))
-    model = compiled(b.bound, threads=1)
+    model = compile_graph(b.bound, threads=1)
     data = np.arange(12, dtype=np.float32).reshape(3, 4)
     good, bad = np.array([2, 0]), np.array([1, 3])
     np.testing.assert_array_equal(model(data, good), data[good])

@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offcut.costmodel.learned import Settings, learned, ordered
+from offcut.costmodel.learned import Settings, pair_accuracy, train
+from offcut.costmodel.learned.corrected_model import fit_domain
+from offcut.costmodel.learned.dataset import centered_features
 from offcut.costmodel.learned.ensemble import Trees, parts
 from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
-from offcut.costmodel.learned.pair import fit_domain
-from offcut.costmodel.learned.rows import beside
 from tests.agree import agree, nearly, of_peer
-from tests.facade import Pair, Rows
+from tests.facade import CorrectedModel, Dataset
 
 QUICK = Settings(rounds=40, depth=3)
 
 
-def rows(seed: int = 0, programs: int = 5, schedules: int = 24) -> Rows:
+def rows(seed: int = 0, programs: int = 5, schedules: int = 24) -> Dataset:
     """Programs whose closed form misses a factor that one feature tells, and a little that none does."""
     rng = np.random.default_rng(seed)
     count = programs * schedules * 2
@@ -30,7 +30,7 @@ def rows(seed: int = 0, programs: int = 5, schedules: int = 24) -> Rows:
     closed = np.exp(rng.normal(0, 0.3, count))
     missed = 0.6 * (features[:, 0] > 0.5) + 0.4 * features[:, 1] + 0.2
     program = np.repeat([f"p{one}" for one in range(programs)], schedules * 2)
-    return Rows(
+    return Dataset(
         ("step", "slope", "odd", "other"),
         features,
         program,
@@ -45,9 +45,9 @@ def rows(seed: int = 0, programs: int = 5, schedules: int = 24) -> Rows:
 
 
 @cache
-def pair() -> Pair:
+def pair() -> CorrectedModel:
     pytest.importorskip("xgboost", reason="the extra learned is not installed")
-    return learned(rows(), 0, QUICK, "1.0")
+    return train(rows(), 0, QUICK, "1.0")
 
 
 def test_the_loss_has_the_gradient_of_its_formula_and_is_least_at_what_was_measured() -> None:
@@ -93,7 +93,7 @@ def test_the_pair_orders_new_rows_better_than_the_closed_form() -> None:
     found = pair().predict(new.features, new.closed)
 
     assert set(found.because) == {""}
-    assert ordered(new, found.seconds) > 0.9 > 0.8 > ordered(new, new.closed)
+    assert pair_accuracy(new, found.seconds) > 0.9 > 0.8 > pair_accuracy(new, new.closed)
     assert 0.8 < coverage(new.seconds, found.seconds, found.spread) <= 1
     assert np.median(found.spread) < 0.3
     assert abs(np.log(new.seconds / found.seconds).mean()) < 0.1
@@ -103,13 +103,13 @@ def test_the_pair_orders_new_rows_better_than_the_closed_form() -> None:
 def test_what_is_learned_of_one_program_orders_another_that_is_larger() -> None:
     pytest.importorskip("xgboost", reason="the extra learned is not installed")
 
-    def made(program: str, size: float, seed: int) -> Rows:
+    def made(program: str, size: float, seed: int) -> Dataset:
         """Schedules whose seconds go by how much of them is slow, beside a size that says nothing of their order."""
         rng = np.random.default_rng(seed)
         slow = rng.random(24)
         features = np.stack([slow + size, np.full(24, size)], axis=1)
         texts = {name: np.full(24, program) for name in ("program", "place", "machine", "sizes")}
-        return Rows(
+        return Dataset(
             ("slow", "size"),
             features,
             **texts,
@@ -120,22 +120,22 @@ def test_what_is_learned_of_one_program_orders_another_that_is_larger() -> None:
         )
 
     seen = [made(f"p{k}", float(size), k) for k, size in enumerate((0, 2, 5, 7))]
-    joined = Rows(
+    joined = Dataset(
         seen[0].names,
         *(
             np.concatenate([getattr(one, field.name) for one in seen])
-            for field in fields(Rows)
+            for field in fields(Dataset)
             if field.name != "names"
         ),
     )
     new = made("other", 3.5, 9)
-    found = learned(joined, 0, QUICK).corrected(new.features, new.closed, new.centre)
+    found = train(joined, 0, QUICK).corrected(new.features, new.closed, new.centre)
     assert pairwise_accuracy(new.seconds, found.seconds, new.spread) > 0.9
 
 
 def test_trees_as_arrays_give_what_the_boosters_do() -> None:
     members = pair().ensemble.members
-    asked = beside(rows(seed=3).features, rows().centre).astype(np.float32)
+    asked = centered_features(rows(seed=3).features, rows().centre).astype(np.float32)
     wanted = [one.inplace_predict(asked, predict_type="margin") for one in members]
 
     agree(Trees.of(members)(asked), of_peer(np.array(wanted)), sums="float32")
@@ -143,7 +143,7 @@ def test_trees_as_arrays_give_what_the_boosters_do() -> None:
 
 def test_the_same_rows_and_seed_teach_the_same() -> None:
     new, again = rows(seed=1), pair()
-    one, other = (learned(rows(), seed, QUICK) for seed in (0, 1))
+    one, other = (train(rows(), seed, QUICK) for seed in (0, 1))
 
     np.testing.assert_array_equal(
         one.corrected(new.features, new.closed, new.centre).seconds,
@@ -186,7 +186,7 @@ def test_what_orders_no_better_than_the_closed_form_is_never_used() -> None:
     pytest.importorskip("xgboost", reason="the extra learned is not installed")
     rng = np.random.default_rng(9)
     odd = replace(rows(), features=rng.uniform(0, 1, rows().features.shape))
-    made = learned(odd, 0, QUICK)
+    made = train(odd, 0, QUICK)
     assert made.useless.startswith("of schedules that it had not seen it orders ")
     found = made.predict(odd.features, odd.closed)
 
@@ -207,7 +207,7 @@ def test_the_spread_covers_programs_that_it_has_not_seen() -> None:
     other = (made.program == "p1") | (made.program == "p3")
     odd = replace(made, seconds=made.seconds * np.where(other, 2.0, 1.0))
 
-    assert learned(odd, 0, QUICK).doubt > 0.5 > 0.3 > pair().doubt
+    assert train(odd, 0, QUICK).doubt > 0.5 > 0.3 > pair().doubt
 
 
 def test_groups_are_of_one_program_place_and_size() -> None:
@@ -220,7 +220,7 @@ def test_groups_are_of_one_program_place_and_size() -> None:
 def test_a_model_is_read_as_it_was_written(tmp_path: Path) -> None:
     pair().save(tmp_path / "model.json")
     new = rows(seed=1)
-    again = Pair.load(tmp_path / "model.json")
+    again = CorrectedModel.load(tmp_path / "model.json")
     one, other = (made.predict(new.features, new.closed) for made in (pair(), again))
 
     np.testing.assert_array_equal(one.seconds, other.seconds)
@@ -232,7 +232,7 @@ def test_a_model_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     rows().save(tmp_path / "rows.npz")
-    again = Rows.load(tmp_path / "rows.npz")
+    again = Dataset.load(tmp_path / "rows.npz")
 
     assert again.names == rows().names
     np.testing.assert_array_equal(again.features, rows().features)

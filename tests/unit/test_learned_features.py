@@ -19,7 +19,7 @@ from offcut.costmodel.learned import (
     Case,
     check_names,
     compute_features,
-    features_found,
+    load_features,
 )
 from offcut.errors import DescribeError
 from tests import spaces
@@ -148,7 +148,7 @@ def test_own_features_are_called_after_their_functions() -> None:
 
     assert names == ("mine", "of_sizes.n", "of_sizes.one")
     np.testing.assert_array_equal(found[:, 1:], [[n, 1] for n in SIZES])
-    assert features_found()[: len(FEATURES)] == FEATURES
+    assert load_features()[: len(FEATURES)] == FEATURES
 
 
 def raises(case: Case) -> Any:

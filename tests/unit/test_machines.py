@@ -21,7 +21,7 @@ from offcut.backends.cpu.microkernels.llvm_blocks import LLVM_TYPE
 from offcut.backends.host import cache
 from offcut.costmodel.description import SHIPPED
 from tests.agree import agree, exact_matmul, nearly
-from tests.facade import load_machine, processor, shipped
+from tests.facade import load_machine, processor, shipped_machines
 
 MICROKERNELS = {
     "cascade-lake": {"fma", "vnni"},
@@ -51,7 +51,7 @@ def test_a_shipped_machine_is_planned_for_with_its_own_microkernels(name: str) -
 
 
 def test_the_names_that_are_shipped_are_the_files() -> None:
-    assert set(shipped()) == {*MICROKERNELS, *ACCELERATORS}
+    assert set(shipped_machines()) == {*MICROKERNELS, *ACCELERATORS}
 
 
 @pytest.mark.parametrize("name", [*MICROKERNELS, *ACCELERATORS])
@@ -212,7 +212,7 @@ def test_the_peak_of_the_h200_is_that_of_its_data_sheet() -> None:
 
 def test_all_machines_take_their_energies_from_one_table() -> None:
     """Horowitz: of 32 bits, 5 pJ in an SRAM of 8 KB and 640 in DRAM."""
-    energies = [load_machine(name).energy for name in shipped()]
+    energies = [load_machine(name).energy for name in shipped_machines()]
     assert len({repr(energy) for energy in energies}) == 1
     energy = energies[0]
     assert (energy.add.float32, energy.multiply.float32) == (0.9, 3.7)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from offcut.core.expr import Var
-from offcut.graph import Builder, compiled
+from offcut.graph import Builder, compile_graph
 from offcut.graph.passes import fold_constants, masks_as_domains
 from offcut.graph.passes.elements import element_of_array
 from tests.agree import agree
@@ -166,7 +166,7 @@ def seen(s: int, t: int, past: int, window: int | None) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(("mask", "past", "window"), [(added, False, None), (behind, True, 5)])
 def test_a_key_behind_a_mask_is_not_read(mask: Make, past: bool, window: int | None) -> None:
-    model = compiled(attention(mask, longer=past).bound)
+    model = compile_graph(attention(mask, longer=past).bound)
     rng = np.random.default_rng(0)
     for s, t in ((0, 3), (1, 1), (13, 14), (14, 14), (15, 47), (47, 47)):
         q, k, v = (rng.standard_normal((2, n, D)).astype(np.float32) for n in (s, t, t))

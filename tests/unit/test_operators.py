@@ -202,7 +202,8 @@ def test_openvino_computes_attention_of_every_length_behind_one_of_length_one() 
     (peer,), rng = loaded.available, np.random.default_rng(0)
     for length in (1, 5, 16, 1, 62):
         shape = (2, 3, length, 64)
-        task = Attention(*(rng.standard_normal(shape, np.float32) for _ in range(3)))
+        q, k, v = (rng.standard_normal(shape, np.float32) for _ in range(3))
+        task = Attention(q, k, v)
         for way in peer.ways(task):
             assert task.reference().mismatch(way.read(way.run())) == "", (way.name, length)
 

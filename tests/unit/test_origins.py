@@ -15,7 +15,7 @@ from offcut.costmodel import of_plain, plain
 from offcut.errors import OffcutError
 from offcut.search import Place, ProgramText
 from tests import spaces
-from tests.facade import Problem, load_machine, shipped
+from tests.facade import Problem, load_machine, shipped_machines
 
 PROGRAM = ProgramText("p", "program C\n", {"n": "n_1"})
 PLACE = Place("m", "cpu", {"name": "mine", "core": {"count": 2}}, 2, True, ("theirs",))
@@ -109,7 +109,7 @@ def test_a_line_that_is_none_is_refused_by_its_number(
     assert list(records) == []
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_machines())
 def test_a_machine_is_what_its_fields_describe(name: str) -> None:
     said = json.loads(json.dumps(plain(load_machine(name))))
 

@@ -30,5 +30,6 @@ def test_a_file_that_cannot_be_written_is_refused_with_the_systems_reason(tmp_pa
     assert str(refused.value) == (
         "sweep: cannot write sweep.csv\n"
         f"  at       {file}/sweep.csv\n"
-        f"  because  {os.strerror(errno.ENOTDIR)}"
+        f"  because  {os.strerror(errno.ENOTDIR)}\n"
+        "  help     another path, in a folder that can be written"
     )

@@ -16,7 +16,7 @@ import offcut as oc
 from offcut.errors import OffcutError
 from offcut.ir import Binary, Var
 from tests import facade
-from tests.facade import Pair, Rows, Valued, unpickle
+from tests.facade import CorrectedModel, Dataset, Valued, unpickle
 
 PACKAGE = Path(oc.__file__).parent
 
@@ -56,7 +56,7 @@ def array_of_objects(data: bytes, folder: Path) -> None:
 
     np.savez(folder / "rows.npz", names=np.array([Held()], object), allow_pickle=True)
     with pytest.raises(OffcutError, match="it holds no rows"):
-        Rows.load(folder / "rows.npz")
+        Dataset.load(folder / "rows.npz")
 
 
 def inputs_of_a_run(data: bytes, folder: Path) -> None:
@@ -85,7 +85,7 @@ READERS: dict[str, Callable[[bytes, Path], None]] = {
     "the inputs of a run": inputs_of_a_run,
     "records": as_a_file_of(lambda path: list(oc.Records(path))),
     "records that are handed over": as_a_file_of(lambda path: facade.handed_over(path)),
-    "a learned model": as_a_file_of(Pair.load),
+    "a learned model": as_a_file_of(CorrectedModel.load),
     "a machine": as_a_file_of(lambda path: facade.load_machine(str(path))),
 }
 

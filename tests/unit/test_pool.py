@@ -19,8 +19,17 @@ from offcut import Outcome, Schedule
 from offcut.errors import OffcutError, TargetError
 from offcut.search.pool import Pool
 from offcut.search.pool.connection import serve
-from offcut.tuning.pooled_bench import pooled
-from tests.facade import Limits, Measured, Problem, ScheduleSpace, Seen, app, requested, stand_ins
+from offcut.tuning.pooled_bench import open_pooled_bench
+from tests.facade import (
+    Limits,
+    Measured,
+    Problem,
+    ScheduleSpace,
+    TriedSchedule,
+    app,
+    requested,
+    stand_ins,
+)
 from tests.spaces import dense, space_of
 from tests.workers import worker_process
 
@@ -85,7 +94,7 @@ def test_every_candidate_is_accounted_for(workers: Any, schedules: list[Schedule
     told: list[Measured] = []
 
     pool = Pool(workers("a", "b", "c"), wait=30.0, silence=3.0)
-    with pooled(asked, QUICK, pool) as bench:
+    with open_pooled_bench(asked, QUICK, pool) as bench:
         bench.dispatch(schedules, told.append)
 
     assert sorted(one.schedule.digest for one in told) == sorted(s.digest for s in schedules)
@@ -100,7 +109,7 @@ def test_every_candidate_is_accounted_for(workers: Any, schedules: list[Schedule
 
 
 def two_rounds(
-    space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+    space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
 ) -> Sequence[Schedule]:
     """The default alone, then its first neighbours."""
     return space.neighbours(space.first)[:3] if seen else ()
@@ -147,7 +156,7 @@ def test_what_a_pool_does_not_do_is_refused(
     asked = problem({})
 
     def refusal(limits: Limits) -> str:
-        with pytest.raises(OffcutError) as refused, pooled(asked, limits, pool) as bench:
+        with pytest.raises(OffcutError) as refused, open_pooled_bench(asked, limits, pool) as bench:
             bench.dispatch(schedules[:1], lambda measured: None)
         return str(refused.value.at or refused.value.because)
 
@@ -165,7 +174,7 @@ worker: cannot be device 'a' of {pool.address}
     )
     there = oc.__version__
     monkeypatch.setattr(oc, "__version__", "0.0.0")
-    with pytest.raises(TargetError) as older, pooled(asked, QUICK, pool) as bench:
+    with pytest.raises(TargetError) as older, open_pooled_bench(asked, QUICK, pool) as bench:
         bench.dispatch(schedules[:1], lambda measured: None)
     assert (
         str(older.value)
@@ -190,14 +199,17 @@ def test_workers_without_a_device_are_none(cluster: Any, schedules: list[Schedul
 
 
 def refused_by(pool: Pool, schedules: Sequence[Schedule]) -> OffcutError:
-    with pytest.raises(OffcutError) as refused, pooled(problem({}), QUICK, pool) as bench:
+    with (
+        pytest.raises(OffcutError) as refused,
+        open_pooled_bench(problem({}), QUICK, pool) as bench,
+    ):
         bench.dispatch(schedules, lambda measured: None)
     return refused.value
 
 
 def test_a_scheduler_that_goes_is_said(cluster: Any, schedules: list[Schedule]) -> None:
     pool = Pool(cluster.scheduler_address, wait=30.0)
-    with pooled(problem({}), QUICK, pool) as bench:
+    with open_pooled_bench(problem({}), QUICK, pool) as bench:
         cluster.close()
         with pytest.raises(TargetError) as refused:
             bench.dispatch(schedules, lambda measured: None)

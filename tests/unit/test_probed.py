@@ -34,7 +34,7 @@ def zen4() -> Measured:
         units={unit.name: sure(unit.multiply_adds / 2) for unit in machine.unit[:3]},
         memories={"L1": sure(64.0), "L2": sure(30.5), "DRAM": sure(9.25)},
         tiles={("fma_float32_avx512", 14, 32): sure(15.5)},
-        given=0.99,
+        core_share=0.99,
         calls={"call_seconds": sure(1.25e-7), "way_seconds": sure(9e-9)},
     )
 
@@ -73,7 +73,7 @@ def test_a_sure_measurement_has_nothing_to_complain_of() -> None:
 
 def test_a_machine_that_is_too_loaded_is_said_to_be_so() -> None:
     unsure = replace(
-        zen4(), given=0.614, memories={"L1": Reading(64.0, 0.11), "L2": Reading(30.0, 0.32)}
+        zen4(), core_share=0.614, memories={"L1": Reading(64.0, 0.11), "L2": Reading(30.0, 0.32)}
     )
     with pytest.raises(BusyError) as busy:
         check_idle(unsure)

@@ -13,14 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.costmodel.learned import FEATURES, Case, Settings, compute_features, learned
+from offcut.costmodel.learned import FEATURES, Case, Settings, compute_features, train
 from offcut.search import Source, key_of
 from offcut.search.trials import BEST, DEFAULT, recorded_verdict
 from offcut.tuning.learning import random_programs
 from offcut.tuning.learning.heldout import HeldOut, useless_of
 from offcut.tuning.learning.random_programs import KINDS, drawn, sample
 from tests.agree import nearly
-from tests.facade import Rows, app, requested
+from tests.facade import Dataset, app, requested
 
 WIDE = {"COLUMNS": "200"}
 
@@ -117,7 +117,7 @@ def test_the_target_says_what_its_schedules_cost() -> None:
     x = oc.placeholder((n, 32), "int8", name="X")
     y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
     target = oc.target("gemmini")
-    from offcut.tuning.learning.corrected import Cases
+    from offcut.tuning.learning.online_model import Cases
     from offcut.tuning.problem import make_problem
 
     problem = make_problem("learn", y, [x], (), {"n": [3, 40]}, target, target.options("learn"))
@@ -147,12 +147,12 @@ def test_a_model_corrects_cost_and_plan_once_within_what_it_was_learned_from(
     closed = np.array([one.seconds for one in costs])
     names, features = compute_features(Case.of_costs(costs, oc.target("gemmini").machine), FEATURES)
     each = np.arange(len(costs)).astype(str)
-    rows = Rows(
+    rows = Dataset(
         *(names, features, np.full(len(costs), "p"), np.full(len(costs), "here")),
         *(np.full(len(costs), "here"), np.full(len(costs), "n"), each, 2 * closed),
         *(np.zeros(len(costs)), closed),
     )
-    pair = replace(learned(rows, settings=Settings(rounds=3, members=2)), useless="")
+    pair = replace(train(rows, settings=Settings(rounds=3, members=2)), useless="")
     pair.save(file)
 
     cost, plan = kernel.cost(n=13), kernel.plan(n=13)

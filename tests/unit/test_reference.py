@@ -104,9 +104,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 
 def judged(asked: Problem, folder: Path) -> jobs.Verdict:
     """What is found of the default policy's kernel."""
-    draw = reference.prepared((asked, folder), lambda done: None)
+    draw = reference.write_reference((asked, folder), lambda done: None)
     assert isinstance(draw, Draw)
-    return jobs.checked((asked, None, folder, draw), lambda at: None)
+    return jobs.check_candidate((asked, None, folder, draw), lambda at: None)
 
 
 @pytest.mark.every(8)
@@ -137,7 +137,7 @@ def test_a_result_of_which_an_element_is_off_is_wrong(
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_value_is_the_product_and_a_lost_term_is_beyond_what_is_allowed(dtype: str) -> None:
     asked = problem(dense(dtype))
-    draw, found = reference.expected(asked)
+    draw, found = reference.reference_results(asked)
 
     for sizes, (result,) in zip(SIZES, found, strict=True):
         arrays = drawn(asked.request.program, sizes, 0, draw)
@@ -148,7 +148,7 @@ def test_the_value_is_the_product_and_a_lost_term_is_beyond_what_is_allowed(dtyp
 
 
 def test_compiled_loops_give_what_the_interpreter_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = reference.promoted(problem(dense("float32")).request.program)
+    wide = reference.promote_to_float64(problem(dense("float32")).request.program)
     arrays = [drawn(wide, {"n": 300}, seed, Draw.SIGNED) for seed in (0, 1)]
     interpreted = reference.results(wide, arrays, {"n": 300})
     monkeypatch.setattr(reference, "_QUICK", 10)
@@ -163,7 +163,7 @@ def test_a_sum_that_an_instance_holds_for_itself_runs_together_in_the_interprete
     x = oc.placeholder((N, 6, 6, 64), "bfloat16", name="X")
     w = oc.placeholder((3, 3, 64, 64), "bfloat16", name="W")
     y = oc.ops.conv2d(x, w, None, 1, 1, layout="NHWC", name="Y")
-    wide = reference.promoted(requested(y, [x, w], {}, "tune").program)
+    wide = reference.promote_to_float64(requested(y, [x, w], {}, "tune").program)
     arrays = drawn(wide, {"n": 2}, 0, Draw.FIRST)
 
     found = run(wide, arrays, {"n": 2}, most=reference._QUICK)
@@ -175,7 +175,7 @@ def test_a_sum_that_an_instance_holds_for_itself_runs_together_in_the_interprete
 def test_where_the_interpreter_takes_too_long_smaller_sizes_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wide = reference.promoted(problem(dense("float32")).request.program)
+    wide = reference.promote_to_float64(problem(dense("float32")).request.program)
     asked: list[int] = []
 
     def slow(program: Any, arrays: Any, sizes: Mapping[str, int], most: float) -> Any:
@@ -219,12 +219,12 @@ def test_operands_depend_on_the_seed_and_nothing_else() -> None:
 def test_terms_are_the_trips_that_one_element_takes(name: str, terms: int) -> None:
     program = problem(PROGRAMS[name]()).request.program
 
-    assert reference.terms(program, {"n": 37}) == terms
+    assert reference.max_terms_per_element(program, {"n": 37}) == terms
 
 
 def test_values_are_positive_where_others_mean_nothing() -> None:
     asked = problem(of_roots())
-    draw, ((result,), _) = reference.expected(replace(asked, seed=1))
+    draw, ((result,), _) = reference.reference_results(replace(asked, seed=1))
 
     assert draw is Draw.POSITIVE
     assert np.isfinite(result.value).all()

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut import search
+from offcut import graph, search
 from offcut.backends import target as targets
+from offcut.costmodel import learned as costmodel_learned
 
 
 def test_a_public_name_that_was_renamed_is_the_new_one() -> None:
@@ -25,6 +26,14 @@ def test_a_public_name_that_was_renamed_is_the_new_one() -> None:
         assert search.Expected is search.ExpectedCost  # type: ignore[attr-defined]
     with pytest.warns(DeprecationWarning, match="Choices is now offcut.search.product_space"):
         assert search.Choices is search.product_space  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="compiled is now offcut.graph.compile_graph"):
+        assert graph.compiled is graph.compile_graph  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="library is now .*xgboost_loader"):
+        library = costmodel_learned.library  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="there is now .*is_available"):
+        assert library.there is library.is_available
+    with pytest.raises(AttributeError, match=r"module 'offcut\.graph' has no attribute 'parsed'"):
+        graph.parsed  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from offcut.costmodel import roofline
 from tests.agree import nearly
-from tests.facade import load_machine, shipped
+from tests.facade import load_machine, shipped_machines
 
 
 def test_the_roofline_of_cascade_lake_by_hand() -> None:
@@ -21,7 +21,7 @@ def test_the_roofline_of_cascade_lake_by_hand() -> None:
     assert roof.attainable(50.4e9, 100.0) == nearly(134.4e9)
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_machines())
 def test_a_memory_stops_binding_at_its_ridge(name: str) -> None:
     machine = load_machine(name)
     roof = roofline(machine, machine.unit)

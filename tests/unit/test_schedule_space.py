@@ -10,7 +10,7 @@ from offcut.errors import DescribeError
 from offcut.search import product_space
 from offcut.search.explorers import Explorer
 from offcut.search.schedule_space import Point
-from tests.facade import Seen, explorer_named
+from tests.facade import TriedSchedule, get_explorer
 
 ROWS, COLUMNS = (1, 2, 4, 8, 16), (16, 32, 64)
 
@@ -79,11 +79,11 @@ def test_neighbours_differ_in_one_choice_by_one_option() -> None:
 @pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["anneal", "beam", "evolution", "exhaustive"])
 def test_explorers_find_the_least_of_a_price(name: str) -> None:
-    _, explorer = explorer_named(name)
-    seen: list[Seen] = []
+    _, explorer = get_explorer(name)
+    seen: list[TriedSchedule] = []
     for number in range(4):
         proposed = explorer.propose(SPACE, seen, Random(number), 4)
-        seen += [Seen(one, price(one)) for one in proposed]
+        seen += [TriedSchedule(one, price(one)) for one in proposed]
     assert isinstance(explorer, Explorer)
     assert all(one.schedule in SPACE for one in seen)
     if name != "exhaustive":

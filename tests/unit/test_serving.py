@@ -29,7 +29,7 @@ import offcut.onnxruntime as ort
 from examples.serving.batching import Batcher, Overloaded
 from examples.serving.load import Answers, ask, bodies_of, load, serving
 from examples.serving.server import Door, Limits, Server
-from tests.facade import Builder, compiled
+from tests.facade import Builder, compile_graph
 
 INFER = "/v2/models/double/infer"
 
@@ -288,7 +288,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     given = made.input("x", "float32", (made.size("b", 1, 64), 16))
     made.output(made.node("relu", given))
     path = tmp_path_factory.mktemp("served") / "double.offcut"
-    compiled(made.bound, threads=1).save(path)
+    compile_graph(made.bound, threads=1).save(path)
     return path
 
 

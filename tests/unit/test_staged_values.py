@@ -13,7 +13,7 @@ from offcut import Schedule
 from offcut.core.panels import panels
 from offcut.describe.computation import computation
 from offcut.errors import PartitionError
-from offcut.schedule import Staging, restaged
+from offcut.schedule import Staging, transform_stages
 from tests.agree import agree, exact_matmul
 from tests.facade import Computation, format_expr
 
@@ -80,17 +80,19 @@ LINES = {
 @pytest.mark.parametrize("line", LINES)
 def test_a_value_is_an_array_of_its_own_in_the_order_that_its_axes_say(line: str) -> None:
     c, inputs = product("float16")
-    made = restaged(computation([c], inputs), step(line))
+    made = transform_stages(computation([c], inputs), step(line))
     assert groups(made) == LINES[line]
 
 
 def test_a_value_that_a_text_of_before_says_in_loops_of_its_reader_is_one_over_its_axes() -> None:
     new = step(f"stage value {PADDED} for Y as P(v = 2*i + r)")
     old = "where(2*i + r >= 1 and 2*i + r < n + 1, X[2*i + r - 1], 0.0)"
-    made = restaged(window(), new)
+    made = transform_stages(window(), new)
     assert (
         made.buffer("P").shape
-        == restaged(window(), step(f"stage value {old} for Y as P(v = 2*i + r)")).buffer("P").shape
+        == transform_stages(window(), step(f"stage value {old} for Y as P(v = 2*i + r)"))
+        .buffer("P")
+        .shape
     )
     assert groups(made)[1] == "Y(i: (n + 1)//2) = sum(P[2*i + r] * W[r], r)"
     assert format_expr(made.buffer("P").shape[0]) == "2*((n + 1)//2) + 1"
@@ -101,7 +103,7 @@ def test_two_sums_read_one_array() -> None:
     a, b = oc.placeholder((n, 6), name="A"), oc.placeholder((n,), name="B")
     s = oc.compute((n,), lambda i: oc.sum(a[i, k] * oc.exp(b[i]), axis=k), name="S")
     c = oc.compute((n,), lambda i: oc.sum(a[i, h] * oc.exp(b[i]) * s[i], axis=h), name="C")
-    both = restaged(computation([c]), step("stage value exp(B[u]) for C S as E(u = i)"))
+    both = transform_stages(computation([c]), step("stage value exp(B[u]) for C S as E(u = i)"))
     assert groups(both) == [
         "E(u: n) = exp(B[u])",
         "S(i: n) = sum(A[i, k] * E[i], k)",
@@ -138,7 +140,7 @@ schedule: cannot call an array A
 def test_a_value_that_is_not_there_and_a_name_that_is_are_refused(line: str) -> None:
     c, inputs = product("float16")
     with rejection("PartitionError: " + REFUSED[line]):
-        restaged(computation([c], inputs), step(line))
+        transform_stages(computation([c], inputs), step(line))
 
 
 def test_the_line_of_a_processor_means_the_same_by_hand() -> None:
@@ -175,10 +177,10 @@ PartitionError: stage: cannot compute C in a buffer of its own
 def test_a_value_lies_in_the_layout_and_the_memory_that_its_line_says() -> None:
     c, inputs = product("float16")
     line = "stage value exp(W[u, v]) for C as E(u = k, v = j) in near layout panels(0, 1, 16)"
-    array = restaged(computation([c], inputs), step(line)).buffer("E")
+    array = transform_stages(computation([c], inputs), step(line)).buffer("E")
     assert (array.scope, array.layout) == ("near", panels(16))
     with pytest.raises(PartitionError, match="cannot lay E out in panels"):
-        restaged(
+        transform_stages(
             computation([c], inputs), step(line.replace("panels(0, 1, 16)", "panels(0, 2, 16)"))
         )
 

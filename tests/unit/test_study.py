@@ -73,6 +73,26 @@ def test_a_cell_that_fails_in_the_second_folder_is_named(tmp_path: Path) -> None
     assert comparison.alone == (0, 0)
 
 
+def test_the_mean_of_each_contender_is_said(tmp_path: Path) -> None:
+    sizes = range(3, 7)
+    for name, seconds in (("a", 1.0), ("b", 1.5)):
+        (tmp_path / name).mkdir()
+        samples = [
+            Sample(f"{who}{m}", "dense", {"m": m}, who, (time,) * 21, 1, turns=f"{name}{m}")
+            for m in sizes
+            for who, time in (("mine", seconds), ("auto", 1.0))
+        ]
+        append_samples(tmp_path / name / FILE, samples)
+
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    assert {name: one.count for name, one in comparison.means.items()} == {"mine": 4, "auto": 4}
+    lines = str(comparison).splitlines()
+    assert lines[-2].startswith("  mine, 4 cells: 0.667 (")
+    assert lines[-2].endswith("): slower")
+    assert lines[-1].startswith("  auto, 4 cells: 1.000 (")
+    assert lines[-1].endswith("): same")
+
+
 def test_cells_that_changed_with_a_file_are_compared_by_their_names(tmp_path: Path) -> None:
     mine = Sample("before", "dense", {"m": 3}, "mine", (1.0,) * 9, 1)
     after = replace(mine, cell="after", seconds=(2.0,) * 9)
@@ -455,6 +475,28 @@ def test_a_report_warns_of_two_clocks(tmp_path: Path) -> None:
 
     (said,) = warnings(results_of(definition, samples), samples)
     assert said.startswith("in 2 of 2 rows some were timed by the wall and others by processor")
+
+
+OTHER_SIZES = [DENSE.replace("k = 8", "k = [8, 9]"), DENSE + "bounds = {m = 4}\n"]
+
+
+@pytest.mark.parametrize("other", OTHER_SIZES)
+def test_a_kernel_of_other_sizes_has_other_cells(tmp_path: Path, other: str) -> None:
+    texts = DENSE + "constants = []\n", other + "constants = []\n"
+    cells = [
+        {cell for *_, cell in read_definition(written(tmp_path, HEAD + text + AUTO)).cells()}
+        for text in texts
+    ]
+
+    assert len(cells[0]) == 2 <= len(cells[1])
+    assert cells[0].isdisjoint(cells[1])
+
+
+def test_equal_operators_are_measured_each(tmp_path: Path) -> None:
+    text = HEAD + DENSE + DENSE + 'name = "again"\n' + AUTO
+    cells = [cell for *_, cell in read_definition(written(tmp_path, text)).cells()]
+
+    assert len(cells) == len(set(cells)) == 4
 
 
 def test_a_digest_is_of_the_content_alone() -> None:

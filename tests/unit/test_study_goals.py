@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from offcut.studies.errors import Place
 from offcut.studies.goals import Goal
 from offcut.studies.groups import measure_group
 from offcut.studies.lock import locked
+from offcut.studies.models import TorchWorkload
 from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.results import results_of
 from offcut.studies.rows import Row
@@ -323,6 +325,62 @@ def test_a_function_gives_a_model_when_it_is_needed(tmp_path: Path) -> None:
     assert str(refused.value) == (
         "study: cannot take mine:number\n  because  it gave int\n"
         "  help     return an ONNX model\n  help     return module, inputs_of_sizes"
+    )
+
+
+def test_a_file_that_is_no_model_is_refused_as_the_study_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    (tmp_path / "bad.onnx").write_text("no model\n")
+
+    with pytest.raises(DescribeError) as refused:
+        defined(tmp_path, HEAD + '[[operators]]\nmodel = "bad.onnx"\n' + AUTO)
+    assert str(refused.value) == (
+        "study: cannot read the study\n"
+        "  at       study.toml, operator 1, model\n"
+        "  because  bad.onnx is not an ONNX model\n"
+        "  help     a file that onnx.save wrote, or another exporter"
+    )
+
+
+def test_rules_of_a_contender_rewrite_the_graph_of_a_model(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    x, *results = (helper.make_tensor_value_info(name, kind, ["n", 32]) for name in "xyz")
+    weights = [
+        onnx.numpy_helper.from_array(np.full((32, 32), value, np.float32), name)
+        for name, value in (("v", 0.5), ("w", 0.25))
+    ]
+    nodes = [helper.make_node("MatMul", ["x", weight], [result]) for weight, result in ("vy", "wz")]
+    graph = helper.make_graph(nodes, "g", [x], results, weights)
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "model.onnx")
+    (tmp_path / "mine.py").write_text(
+        "from offcut.graph import joined_products\nRULES = joined_products()[:2]\n"
+    )
+    operators = '[[operators]]\nmodel = "model.onnx"\nsizes = {n = [3]}\n'
+    contenders = AUTO + '[[contenders]]\nrules = "mine:RULES"\n'
+    definition = defined(tmp_path, HEAD + operators + contenders)
+    task = definition.operators[0].workload.task({"n": 3}, 0)
+    plain, ours = (one.ready(definition.operators[0], task) for one in definition.contenders)
+
+    assert definition.contenders[1].name == "rules mine:RULES"
+    assert set(definition.contenders[1].identity) == {"rules", "rule_digests", "threads"}
+    assert task.exact().mismatch(ours.read(ours.run())) == ""
+    assert plain.way == "offcut"
+    assert re.fullmatch(r".+; predicted gain \d\.\d\d, \d+ graphs", ours.way)
+    assert ours.predicted is not None
+
+
+def test_rules_for_a_module_of_torch_need_its_graph() -> None:
+    torch = pytest.importorskip("torch")
+    workload = TorchWorkload(torch.nn.ReLU(), lambda n: (torch.ones(n, 8),), {})
+
+    with pytest.raises(DescribeError) as refused:
+        workload.compiled({"rules": []})
+    assert str(refused.value) == (
+        "study: cannot give rules= to a module of torch\n"
+        "  because  torch runs what is not ours of a module, so that it has no graph of its own\n"
+        '  help     frontend = "onnx"'
     )
 
 

@@ -237,6 +237,22 @@ def test_a_tuned_contender_times_each_candidate_within_its_budget(
     assert budgets == [0.05]
 
 
+def test_a_tuned_contender_learns_from_features_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("def calls(case):\n    return {'calls': case.call}\n")
+    text = HEAD + DENSE + '[[contenders]]\ntune = {trials = 3, features = ["mine:calls"]}\n'
+    definition = defined(tmp_path, text)
+    names = []
+    monkeypatch.setattr(oc, "tune", lambda *_, features, **__: names.extend(features))
+    definition.contenders[0].make(definition.operators[0])  # type: ignore[attr-defined]
+    digests = definition.contenders[0].identity["feature_digests"]
+
+    assert [one.__name__ for one in names] == ["calls"]
+    (tmp_path / "mine.py").write_text("def calls(case):\n    return {'calls': 2 * case.call}\n")
+    assert defined(tmp_path, text).contenders[0].identity["feature_digests"] != digests
+
+
 def test_schedules_that_are_drawn_are_of_the_space_and_differ(tmp_path: Path) -> None:
     text = HEAD + DENSE + '[[contenders]]\nname = "drawn"\neach = {draw = [0, 1, 2]}\n'
     definition = defined(tmp_path, text)

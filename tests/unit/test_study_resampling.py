@@ -155,7 +155,8 @@ def test_two_folders_of_one_code_are_the_same_under_load_and_it_is_said(tmp_path
     assert (comparison.slower, comparison.faster) == ((), ())
     assert "by their loads, and by what cells stray, " in text
     assert "LOADED: others used the processor in 8 measurements" in text
-    assert text.endswith(" either way is for the machine: same")
+    assert " either way is for the machine: same\n" in text
+    assert {name: one.count for name, one in comparison.means.items()} == {"auto": 4, "mask": 4}
 
 
 def test_cells_stray_under_load_by_what_most_of_them_do() -> None:

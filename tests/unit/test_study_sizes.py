@@ -57,8 +57,9 @@ def test_lines_of_a_csv_file_are_vectors_of_sizes(tmp_path: Path) -> None:
     assert str(refused.value) == (
         "study: cannot read the study\n"
         "  at       study.toml, operator 1, sizes\n"
-        "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number\n"
-        '  help     {csv = "shapes.csv", columns = {m = "M"}}'
+        "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number above 0\n"
+        '  help     {csv = "shapes.csv", columns = {m = "M"}}\n'
+        '  help     {csv = "shapes.csv", names = "name"}, layers by name'
     )
 
 
@@ -77,6 +78,61 @@ def test_a_table_out_of_a_paper_is_read_as_it_stands(tmp_path: Path, comma: str,
         ({"m": 7, "k": 96, "n": 16}, 0.125),
     ]
     assert one.weights == {64: 0.875, 96: 0.125}
+
+
+def test_each_layer_that_a_column_names_is_an_operator(tmp_path: Path) -> None:
+    lines = (
+        "layer,m,k,n,calls",
+        "qkv,1,64,80,3",
+        "out,5,80,64,1",
+        "qkv,7,64,80,1",
+        "again,5,80,64,1",
+    )
+    (tmp_path / "layers.csv").write_text("\n".join(lines))
+    sizes = {"csv": "layers.csv", "names": "layer", "weights": "calls"}
+    table = {"einsum": "mk,kn->mn", "sizes": sizes, "type": ["float32", "int8"]}
+    file = tmp_path / "study.toml"
+
+    operators, _ = read_operators([table], file)
+    assert [one.name for one in operators] == [
+        *("qkv", "qkv int8", "out", "out int8", "again", "again int8")
+    ]
+    assert [(dict(one.sizes), one.weight) for one in operators[0].points] == [
+        ({"m": 1, "k": 64, "n": 80}, 0.75),
+        ({"m": 7, "k": 64, "n": 80}, 0.25),
+    ]
+    assert [name for name, axis in operators[0].axes.items() if axis.swept] == ["m"]
+    assert not any(axis.swept for axis in operators[2].axes.values())
+    assert operators[2].identity != operators[4].identity
+
+    (named, *_), _ = read_operators([{**table, "name": "bert"}], file)
+    assert named.name == "bert qkv"
+
+
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        ("layer,m\na,3\n", "shapes.csv has no column 'name': its columns are layer, m"),
+        ("name,m\na,3\n,4\n", "shapes.csv, line 3: the layer has no name"),
+    ],
+)
+def test_a_layer_without_a_name_is_refused(tmp_path: Path, text: str, because: str) -> None:
+    (tmp_path / "shapes.csv").write_text(text)
+    table = {"einsum": "mk,kn->mn", "sizes": {"csv": "shapes.csv", "names": "name"}}
+
+    with pytest.raises(DescribeError) as refused:
+        read_operators([table], tmp_path / "study.toml")
+
+    assert str(refused.value.at) == "study.toml, operator 1, sizes.names"
+    assert refused.value.because == because
+
+
+def test_layers_of_a_file_without_lines_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "shapes.csv").write_text("name,m\n")
+    table = {"einsum": "mk,kn->mn", "sizes": {"csv": "shapes.csv", "names": "name"}}
+
+    with pytest.raises(DescribeError, match="has no line with sizes"):
+        read_operators([table], tmp_path / "study.toml")
 
 
 @pytest.mark.parametrize(

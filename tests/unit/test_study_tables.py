@@ -51,7 +51,8 @@ def test_a_suite_of_one_operator_has_no_more() -> None:
     ("error", "text"),
     [
         (KeyError("a\tb"), "KeyError: 'a\\tb'"),
-        (ValueError("one \x1b[31m\tline\nand another"), "ValueError: one [31m line"),
+        (ValueError("one \x1b[31m\tline\nand another"), "ValueError: one [31m line and another"),
+        (ValueError("x" * 500), f"ValueError: {'x' * 400} …"),
         (oc.OffcutError("op", "no\nway", because="so\n\nit is"), "op: no way, because so it is"),
     ],
 )

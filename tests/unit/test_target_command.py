@@ -15,7 +15,7 @@ from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Variant
 from offcut.costmodel import description
 from offcut.experiment import limits, probe, sheet
 from offcut.experiment.machine import Machine, describe
-from tests.facade import app, load_machine, shipped
+from tests.facade import app, load_machine, shipped_machines
 
 run = CliRunner().invoke
 
@@ -50,13 +50,13 @@ def test_list_names_targets_and_machines() -> None:
     first, second, *rows = done.output.splitlines()
     assert first == f"targets   {', '.join(oc.targets())}"
     assert second == "machines"
-    assert [row.split()[0] for row in rows] == list(shipped())
+    assert [row.split()[0] for row in rows] == list(shipped_machines())
     kinds = {row.split()[0]: row.split()[1] for row in rows}
     assert (kinds["zen4"], kinds["h200"]) == ("processor", "accelerator")
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_machines())
 def test_show_says_every_level_with_its_ridges_and_every_source(name: str) -> None:
     done = run(app, ["target", "show", name])
     machine = load_machine(name)

@@ -12,14 +12,14 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.costmodel.learned import FEATURES, Settings, compute_features, library
+from offcut.costmodel.learned import FEATURES, Settings, compute_features, xgboost_loader
 from offcut.errors import TargetError
 from offcut.search import Origin, Place, ProgramText, Source
 from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn, training_set
 from tests import planted_times as planted
 from tests.agree import agree, nearly
-from tests.facade import Pair, Rows, app
+from tests.facade import CorrectedModel, Dataset, app
 
 run = CliRunner().invoke
 
@@ -131,12 +131,12 @@ def test_the_command_writes_both_files_and_the_table(tmp_path: Path) -> None:
         assert word in done.output
     assert "60 rows" in done.output
     made = training_set(file, file.origins, FEATURES).rows
-    agree(Rows.load(rows).features, made.features.astype("float64"))
-    assert Pair.load(model).names == made.names
+    agree(Dataset.load(rows).features, made.features.astype("float64"))
+    assert CorrectedModel.load(model).names == made.names
     again = learn([file.path], tmp_path / "again.json", tmp_path / "again.npz")
     one, other = (
         pair.corrected(made.features, made.closed, made.centre)
-        for pair in (again.model, Pair.load(model))
+        for pair in (again.model, CorrectedModel.load(model))
     )
     np.testing.assert_array_equal(one.seconds, other.seconds)
 
@@ -189,7 +189,7 @@ def test_without_xgboost_nothing_is_judged(
     file: oc.Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = training_set(file, file.origins, FEATURES).rows
-    monkeypatch.setattr(library, "missing", lambda: library.ABSENT)
+    monkeypatch.setattr(xgboost_loader, "import_error", lambda: xgboost_loader.ABSENT)
     with pytest.raises(TargetError, match="xgboost is not installed"):
         held_out(rows)
 

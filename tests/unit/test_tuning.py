@@ -25,9 +25,9 @@ import offcut as oc
 from offcut import Outcome, Records, Schedule
 from offcut.errors import DescribeError, TargetError
 from offcut.search import key_of
-from offcut.tuning.alternatives import composed, lines
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
-from offcut.tuning.progress import EVERY, Lines, line, shown
+from offcut.tuning.progress import EVERY, Lines, line, show_progress
+from offcut.tuning.variant_selection import compose_variants, lines
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import (
@@ -35,11 +35,11 @@ from tests.facade import (
     Limits,
     Measured,
     ScheduleSpace,
-    Seen,
     Time,
+    TriedSchedule,
     evaluate,
-    explorer_named,
     format_expr,
+    get_explorer,
     nests_in,
     parse_expr,
     parts_of,
@@ -96,7 +96,7 @@ def campaign(
 ) -> Campaign:
     space, price = spaces.space(of, 2), closed_form(of, seed)
     expected = ExpectedCost(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
-    named, explores = explorer_named(explorer)
+    named, explores = get_explorer(explorer)
     return Campaign(
         *(price.problem, replace(space, expected=expected), expected, explores, named),
         *(Records(records), bench.measured, trials, seconds, tell),
@@ -311,7 +311,7 @@ def test_without_a_terminal_a_line_is_written_every_so_often(
         f"offcut: tune dense: trial {trial} of 5, {said}" for trial in (1, 3, 5)
     ]
     for asked in (None, True, False):
-        with shown(asked, "dense", None) as tell:
+        with show_progress(asked, "dense", None) as tell:
             tell(replace(told[0], trial=2, best=2e-6, default=3e-6, regret=None, price=""))
         wanted = "" if asked is False else f"offcut: tune dense: trial 2, {said}\n"
         assert capsys.readouterr().err == wanted
@@ -368,7 +368,9 @@ def test_what_goes_on_later_is_scaled_to_what_was_before(tmp_path: Path) -> None
 
 
 def test_what_an_explorer_proposes_twice_is_tried_once(tmp_path: Path) -> None:
-    def mine(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> list[Schedule]:
+    def mine(
+        space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
+    ) -> list[Schedule]:
         return [space.first, *space.neighbours(space.first)[:3], *space.neighbours(space.first)[:3]]
 
     bench = Bench(lambda schedule: [1e-6] * 2)
@@ -378,7 +380,7 @@ def test_what_an_explorer_proposes_twice_is_tried_once(tmp_path: Path) -> None:
 
 
 def test_an_explorer_that_proposes_no_schedule_is_refused(tmp_path: Path) -> None:
-    def mine(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> Any:
+    def mine(space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int) -> Any:
         return ["schedule C"]
 
     with pytest.raises(DescribeError) as refused:
@@ -426,7 +428,7 @@ def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> Non
         one_way("even", [5e-6, 4e-6]),
         one_way("cut", [6e-6, 5e-6]),
     ]
-    made = composed(closed_form("dense").problem, tried, 3)
+    made = compose_variants(closed_form("dense").problem, tried, 3)
     assert made is not None
     assert made.seconds == nearly(0.5 * 1e-6 + 0.5 * 4e-6)
     assert [way.label for way in ways(made.schedule)] == ["even", "ladder"]
@@ -442,10 +444,16 @@ def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> Non
 
 def test_one_way_is_enough_where_it_is_best_everywhere_or_others_gain_no_more_than_noise() -> None:
     best = one_way("ladder", [1e-6, 4e-6])
-    assert composed(closed_form("dense").problem, [best, one_way("even", [2e-6, 5e-6])], 3) is None
+    assert (
+        compose_variants(closed_form("dense").problem, [best, one_way("even", [2e-6, 5e-6])], 3)
+        is None
+    )
     near = one_way("even", [2e-6, 3.9e-6], spread=0.3)
-    assert composed(closed_form("dense").problem, [best, near], 3) is None
-    assert composed(closed_form("dense").problem, [best, one_way("even", [2e-6, 3e-6])], 1) is None
+    assert compose_variants(closed_form("dense").problem, [best, near], 3) is None
+    assert (
+        compose_variants(closed_form("dense").problem, [best, one_way("even", [2e-6, 3e-6])], 1)
+        is None
+    )
 
 
 def test_what_a_way_costs_is_lines_between_what_was_measured() -> None:
@@ -458,7 +466,9 @@ def test_what_a_way_costs_is_lines_between_what_was_measured() -> None:
 # Measured
 
 
-def few(space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+def few(
+    space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
+) -> Sequence[Schedule]:
     """An explorer that is quick: the first neighbours of the default."""
     return space.neighbours(space.first)[:3]
 
@@ -487,7 +497,7 @@ def test_a_planted_fault_is_recorded_and_not_chosen(tmp_path: Path, fault: str) 
     tried: list[Schedule] = []
 
     def two(
-        space: ScheduleSpace, seen: Sequence[Seen], rng: Random, count: int
+        space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
     ) -> Sequence[Schedule]:
         tried.extend(space.neighbours(space.first)[:1])
         return tuple(tried)

@@ -22,7 +22,7 @@ from offcut.search.trials import (
 from offcut.tuning.campaign import Campaign
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import ExpectedCost, Measured, Time, explorer_named
+from tests.facade import ExpectedCost, Measured, Time, get_explorer
 from tests.spaces import SIZES, closed_form
 
 NOON = 1_700_000_000.0
@@ -42,7 +42,7 @@ def tuned(
 
     space, price = spaces.space("dense", 2), closed_form("dense", seed)
     expected = ExpectedCost(price, {key_of(at): weight for at, weight in SIZES})
-    named, explorer = explorer_named("random")
+    named, explorer = get_explorer("random")
     space = replace(space, expected=expected)
     return Campaign(
         price.problem, space, expected, explorer, named, Records(records), measure, trials

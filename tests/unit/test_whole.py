@@ -8,7 +8,7 @@ from conftest import rejection
 
 import offcut as oc
 from offcut.core.integers import whole
-from tests.facade import Builder, compiled
+from tests.facade import Builder, compile_graph
 
 
 @pytest.mark.parametrize("number", [3, np.int64(3), np.uint8(3), np.array(3)])
@@ -45,7 +45,7 @@ def test_what_takes_an_int_takes_one_of_numpy() -> None:
 def test_a_model_takes_sizes_of_numpy() -> None:
     made = Builder("block")
     made.output(made.node("relu", made.input("x", "float32", (made.size("n", 1, 8), np.int64(4)))))
-    model = compiled(made.bound, threads=1)
+    model = compile_graph(made.bound, threads=1)
     assert str(model.plan(n=np.int64(3))) == str(model.plan(n=3))
     assert str(model.cost(n=np.int64(3))) == str(model.cost(n=3))
 

@@ -20,6 +20,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.memo import lazy_property
 from offcut.core.program import Choose, Program, Stmt, Store
 from offcut.core.program import walk as statements
+from offcut.errors import TargetError
 from offcut.polyhedral.derived_sizes import DerivedSizes, derive_sizes
 
 
@@ -120,7 +121,7 @@ class HostDeviceProgram:
                 case (Choose(options),):
                     bodies = [(option.label, option.cost, option.body) for option in options]
             nest_options = (
-                NestOption(label, cost, self._lowered(body)) for label, cost, body in bodies
+                NestOption(label, cost, self._lowered(body, label)) for label, cost, body in bodies
             )
             yield NestPhase(tuple(nest_options), derived)
 
@@ -140,9 +141,13 @@ class HostDeviceProgram:
                 stretches[-1] = False, (*last, stmt)
         return stretches
 
-    def _lowered(self, body: Sequence[Stmt]) -> LoweredNest:
+    def _lowered(self, body: Sequence[Stmt], option: str) -> LoweredNest:
         program, derived = self._derived
-        return lower_nest(program, body, self.spec, self.has_tokens, derived)
+        try:
+            return lower_nest(program, body, self.spec, self.has_tokens, derived)
+        except TargetError as refused:
+            refused.option = option
+            raise
 
 
 def _reads(body: tuple[Stmt, ...]) -> set[str]:

@@ -30,7 +30,8 @@ from offcut.describe.value import cast
 from offcut.partition.judge import MAIN
 
 MATRIX, VECTOR = "matrix unit", "vector unit"
-START = "gemm_reset"
+START, STORE_NAME = "gemm_reset", f"store_{MemorySpace.OUTPUTS.value}"
+"""Microkernels that start a sum, and that store results in main memory."""
 TYPES = ("int8", "uint8", "int32")
 """Element types that accumulators keep, as the int32 of their values."""
 
@@ -186,9 +187,7 @@ def store_of(source: str, dtype: str, spec: AcceleratorSpec) -> Microkernel:
     """
     of = spec.words[MemorySpace.ACCUMULATORS]
     ends = Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1]))), Place((MAIN,))
-    return _copy(
-        f"store_{MemorySpace.OUTPUTS.value}", of.shape, source, dtype, ends, Unit.STORE.value
-    )
+    return _copy(STORE_NAME, of.shape, source, dtype, ends, Unit.STORE.value)
 
 
 @cache

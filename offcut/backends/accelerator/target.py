@@ -49,13 +49,13 @@ from offcut.core.plain_loops import is_synchronized
 from offcut.core.program import Program, Store, Sync, Tile, walk
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_head
-from offcut.core.text.read_back import read_back
+from offcut.core.text.round_trip import read_back
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import PartitionError, TargetError
-from offcut.partition import LoopCut, Users, axis_named, check_windows, labelled
+from offcut.partition import LoopCut, Users, axis_named, check_windows, rename_for_user
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import (
@@ -147,7 +147,7 @@ class Accelerator(Target):
             _, by_hand = replay(program, schedule, of_target=self.microkernels(), users=users)
             yield annotated_plan(TargetPlan(by_hand, schedule, by_hand=by_hand), self.spec)
             return
-        computation = labelled(self.arrays(program), users)
+        computation = rename_for_user(self.arrays(program), users)
         request = plan_request(computation, options.strategy)
         for one in (request, *request.in_smaller_tiles()):
             plan = plan_without_deadlock(program, computation, self.spec, schedule, one)
@@ -174,7 +174,7 @@ class Accelerator(Target):
         program = with_memories(program)
         if any(buffer.scope is not None for buffer in program.buffers):
             return None
-        computation = labelled(self.arrays(program), users)
+        computation = rename_for_user(self.arrays(program), users)
         request = plan_request(
             computation, tuple((axis, cut.strategy) for axis, cut in cuts.items())
         )

@@ -308,8 +308,8 @@ def portable_code(
                 texts.append(str(optimized))
             jit.link(module, texts[-1], partial(_prefix_symbols, part.symbol))
         texts += microkernel_ir(lowered, host)
-        features = cpuid.needed(host, texts) if parts else cpuid.all_features(host)
-        supported = cpuid.supported(_SUPPORTED, features, host.triple)
+        features = cpuid.required_features(host, texts) if parts else cpuid.all_features(host)
+        supported = cpuid.emit_feature_test(_SUPPORTED, features, host.triple)
         pools = [pool_ir.text(host.machine.threads)] if has_pool else []
         for text in (*texts[len(parts) :], *pools, *glue, supported):
             jit.link(module, text)

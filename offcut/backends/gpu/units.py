@@ -13,7 +13,7 @@ from offcut.core.text.printer import format_head
 from offcut.core.traversal import expressions
 from offcut.errors import TargetError
 from offcut.polyhedral.sync import Agents, Ends, Unit
-from offcut.schedule import Schedule, Staging, at_line, each_decision
+from offcut.schedule import Schedule, Staging, each_decision, with_source_line
 from offcut.schedule.decisions import At, Bind
 
 SHARED, REGISTERS = "shared", "registers"
@@ -67,7 +67,7 @@ def check_words(schedule: Schedule) -> None:
     """
     steps = each_decision(schedule.steps)  # where a window lies is decided by `at`, if it says so
     for step in sorted(steps, key=lambda one: isinstance(one, Staging)):
-        with at_line(schedule, step):
+        with with_source_line(schedule, step):
             match step:
                 case Bind():
                     _check_unit(step.axis, step.unit, "")

@@ -255,7 +255,7 @@ class Values:
         window = self.windows.get(name)
         if name in (lanes.own or {}):
             return None
-        return strided(memory, parts, lanes.shape, window.lanes if window else 0)
+        return as_strided_view(memory, parts, lanes.shape, window.lanes if window else 0)
 
     def spread(self, name: str, parts: tuple[Array, ...], lanes: Lanes) -> tuple[Array, ...]:
         """Indices into the memory that holds a buffer, those of the lanes that own a part of it too."""
@@ -315,7 +315,7 @@ def _numpy(dtype: str) -> np.dtype[Any]:
 # progression along each of these axes, the elements are a view of the memory, without a copy.
 
 
-def strided(
+def as_strided_view(
     memory: Array, parts: Sequence[Array], shape: tuple[int, ...], own: int
 ) -> Array | None:
     """``memory[parts]`` as a view, broadcastable to `shape`; None where it is none.

@@ -20,7 +20,7 @@ from offcut.core.text.tables import quantity, table
 from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import THOUSANDTHS, HowExact, least_exact
-from offcut.costmodel.closed.prediction import Predicted, Prediction, predicted
+from offcut.costmodel.closed.prediction import Predicted, Prediction, predict
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.resources import Hardware, resources_of
 from offcut.costmodel.tile_cycles import tile_cycles
@@ -253,7 +253,7 @@ def cost(
     user_sizes  the sizes, by the user's names
     sizes       the same, by the program's
     """
-    prediction = predicted(program, hardware, sizes)
+    prediction = predict(program, hardware, sizes)
     pieces = _pieces(prediction, program, hardware)
     operations = count_operations(described, sizes, hardware)
     machine = hardware.machine
@@ -302,7 +302,7 @@ def call_cycles(
 
     options  by the number of a `choose`, the option that runs
     """
-    prediction = predicted(program, hardware, sizes, options)
+    prediction = predict(program, hardware, sizes, options)
     pieces = _pieces(prediction, program, hardware)
     return CallCycles(
         hertz=hardware.machine.hertz, pieces=pieces, call=prediction.call, loss=prediction.loss

@@ -1,4 +1,4 @@
-"""What one run of a statement counts, and counts over loops, lanes and conditions, as sums in closed form or added up."""
+"""Counts over loops and conditions, as sums in closed form or added up, by piece; and what is known of a statement."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import ceil
+from functools import partial
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjunction
-from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, Load, Var, children, reads_memory, substitute, variables
+from offcut.core.expr import Expr, reads_memory, substitute, variables
 from offcut.core.program import For, Kind, Let, Program, Stmt, Store, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.scan import Range, ScanContext
 from offcut.core.traversal import used_names
 from offcut.costmodel.closed.counts import (
-    THOUSANDTHS,
     ZERO,
     Counts,
     Exactness,
@@ -26,16 +23,12 @@ from offcut.costmodel.closed.counts import (
     Way,
     least_exact,
     sum_counts,
-    values_of,
 )
-from offcut.costmodel.closed.footprints import Box, box
-from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.summation import middle_of, trips
 from offcut.costmodel.closed.sums import SumMethod, Sums, SumTables, byte_methods
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic
-from offcut.costmodel.resources import Hardware
+from offcut.costmodel.resources import Level
 from offcut.costmodel.simplification import select, simplify_index
-from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 
 BYTES = -1  # no number of a piece
@@ -93,6 +86,7 @@ class Scope:
     way    of a `choose`
     around  the loop around the tile
     written  arrays that are written in the innermost loop, or the tile
+    depth  of the ring of windows around: as many copies are in flight
     """
 
     known: ScanContext
@@ -104,6 +98,7 @@ class Scope:
     way: tuple[int, int] | None = None
     around: For | None = None
     written: frozenset[str] = frozenset()
+    depth: int = 1
 
 
 def extent_of(axis: TileAxis) -> Expr:
@@ -124,22 +119,25 @@ def inside_loop(known: ScanContext, name: str, lo: Expr, hi: Expr) -> ScanContex
 class LoopCounts(ABC):
     """Counts over loops and conditions: the sums of one walk over a program.
 
-    ways  to count pieces; those that are not named: by adding up, where all sizes are known, else in closed form
+    levels  of memory that are filled
+    ways  to count pieces; those that are not named: by `methods`
     options  that are counted, by the number of a `choose`
+    assumed_trips  of a loop whose bounds are read from memory
     sums  that the counts of each piece are made of, and bytes
     """
+
+    assumed_trips: int
 
     def __init__(
         self,
         program: Program,
-        hardware: Hardware,
+        levels: tuple[Level, ...],
         fixed: Mapping[str, Expr],
         ways: Mapping[int, Sequence[SumMethod]],
         options: Mapping[int, int],
         bytes_of: BytesOf,
     ) -> None:
-        self.program, self.hardware, self.ways, self.options = program, hardware, ways, options
-        self.fixed = fixed
+        self.program, self.ways, self.options, self.fixed = program, ways, options, fixed
         self.known = ScanContext.of(size for size in program.sizes if size.name not in fixed)
         self.held = {
             one.name: Held(
@@ -157,7 +155,7 @@ class LoopCounts(ABC):
         self.tables = SumTables()
         self.is_open = bool(self.known.ranges)
         self.sums = {BYTES: Sums(ways.get(BYTES, byte_methods(is_open=self.is_open)))}
-        levels = () if bytes_of is BytesOf.NOTHING else hardware.levels
+        levels = () if bytes_of is BytesOf.NOTHING else levels
         by_array = bytes_of is not BytesOf.PIECES
         arguments = self.held, levels, self.known, self.sums[BYTES]
         self.traffic = Traffic(*arguments, by_array=by_array)
@@ -166,23 +164,6 @@ class LoopCounts(ABC):
     @abstractmethod
     def block(self, body: Sequence[Stmt], scope: Scope) -> Tally:
         """Return the counts of statements, one after the other."""
-
-    def with_conditions(self, tally: Tally, conditions: Sequence[Expr]) -> Tally:
-        """With the operations of the lanes alone at which conditions hold; the others take the time of their vectors."""
-        if not conditions:
-            return tally
-        some = self.where(conjunction(conditions), tally, Tally(self.traffic.nothing, {}))
-        counts = {
-            piece: replace(some.counts[piece], cycles=one.cycles, instructions=one.instructions)
-            for piece, one in tally.counts.items()
-        }
-        return replace(tally, counts=counts)
-
-    def begun(self, tally: Tally, cycles: float, scope: Scope) -> Tally:
-        """With what it takes to begin a loop of lanes, and to end it."""
-        assert scope.piece is not None
-        once = Counts(cycles=ix.const(round(cycles * THOUSANDTHS)))
-        return replace(tally, counts=sum_counts((tally.counts, {scope.piece: once})))
 
     @contextmanager
     def around(self, name: str, lo: Expr, hi: Expr) -> Iterator[None]:
@@ -198,7 +179,7 @@ class LoopCounts(ABC):
         self.exactness = Exactness.ESTIMATE
         if start is None:
             return ix.const(0)
-        trips = self.hardware.machine.policy.trips
+        trips = self.assumed_trips
         return ix.const(trips) if reads_memory(start) else ix.add(start, trips)
 
     def loop(self, name: str, lo: Expr, hi: Expr, body: Tally, known: ScanContext) -> Tally:
@@ -218,52 +199,10 @@ class LoopCounts(ABC):
         self, name: str, lo: Expr, hi: Expr, each: Counts, known: ScanContext, piece: int
     ) -> Counts:
         """Of a piece, in all iterations of a loop."""
-        return each.mapped(lambda term: self.sums[piece].over(name, lo, hi, term, known))
-
-    def lanes(
-        self,
-        name: str,
-        lo: Expr,
-        hi: Expr,
-        stop: Expr,
-        each: Counts,
-        known: ScanContext,
-        piece: int,
-        guarded: bool = False,
-    ) -> Counts:
-        """Of all lanes of a tile up to `stop`: those past it compute nothing, and issue and take time as far as their vector
-        has lanes before it, or all of them where each vector asks which are to run.
-        """
-        every = self.over(name, lo, stop, each, known, piece)
-        if stop == hi:
-            return every
-        if guarded:
-            all_ = self.over(name, lo, hi, each, known, piece)
-            return replace(every, instructions=all_.instructions, cycles=all_.cycles)
-        return self.vectors(
-            name, lo, stop, self.hardware.lanes, every, each, known, piece, ix.sub(hi, lo)
+        sums = self.sums[piece]
+        return each.mapped(
+            lambda term: ZERO if term == ZERO else sums.over(name, lo, hi, term, known)
         )
-
-    def vectors(
-        self,
-        name: str,
-        lo: Expr,
-        stop: Expr,
-        width: int,
-        every: Counts,
-        each: Counts,
-        known: ScanContext,
-        piece: int,
-        most: Expr | None = None,
-    ) -> Counts:
-        """The counts `every` of lanes up to `stop`, issued and timed by whole vectors; of at most `most` lanes."""
-        count = ix.mul(width, ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), width))
-        # From 0 on: how many there are says more than where they end.
-        shift = {name: ix.add(lo, Var(name))}
-        from_0 = each.mapped(lambda value: substitute(value, shift))
-        run = count if most is None else ix.minimum(most, count)
-        some = self.over(name, ZERO, run, from_0, known, piece)
-        return replace(every, instructions=some.instructions, cycles=some.cycles)
 
     def where(self, condition: Expr, then: Tally, other: Tally) -> Tally:
         """Return the counts of two sides of a condition; of one that is read from memory both."""
@@ -276,8 +215,7 @@ class LoopCounts(ABC):
 
         def either(piece: int, one: Counts, two: Counts) -> Counts:
             of = select if on_sizes else self.sums[piece].where
-            pairs = zip(values_of(one), values_of(two), strict=True)
-            return Counts(*(of(condition, a, b) for a, b in pairs))
+            return one.combined(two, partial(of, condition))
 
         pieces = dict.fromkeys((*then.counts, *other.counts))
         sides = then.counts, other.counts
@@ -294,74 +232,3 @@ class LoopCounts(ABC):
         }
         touched = self.traffic.where(condition, then.touched, other.touched)
         return Tally(touched, counts, staged)
-
-    def store(self, stmt: Store, scope: Scope) -> Tally:
-        """One instance of a statement."""
-        assert scope.piece is not None
-        dtype = self.program.buffer(stmt.buffer).dtype
-        width = self.hardware.lanes_of(dtype) if scope.lane else 1
-        run = scope.run or 0
-        filled = run / ceil(run / width) if run > 0 else width
-        prices = StatementPrices(self.hardware.machine, width)
-        inner = "" if scope.loop is None or scope.loop is scope.around else scope.loop.iter
-        first = 0
-        if scope.across is not None:
-            first = ix.to_linear(scope.across[1]).const
-        elif scope.loop is not None and scope.loop.iter == scope.lane:
-            first = ix.to_linear(scope.loop.lo).const
-        work = prices.each(stmt, Inside(scope.lane, inner, scope.written, first), scope.loop)
-        if isinstance(stmt.value, Load) and self.program.buffer(stmt.buffer).layout is not None:
-            rate = self.hardware.machine.traffic.pack_bytes_per_cycle
-            work = max(work, 2 * ITEM_BYTES[dtype] * width / rate)
-        if not is_even(stmt):
-            self.exactness = least_exact(self.exactness, Exactness.BOUND)
-        flop, energy = operations(stmt), self.hardware.machine.energy
-        joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
-        issued = instructions(stmt) / filled
-        counts = Counts(
-            ix.const(1),
-            ix.const(1),
-            ix.const(flop),
-            ix.const(round(issued * THOUSANDTHS)),
-            ix.const(round(work / filled * THOUSANDTHS)),
-            ix.const(round(joules * THOUSANDTHS)),
-        )
-        boxes = self.boxes(stmt)
-        if scope.across is not None:
-            name, *ends = scope.across
-            boxes = {array: one.over({name: (ends[0], ends[1])}) for array, one in boxes.items()}
-        return Tally(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
-
-    def named(self, buffer: str, one: Box) -> str:
-        """What an array is called at places that move as these do: rows and columns of one array are apart."""
-        known = self.apart.setdefault(buffer, {})
-        if one.moves not in known:
-            known[one.moves] = f"{buffer}{APART}{len(known)}" if known else buffer
-        name = known[one.moves]
-        self.held[name] = self.held[buffer]
-        return name
-
-    def boxes(self, stmt: Store) -> dict[str, Box]:
-        """What one instance touches: the element it stores, and those it reads."""
-        boxes_by_buffer: dict[str, Box] = {}
-
-        def add(buffer: str, one: Box) -> None:
-            if buffer in self.held:
-                name = self.named(buffer, one)
-                boxes_by_buffer[name] = (
-                    boxes_by_buffer[name].joined(one, self.known)
-                    if name in boxes_by_buffer
-                    else one
-                )
-
-        add(stmt.buffer, box(stmt.index, written=True))
-        if stmt.reduce is not None:
-            add(stmt.buffer, box(stmt.index, written=False))
-        for node in _parts(stmt.value):
-            if isinstance(node, Load):
-                add(node.buffer, box(node.index, written=False))
-        return boxes_by_buffer
-
-
-def _parts(expr: Expr) -> list[Expr]:
-    return [expr, *(part for child in children(expr) for part in _parts(child))]

@@ -15,8 +15,9 @@ from offcut.core.expr import Binary, Const, Expr, substitute, variables
 from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.scan import ScanContext
-from offcut.core.tile_limits import begun, limits
-from offcut.costmodel.closed.count_loops import LoopCounts, Scope, StagedRows, Tally, extent_of
+from offcut.core.tile_limits import limits, normalize_start
+from offcut.costmodel.closed.count_loops import Scope, StagedRows, Tally, extent_of
+from offcut.costmodel.closed.count_statements import StatementCounts
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts
 from offcut.costmodel.closed.footprints import lesser
 from offcut.costmodel.closed.traffic import Touched
@@ -29,7 +30,7 @@ from offcut.polyhedral.units.independence import begins_with_store
 from offcut.schedule import beside
 
 
-class MicrokernelCounts(LoopCounts):
+class MicrokernelCounts(StatementCounts):
     """Counts of tiles that microkernels cover, and of the copies around padded ones."""
 
     def covered(self, tile: Tile, kernel: Microkernel, scope: Scope) -> Tally:
@@ -37,7 +38,7 @@ class MicrokernelCounts(LoopCounts):
         are padded do.
         """
         assert scope.piece is not None
-        tile = begun(tile)
+        tile = normalize_start(tile)
         inside = replace(scope, lane=None, run=None, across=None)
         lengths = {axis.iter: self.length(tile, axis, scope.known) for axis in tile.axes}
         rows, columns, match = _along(tile, kernel)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from offcut.core import index as ix
-from offcut.core.accesses import last_stored, only_reduces
+from offcut.core.accesses import last_stored
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
     Binary,
@@ -24,32 +24,24 @@ from offcut.core.expr import (
     Var,
     reads_memory,
     rewrite,
-    substitute,
     variables,
 )
-from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
-    LANE,
     Alloc,
     Choose,
     For,
     Form,
-    If,
-    Let,
     Program,
     Role,
     Stmt,
     Store,
-    Sync,
     Tile,
     TileAxis,
 )
 from offcut.core.program import walk as statements
-from offcut.core.scan import Range
-from offcut.core.tile_limits import limits, unlimited
+from offcut.core.tile_limits import limits, residual_conditions
 from offcut.core.traversal import map_blocks, map_body, rewrite_body, substitute_coordinates
 from offcut.costmodel.closed.count_loops import (
-    APART,
     OPEN,
     BytesOf,
     Scope,
@@ -60,24 +52,19 @@ from offcut.costmodel.closed.count_loops import (
 )
 from offcut.costmodel.closed.count_microkernels import MicrokernelCounts
 from offcut.costmodel.closed.counts import (
-    ZERO,
     Counted,
-    Counts,
     Exactness,
     Piece,
-    Way,
     least_exact,
-    sum_counts,
 )
-from offcut.costmodel.closed.sums import Amount, SumMethod, Sums, count_methods
-from offcut.costmodel.closed.traffic import Held
+from offcut.costmodel.closed.sums import Amount, SumMethod
 from offcut.costmodel.description import load
 from offcut.costmodel.machine import processor
 from offcut.costmodel.resources import Hardware
-from offcut.costmodel.simplification import drop_decided_conditions, simplify_index
+from offcut.costmodel.simplification import simplify_index
 
 
-def counted(
+def count_program(
     program: Program,
     hardware: Hardware,
     sizes: Mapping[str, int],
@@ -98,7 +85,7 @@ def counted(
     body = map_body(substitute_coordinates(text, fixed), _by_quotients)
     ways: dict[int, Sequence[SumMethod]] = {}
     while True:
-        counter = _Counter(program, hardware, fixed, ways, options or {}, bytes_of)
+        counter = _ProcessorCounts(program, hardware, fixed, ways, options or {}, bytes_of)
         if known != program.body:
             counter.exactness = least_exact(counter.exactness, Exactness.BOUND)
         counts = counter.counted(body)
@@ -117,7 +104,7 @@ def count_operations(
     """
     if hardware is None:
         return _operations_anywhere(program, frozenset(sizes.items()))
-    program_counts = counted(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
+    program_counts = count_program(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
     return Amount(
         ix.add(*(counts.flop for counts in program_counts.counts)), program_counts.exactness
     )
@@ -162,106 +149,33 @@ def _known_part(op: str, end: Expr) -> Expr:
 
 def footprints(program: Program, hardware: Hardware) -> dict[str, tuple[Expr, ...]]:
     """The room that each array of a program takes in each level, nearest first, over the sizes."""
-    counter = _Counter(program, hardware, {}, {}, {}, BytesOf.ARRAYS)
+    counter = _ProcessorCounts(program, hardware, {}, {}, {}, BytesOf.ARRAYS)
     boxes = counter.block(program.body, Scope(counter.known)).touched.boxes
     each = [counter.traffic.taken(boxes, level) for level in hardware.levels]
     return {name: tuple(room[name] for room in each) for name in boxes}
 
 
-class _Counter(MicrokernelCounts):
-    """One walk over a program."""
+class _ProcessorCounts(MicrokernelCounts):
+    """Counts of a program on a processor, whose pieces are its tiles, and its nests outside of these."""
 
-    def counted(self, body: tuple[Stmt, ...]) -> Counted:
-        tally = self.block(body, Scope(self.known))
-        volumes = self.traffic.at_a_call(tally.touched)
-        every = range(len(self.pieces))
-        whole = tally.whole
-        counts = tuple(whole.get(one, Counts()).mapped(self.sums[one].finish) for one in every)
-        return Counted(
-            tuple(self.pieces),
-            counts,
-            volumes,
-            tally.touched.kept or tuple(ZERO for _ in self.traffic.levels),
-            tuple(self.choices),
-            self.values,
-            least_exact(self.exactness, *(self.sums[one].way.exactness for one in every)),
-        )
-
-    def block(self, body: Sequence[Stmt], scope: Scope) -> Tally:
-        parts: list[Tally] = []
-        before: set[str] = set()
-        for stmt in body:
-            piece = self.piece(stmt, scope) if scope.piece is None else scope.piece
-            tally = self.statement(stmt, replace(scope, piece=piece))
-            if scope.piece is None and scope.loop is not None and tally.counts:
-                number = next(iter(tally.counts))
-                if before and self.pieces[number].stage not in before:
-                    waits = self.hardware.machine.loops.wait_cycles
-                    tally = self.begun(tally, waits, replace(scope, piece=number))
-                before |= {self.pieces[one].stage for one in tally.counts}
-            parts.append(tally)
-        touched = self.traffic.block([part.touched for part in parts])
-        staged = {piece: one for part in parts for piece, one in part.staged.items()}
-        return Tally(touched, sum_counts(part.counts for part in parts), staged)
-
-    def piece(self, stmt: Stmt, scope: Scope) -> int | None:
-        """The piece of a statement outside of tiles: a tile, or a nest that holds none."""
+    def piece_of(self, stmt: Stmt, scope: Scope) -> Piece | None:
+        """Return the piece of a tile, or of a nest that holds none."""
         stage = last_stored(stmt)
         match stmt:
             case Tile(axes, _, role=role):
                 tile = tuple((axis.iter, extent_of(axis)) for axis in axes)
-                own = Piece(stage, role.value, tile, stmt.microkernel, scope.way)
+                return Piece(stage, role.value, tile, stmt.microkernel, scope.way)
             case Store() | For() if not _parted(stmt):
-                own = Piece(stage, Role.WHOLE.value, (), None, scope.way)
+                return Piece(stage, Role.WHOLE.value, (), None, scope.way)
             case _:
                 return None
-        number = len(self.pieces)
-        self.pieces.append(own)
-        self.sums[number] = Sums(
-            self.ways.get(number, count_methods(is_open=self.is_open)), self.tables
-        )
-        return number
 
-    def statement(self, stmt: Stmt, scope: Scope) -> Tally:
-        match stmt:
-            case Store():
-                return self.store(stmt, scope)
-            case For(name, lo, hi):
-                lo, hi = self.bound(lo), self.bound(hi, lo)
-                lanes = stmt.unit == LANE and only_reduces(stmt)
-                lane, run = (name, None) if lanes else (scope.lane, scope.run)
-                inside = replace(
-                    scope,
-                    known=inside_loop(scope.known, name, lo, hi),
-                    loop=stmt,
-                    lane=lane,
-                    run=run,
-                    written=stored_in(stmt.body),
-                )
-                with self.around(name, lo, hi):
-                    body = self.block(stmt.body, inside)
-                tally = self.loop(name, lo, hi, body, scope.known)
-                loops = self.hardware.machine.loops
-                begin = loops.begin_cycles + loops.reduce_cycles
-                return self.begun(tally, begin, scope) if lanes else tally
-            case Tile(microkernel=str(name)) if name in self.hardware.microkernels:
-                return self.covered(stmt, self.hardware.microkernels[name], scope)
-            case Tile():
-                return self.tile(stmt, stmt.axes, scope)
-            case If(condition, then, other):
-                match drop_decided_conditions(condition):
-                    case Const(holds):
-                        return self.block(then if holds else other, scope)
-                    case open_:
-                        return self.where(open_, self.block(then, scope), self.block(other, scope))
-            case Let():
-                return self.bounded(stmt, scope)
-            case Sync():
-                return Tally(self.traffic.nothing, {})
-            case Alloc(buffer, axes, body):
-                return self.window(buffer, axes, self.opened(buffer, axes, body, scope))
-            case Choose():
-                return self.choose(stmt, scope)
+    def tile_of(self, tile: Tile, scope: Scope) -> Tally:
+        """Return the counts of a tile of a microkernel, or of plain loops."""
+        kernel = self.hardware.microkernels.get(tile.microkernel or "")
+        if kernel is None:
+            return self.tile(tile, tile.axes, scope)
+        return self.covered(tile, kernel, scope)
 
     def tile(self, tile: Tile, axes: Sequence[TileAxis], scope: Scope) -> Tally:
         """The instances of a tile of plain loops along `axes`, whose lanes run along the last one: those that no condition
@@ -269,7 +183,7 @@ class _Counter(MicrokernelCounts):
         """
         if not axes:
             tally = self.block(tile.body, scope)
-            return self.with_conditions(tally, unlimited(tile)) if tile.axes else tally
+            return self.with_conditions(tally, residual_conditions(tile)) if tile.axes else tally
         axis, *rest = axes
         extent = extent_of(axis)
         start, end = simplify_index(axis.start), simplify_index(ix.add(axis.start, extent))
@@ -280,7 +194,7 @@ class _Counter(MicrokernelCounts):
             for limit in limits(tile, axis.iter):
                 stop = ix.minimum(stop, simplify_index(limit))
             reach = stop
-            for other in _ends_of(axis.iter, unlimited(tile)):
+            for other in _ends_of(axis.iter, residual_conditions(tile)):
                 reach = ix.minimum(reach, simplify_index(other))
             across = None if rest or run is None else (axis.iter, start, ix.sub(reach, 1))
             inside = replace(
@@ -318,83 +232,6 @@ class _Counter(MicrokernelCounts):
             return self.begun(tally, loops.bind_cycles * (run or 0), scope) if guarded else tally
         return self.begun(tally, loops.begin_cycles if run is None else loops.tile_cycles, scope)
 
-    def bounded(self, let: Let, scope: Scope) -> Tally:
-        """Inside a bounded value: its value, where that is a literal or moves with a loop; each of two that it may have;
-        else a name for it.
-        """
-        # It is evaluated where it is not asked, too.
-        value = rewrite(simplify_index(let.value), with_divisor)
-        range_ = ix.const(let.lo), ix.const(let.hi - 1)
-        open_ = {one.name for one in self.program.sizes} | set(self.values)
-        if isinstance(value, Const) or not variables(value) <= open_:
-            return self.block(substitute_coordinates(let.body, {let.name: value}), scope)
-        if let.hi - let.lo == 2:
-            ways = (
-                self.block(substitute_coordinates(let.body, {let.name: ix.const(one)}), scope)
-                for one in range(let.lo, let.hi)
-            )
-            return self.where(Compare("<=", value, ix.const(let.lo)), *ways)
-        name = next((known for known, other in self.values.items() if other == value), "")
-        if not name:
-            name = self.names.fresh(let.name)
-            self.values[name] = value
-        known = scope.known.within(Range(name, (range_[0],), (range_[1],)))
-        return self.block(
-            substitute_coordinates(let.body, {let.name: Var(name)}), replace(scope, known=known)
-        )
-
-    def opened(
-        self, buffer: str, axes: Sequence[tuple[Expr, Expr]], body: Sequence[Stmt], scope: Scope
-    ) -> Tally:
-        """What is inside a window, whose array is as large as it."""
-        if buffer in self.held:
-            self.held[buffer] = Held(self.held[buffer].buffer, tuple(extent for _, extent in axes))
-        return self.block(body, scope)
-
-    def window(self, buffer: str, axes: Sequence[tuple[Expr, Expr]], tally: Tally) -> Tally:
-        """Outside of it, the window lies where it always does, as large as half-way through the loops around."""
-        shape = tuple(extent for _, extent in axes)
-        for name, middle in reversed(self.traffic.middle.items()):
-            shape = tuple(simplify_index(substitute(extent, {name: middle})) for extent in shape)
-        own = [name for name in self.held if name.partition(APART)[0] == buffer]
-        self.held.update({name: Held(self.held[name].buffer, shape) for name in own})
-        starts = [start for start, _ in axes]
-        boxes = {
-            name: one.within(starts) if name.partition(APART)[0] == buffer else one
-            for name, one in tally.touched.boxes.items()
-        }
-        return replace(tally, touched=replace(tally.touched, boxes=boxes))
-
-    def choose(self, stmt: Choose, scope: Scope) -> Tally:
-        """Of literal costs the option that is taken, else all of them, each a way of its own."""
-        costs = [option.cost for option in stmt.options]
-        known = [self.seconds(cost) for cost in costs]
-        self.choices.append(tuple(Way(o.label, o.cost) for o in stmt.options))
-        number = len(self.choices) - 1
-        known_costs = [one for one in known if one is not None]
-        if number in self.options or len(known_costs) == len(known):
-            best = self.options.get(number, 0)
-            if number not in self.options:
-                best = known.index(min(known_costs))
-            return self.block(stmt.options[best].body, replace(scope, way=(number, best)))
-        parts = [
-            self.block(option.body, replace(scope, way=(number, at)))
-            for at, option in enumerate(stmt.options)
-        ]
-        touched = parts[0].touched
-        for part in parts[1:]:
-            both = self.traffic.block([touched, part.touched])
-            volumes = tuple(
-                {**a, **b} for a, b in zip(touched.moved, part.touched.moved, strict=True)
-            )
-            touched = replace(both, moved=volumes)
-        staged = {piece: one for part in parts for piece, one in part.staged.items()}
-        return Tally(touched, sum_counts(part.counts for part in parts), staged)
-
-    def seconds(self, cost: Expr) -> float | None:
-        """A cost that no size decides any more."""
-        return None if variables(cost) or reads_memory(cost) else float(evaluate(cost, {}))
-
 
 def _with_open(stmt: Stmt) -> Stmt | None:
     """A tile of plain loops whose text does not say how many lanes it has, so marked."""
@@ -430,12 +267,3 @@ def _by_quotients(expr: Expr) -> Expr:
                 return None
 
     return rewrite(expr, change)
-
-
-def with_divisor(node: Expr) -> Expr | None:
-    """Return a quotient that has a value where nothing is divided: a bounded value is named where its loops do not run, too."""
-    match node:
-        case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):
-            return Binary(op, a, ix.maximum(by, 1))
-        case _:
-            return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from offcut.core import index as ix
@@ -82,6 +82,7 @@ class Counts:
     instructions  thousandths of those that are issued
     cycles        thousandths that what computes takes, operands at hand
     picojoules    thousandths that the operations take; 0 where the machine does not say
+    work          of resources that a machine has beside a core, by name: what their rates count
     """
 
     runs: Expr = ZERO
@@ -90,21 +91,36 @@ class Counts:
     instructions: Expr = ZERO
     cycles: Expr = ZERO
     picojoules: Expr = ZERO
+    work: Mapping[str, Expr] = field(default_factory=dict)
 
     def mapped(self, of: Callable[[Expr], Expr]) -> Counts:
         """Each count put through a function."""
-        return Counts(*map(of, values_of(self)))
+        return Counts(
+            of(self.runs),
+            of(self.instances),
+            of(self.flop),
+            of(self.instructions),
+            of(self.cycles),
+            of(self.picojoules),
+            {name: of(amount) for name, amount in self.work.items()},
+        )
+
+    def combined(self, other: Counts, of: Callable[[Expr, Expr], Expr]) -> Counts:
+        """Return counts of which each is a function of both."""
+        names = dict.fromkeys((*self.work, *other.work))
+        return Counts(
+            of(self.runs, other.runs),
+            of(self.instances, other.instances),
+            of(self.flop, other.flop),
+            of(self.instructions, other.instructions),
+            of(self.cycles, other.cycles),
+            of(self.picojoules, other.picojoules),
+            {name: of(self.work.get(name, ZERO), other.work.get(name, ZERO)) for name in names},
+        )
 
     def plus(self, other: Counts) -> Counts:
         """Of both."""
-        return Counts(
-            *(ix.add(a, b) for a, b in zip(values_of(self), values_of(other), strict=True))
-        )
-
-
-def values_of(counts: Counts) -> tuple[Expr, ...]:
-    """All that is counted, in order."""
-    return tuple(getattr(counts, one.name) for one in fields(Counts))
+        return self.combined(other, ix.add)
 
 
 def sum_counts(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:

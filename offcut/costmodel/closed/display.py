@@ -89,7 +89,7 @@ class Page:
         if len(self.flop) <= _WIDE:
             return [f"flop = {self.flop}"]
         flop = sampled.at(self.operations)
-        fit = near(flop, np.maximum(flop, 1.0), self._terms(), self._floats(sampled))
+        fit = fit_terms(flop, np.maximum(flop, 1.0), self._terms(), self._floats(sampled))
         return [f"flop is about {fit}, off by {fit.off}"]
 
     def _pieces(self, sampled: SampledPrediction) -> list[str]:
@@ -147,7 +147,7 @@ class Page:
                 rows.append(["itself", cycles, "", f"{share:.0%}" if share >= 0.005 else ""])
             if not own.any():
                 continue
-            fit = near(own, call, terms, floats)
+            fit = fit_terms(own, call, terms, floats)
             binding = sampled.binding.get(name)
             share = 0.0 if binding is None else float(np.mean(binding / call))
             rows.append([name, str(fit), fit.off, f"{share:.0%}" if share else ""])
@@ -223,7 +223,7 @@ _SEEN = 1e-2  # of the unit: a term that adds less wherever one looks is left ou
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class TermFit:
     """A sum of terms, and how far it is off, in the unit that was asked for.
 
     half   at half of the points at most
@@ -240,7 +240,7 @@ class Near:
         return f"{self.half:.0%}, at worst {self.worst:.0%}"
 
     def __str__(self) -> str:
-        parts = ["*".join((rounded(factor), *term)) for factor, term in self.terms]
+        parts = ["*".join((round_significant(factor), *term)) for factor, term in self.terms]
         return " + ".join(parts) or "0"
 
 
@@ -260,7 +260,9 @@ def terms_of(highest: Sequence[Term], users: Mapping[str, str]) -> tuple[Term, .
     return tuple(sorted(monomials, key=lambda term: (-len(term), term)))
 
 
-def near(numbers: Array, unit: Array, terms: Sequence[Term], points: Mapping[str, Array]) -> Near:
+def fit_terms(
+    numbers: Array, unit: Array, terms: Sequence[Term], points: Mapping[str, Array]
+) -> TermFit:
     """The sum of these terms that is nearest, with factors above 0 of three digits.
 
     unit    what the distance at each point is a share of, above 0
@@ -281,7 +283,7 @@ def near(numbers: Array, unit: Array, terms: Sequence[Term], points: Mapping[str
         (factor * _values(term, points) for factor, term in shown_terms), np.zeros(len(numbers))
     )
     off = np.abs(total - numbers) / unit
-    return Near(shown_terms, float(np.median(off)), float(off.max()))
+    return TermFit(shown_terms, float(np.median(off)), float(off.max()))
 
 
 def _values(term: Term, points: Mapping[str, Array]) -> Array:
@@ -290,7 +292,7 @@ def _values(term: Term, points: Mapping[str, Array]) -> Array:
     return reduce(np.multiply, (points[name] for name in term), ones)
 
 
-def rounded(value: float) -> str:
+def round_significant(value: float) -> str:
     """Three digits: ``18,200``, ``0.31``."""
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"
 

@@ -18,13 +18,13 @@ from offcut.costmodel.closed.cost import code_bytes, compile_seconds
 from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import HowExact, least_exact
 from offcut.costmodel.closed.display import Page, along, curve, draw
-from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.prediction import (
     Predicted,
     Prediction,
     by_stage,
-    predicted,
+    predict,
 )
+from offcut.costmodel.closed.sympy_printer import Names
 from offcut.costmodel.device import Device
 from offcut.costmodel.resources import Hardware
 from offcut.costmodel.simplification import part_of_cheapest
@@ -226,7 +226,7 @@ def formulas(
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
     operations, prediction = (
         count_operations(described, {}, hardware),
-        predicted(program, hardware, {}),
+        predict(program, hardware, {}),
     )
     flop_is = least_exact(prediction.exactness.flop, operations.exactness)
     prediction = replace(prediction, exactness=replace(prediction.exactness, flop=flop_is))

@@ -24,7 +24,7 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.costmodel.arrays import Array, Calls, Formulas
 from offcut.costmodel.clock import stage_arrays
-from offcut.costmodel.closed.counting import counted
+from offcut.costmodel.closed.counting import count_program
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts, HowExact, Piece, Way
 from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
@@ -197,7 +197,7 @@ class SampledPrediction:
         return known
 
 
-def predicted(
+def predict(
     program: Program,
     hardware: Hardware,
     sizes: Mapping[str, int],
@@ -207,7 +207,7 @@ def predicted(
 
     options  by the number of a `choose`, the option that runs; of others the cheapest
     """
-    program_counts = counted(program, hardware, sizes, options)
+    program_counts = count_program(program, hardware, sizes, options)
     pieces = tuple(
         _of(
             piece,
@@ -240,9 +240,9 @@ def _of(piece: Piece, counts: Counts, volumes: Sequence[Expr], machine: Machine)
     of = resources_of(machine)
     bytes_by_memory = dict(zip((memory.name for memory in of.memories), volumes, strict=True))
     resources = {
-        COMPUTE: scaled(counts.cycles, 1 / THOUSANDTHS / of[COMPUTE].rate),
-        ISSUE: scaled(counts.instructions, 1 / THOUSANDTHS / of[ISSUE].rate),
-        **{name: scaled(size, 1 / of[name].rate) for name, size in bytes_by_memory.items()},
+        COMPUTE: scale_cost(counts.cycles, 1 / THOUSANDTHS / of[COMPUTE].rate),
+        ISSUE: scale_cost(counts.instructions, 1 / THOUSANDTHS / of[ISSUE].rate),
+        **{name: scale_cost(size, 1 / of[name].rate) for name, size in bytes_by_memory.items()},
     }
     return Predicted(
         piece,
@@ -263,11 +263,11 @@ def joules(picojoules: Expr, bytes_by_memory: Mapping[str, Expr], machine: Devic
         return real(0.0)
     rates = {one.name: energy.on_chip(one.bytes) for one in machine.memory}
     rates[machine.dram.name] = energy.dram
-    parts = (scaled(size, rates[name] * 1e-12) for name, size in bytes_by_memory.items())
-    operations = scaled(picojoules, 1e-12 / THOUSANDTHS)
+    parts = (scale_cost(size, rates[name] * 1e-12) for name, size in bytes_by_memory.items())
+    operations = scale_cost(picojoules, 1e-12 / THOUSANDTHS)
     return simplify_cost(reduce(lambda a, b: Binary("+", a, b), parts, operations))
 
 
-def scaled(count: Expr, by: float) -> Expr:
+def scale_cost(count: Expr, by: float) -> Expr:
     """Return a count times a number, as float64."""
     return simplify_cost(Binary("*", real(count), real(by)))

@@ -76,7 +76,7 @@ def trips(lo: Expr, hi: Expr, known: ScanContext) -> Expr:
     return count if known.at_least_zero(count) else ix.maximum(count, 0)
 
 
-def summed(
+def sum_over(
     name: str,
     lo: Expr,
     hi: Expr,
@@ -100,22 +100,22 @@ def summed(
     match term:
         case Binary("*", a, b) if name not in variables(a) or name not in variables(b):
             factor, moves = (b, a) if name in variables(a) else (a, b)
-            return ix.mul(factor, summed(name, lo, hi, moves, known, splits, longest))
+            return ix.mul(factor, sum_over(name, lo, hi, moves, known, splits, longest))
     if not splits or is_longer(term, longest):
         raise NoClosedForm
     form = ix.to_linear(term)
     if len(form.terms) > 1:  # each by itself: where one changes is nothing to the others
-        each = [summed(name, lo, hi, atom, known, splits, longest) for atom, _ in form.terms]
+        each = [sum_over(name, lo, hi, atom, known, splits, longest) for atom, _ in form.terms]
         pairs = zip(form.terms, each, strict=True)
         return ix.add(ix.mul(count, form.const), *(ix.mul(by, one) for (_, by), one in pairs))
     match term:
         case Select(condition, then, other) if name not in variables(condition):
-            ways = [summed(name, lo, hi, side, known, splits, longest) for side in (then, other)]
+            ways = [sum_over(name, lo, hi, side, known, splits, longest) for side in (then, other)]
             return select(condition, *ways)
     end = ix.add(lo, count)
 
     def over(lo: Expr, hi: Expr, part: Expr) -> Expr:
-        return summed(name, lo, hi, part, known, splits - 1, longest)
+        return sum_over(name, lo, hi, part, known, splits - 1, longest)
 
     broken = next(_breaks(term, name), None)
     if broken is not None:
@@ -193,12 +193,24 @@ def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> E
     return ix.add(ix.mul(others, middle), ix.mul(some, end))
 
 
+def near_sum(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
+    """The sum of `term` over ``lo <= name < hi``: in closed form; term by term, of few; else as the last one and the middle one of the others say."""
+    try:
+        return sum_over(name, lo, hi, term, known)
+    except NoClosedForm:
+        count = ix.literal_value(ix.sub(hi, lo))
+        if count is None or count > LONGEST_PERIOD:
+            return half_way(name, lo, hi, term, known)
+        terms = (simplify_index(_at(term, name, ix.add(lo, step))) for step in range(count))
+        return ix.add(*terms, ix.const(0))
+
+
 def short_sum(
     name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext, splits: int, longest: int
 ) -> Expr | None:
     """The sum of `term` over ``lo <= name < hi`` where that is a formula of no more parts than `longest`, of a term of as few."""
     try:
-        total = summed(name, lo, hi, term, known, splits, longest)
+        total = sum_over(name, lo, hi, term, known, splits, longest)
     except NoClosedForm:
         return None
     return None if is_longer(total, longest) else total

@@ -26,8 +26,9 @@ from offcut.costmodel.closed.summation import (
     asks,
     at_most,
     half_way,
+    near_sum,
     short_sum,
-    summed,
+    sum_over,
 )
 from offcut.costmodel.simplification import select, simplify_index
 
@@ -140,13 +141,15 @@ class SumMethod(Enum):
 
     ADDED = "added"  # short closed forms, else terms that are added up: where all sizes are known
     CLOSED = "closed"  # closed forms
+    NEAR = "near"  # closed forms, else a few terms that are added up, else as half way
     HALF_WAY = "half way"  # trips times the term half way; where a condition decides it, a bound
     BOUND = "bound"  # bounds, of what it would be if all conditions held
 
     @property
     def exactness(self) -> Exactness:
         """Return how exact a sum by this method is."""
-        other = {SumMethod.HALF_WAY: Exactness.ESTIMATE, SumMethod.BOUND: Exactness.BOUND}
+        estimates = dict.fromkeys((SumMethod.HALF_WAY, SumMethod.NEAR), Exactness.ESTIMATE)
+        other = {**estimates, SumMethod.BOUND: Exactness.BOUND}
         return other.get(self, Exactness.EXACT)
 
 
@@ -156,6 +159,11 @@ def count_methods(*, is_open: bool) -> Sequence[SumMethod]:
     is_open  whether a size is symbolic: terms cannot be added up then
     """
     return (*_added(is_open), SumMethod.CLOSED, SumMethod.BOUND)
+
+
+def estimate_methods() -> Sequence[SumMethod]:
+    """Return the methods to sum counts that are estimates."""
+    return (SumMethod.NEAR,)
 
 
 def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
@@ -207,10 +215,12 @@ class Sums:
                 return self.tables.tabulate(name, lo, hi, simplify_index(term))
             case SumMethod.CLOSED:
                 try:
-                    return summed(name, lo, hi, term, known)
+                    return sum_over(name, lo, hi, term, known)
                 except NoClosedForm:
                     self.failed = True
                     return term
+            case SumMethod.NEAR:
+                return near_sum(name, lo, hi, term, known)
             case SumMethod.HALF_WAY:
                 return (at_most if asks(term, name) else half_way)(name, lo, hi, term, known)
             case SumMethod.BOUND:

@@ -28,9 +28,9 @@ import numpy.typing as npt
 
 from offcut.core.memo import lazy_property
 from offcut.costmodel.arrays import Values
-from offcut.costmodel.learned import library
+from offcut.costmodel.learned import xgboost_loader
+from offcut.costmodel.learned.dataset import Dataset
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
-from offcut.costmodel.learned.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Ensemble:
 
         Raises TargetError where XGBoost is not installed.
         """
-        xgboost = library.loaded("learn")
+        xgboost = xgboost_loader.load_xgboost("learn")
         members = []
         for text in data["members"]:
             member = xgboost.Booster({"nthread": 1})
@@ -109,14 +109,14 @@ class Fitted:
     unseen: Values
 
 
-def fitted(rows: Rows, whole: Values, seed: int, settings: Settings) -> Fitted:
+def fit_ensemble(rows: Dataset, whole: Values, seed: int, settings: Settings) -> Fitted:
     """Members that correct `rows.closed`; the same rows and seed give the same, on one thread.
 
     whole  of each row a key: rows of one are left out together
 
     Raises TargetError where XGBoost is not installed.
     """
-    xgboost = library.loaded("learn")
+    xgboost = xgboost_loader.load_xgboost("learn")
     part = parts(whole, settings.members, seed)
     members, levels = [], []
     unseen = np.zeros(len(rows))
@@ -139,7 +139,7 @@ def parts(whole: Values, count: int, seed: int) -> Values:
     return result
 
 
-def _grown(xgboost: Any, rows: Rows, level: float, seed: int, settings: Settings) -> Any:
+def _grown(xgboost: Any, rows: Dataset, level: float, seed: int, settings: Settings) -> Any:
     derivatives = gradient(rows.groups, np.log(rows.seconds), np.log(rows.closed) + level, seed)
     options = {
         "max_depth": settings.depth,

@@ -62,7 +62,7 @@ def check_names(before: Sequence[str], names: Sequence[str]) -> None:
 
 
 @cache
-def features_found() -> tuple[Feature, ...]:
+def load_features() -> tuple[Feature, ...]:
     """Those of this package, and the entry points of the group ``offcut.features`` in order of their names.
 
     Raises DescribeError for a plug-in that cannot be loaded.

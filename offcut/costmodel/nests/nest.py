@@ -22,17 +22,17 @@ from offcut.core.program import Form, Kind, Program
 from offcut.costmodel.arrays import Array, Calls, Formulas
 from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.count_loops import BytesOf
-from offcut.costmodel.closed.counting import counted
+from offcut.costmodel.closed.counting import count_program
 from offcut.costmodel.closed.counts import THOUSANDTHS
 from offcut.costmodel.nests.parametric import (
     GROUPS,
     OWNED,
     Loops,
     Parametric,
-    active_of,
-    count_of,
-    group_of,
-    height_of,
+    active_parameter,
+    count_parameter,
+    group_parameter,
+    height_parameter,
 )
 from offcut.costmodel.nests.reuse import Earlier, Reuse
 from offcut.costmodel.nests.tile_runs import Shape, tiles_of, tiles_of_nest
@@ -122,13 +122,13 @@ class Nests:
         for shapes, here in every.shapes.items():
             values: dict[str, npt.NDArray[Any]] = {GROUPS: one, **self.calls.values}
             if cut.cuts:
-                values[count_of(cut.cuts[0].axis)] = every.count[here]
+                values[count_parameter(cut.cuts[0].axis)] = every.count[here]
             for place, axis in enumerate(along.axis for along in cut.cuts):
                 if place:
-                    values[count_of(axis)] = one
-                values[height_of(axis)] = every.tiles[axis][here]
-                values[active_of(axis)] = every.heights[axis][here]
-                values[group_of(axis)] = one
+                    values[count_parameter(axis)] = one
+                values[height_parameter(axis)] = every.tiles[axis][here]
+                values[active_parameter(axis)] = every.heights[axis][here]
+                values[group_parameter(axis)] = one
             shapes_by_axis = dict(zip((along.axis for along in cut.cuts), shapes, strict=True))
             amounts = self.computed(computation, cut, rows, shapes_by_axis, shared)(values)
             each = [np.broadcast_to(part, (len(here), self.calls.count)) for part in amounts]
@@ -164,7 +164,7 @@ class Nests:
 
         def formulas() -> Formulas:
             program = self.program(computation, cut, rows, known, {}, shared)
-            counts = counted(program, self.hardware, {}, bytes_of=BytesOf.NOTHING).counts
+            counts = count_program(program, self.hardware, {}, bytes_of=BytesOf.NOTHING).counts
             return Formulas(
                 [
                     reduce(ix.add, [getattr(one, name) for one in counts])
@@ -190,7 +190,7 @@ class Nests:
 
         def moved_formulas() -> _Moved:
             program = self.program(computation, cut, rows, shapes, counts, shared)
-            volumes = counted(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
+            volumes = count_program(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
             arrays = tuple(dict.fromkeys(str(name) for level in volumes for name in level))
             zero = ix.const(0)
             each = [level.get(name, zero) for name in arrays for level in volumes]
@@ -222,13 +222,13 @@ class Nests:
             if one.group is not None:
                 groups = np.maximum(np.ceil(whole / one.group), 1)
                 values[GROUPS], whole = groups, whole / groups
-                values[group_of(one.axis)] = whole
+                values[group_parameter(one.axis)] = whole
                 extent = ix.minimum(extent, one.group)
             runs = tiles_of(one, extent, self.calls, height)
             count = sum((run.count for run in runs), start=np.zeros(self.calls.count))
-            values[count_of(one.axis)] = np.maximum(count, 1)
+            values[count_parameter(one.axis)] = np.maximum(count, 1)
             height = whole / np.maximum(count, 1)
-            values[height_of(one.axis)] = height
+            values[height_parameter(one.axis)] = height
             height = np.ceil(height)
             some = [run.shape for run in runs if run.count.any()]
             tile, all_ = some[0].height if len(some) == 1 else None, ix.literal_value(extent)

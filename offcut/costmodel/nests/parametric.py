@@ -37,7 +37,7 @@ from offcut.core.program import (
 )
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.nests.tile_runs import Shape
-from offcut.costmodel.statements import Inside, StatementPrices
+from offcut.costmodel.statement_costs import Inside, StatementPrices
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.describe.source import instance, plain_loop
 from offcut.polyhedral import coefficient
@@ -50,22 +50,22 @@ MANY = 1 << 40
 """More than any trip count or height is."""
 
 
-def count_of(axis: str) -> str:
+def count_parameter(axis: str) -> str:
     """The parameter that says how many tiles there are along an axis."""
     return f"{axis}.count"
 
 
-def height_of(axis: str) -> str:
+def height_parameter(axis: str) -> str:
     """The parameter that says how many instances a tile has along an axis."""
     return f"{axis}.height"
 
 
-def active_of(axis: str) -> str:
+def active_parameter(axis: str) -> str:
     """The parameter that says how many of them are in the domain."""
     return f"{axis}.active"
 
 
-def group_of(axis: str) -> str:
+def group_parameter(axis: str) -> str:
     """The parameter that says how many instances a group of tiles has."""
     return f"{axis}.group"
 
@@ -103,23 +103,24 @@ class Parametric:
         grouped = next((one.axis for one in cut.cuts if one.group is not None), None)
         parameters, body = self.tile(axes, grouped, machine, width)
         for one in reversed(cut.cuts):
-            count: Expr = Var(count_of(one.axis))
+            count: Expr = Var(count_parameter(one.axis))
             if one.axis in self.counts:
                 count = ix.const(self.counts[one.axis])
             else:
-                parameters.append(count_of(one.axis))
+                parameters.append(count_parameter(one.axis))
             body = (_loop(f"{one.axis}.tile", count, body),)
         for name in reversed(cut.way.inner):
             body = (_loop(name, axes[name], body),)
         if grouped is not None:
-            parameters += [GROUPS, group_of(grouped)]
+            parameters += [GROUPS, group_parameter(grouped)]
             body = (_loop(f"{grouped}.g", Var(GROUPS), body),)
         for name in reversed(cut.outer):
             body = (_loop(name, axes[name], body),)
         body = self.in_shared_loops(axes, body)
         sizes = (*self.computation.sizes, *(Size(name, 1, MANY) for name in parameters))
         sizes += tuple(
-            Size(active_of(axis), 0, shape.height or MANY) for axis, shape in self.shapes.items()
+            Size(active_parameter(axis), 0, shape.height or MANY)
+            for axis, shape in self.shapes.items()
         )
         computation = self.computation
         return Program(computation.name, sizes, computation.assumptions, computation.buffers, body)
@@ -134,7 +135,7 @@ class Parametric:
                 end = ix.minimum(ix.add(start, block), axes[name])
                 body = (For(name, start, end, body),)
             windows[name] = start, ix.const(block)
-        body = windowed(self.computation, self.cut.group, windows, body)
+        body = emit_windows(self.computation, self.cut.group, windows, body)
         for name, block in reversed(self.shared):
             if name in blocks:
                 body = (_loop(f"{name}.block", ix.ceildiv(axes[name], block), body),)
@@ -155,17 +156,17 @@ class Parametric:
             if shape is None:
                 tile_axes.append(TileAxis(name, ix.const(0), extent))
                 continue
-            height: Expr = Var(height_of(name))
+            height: Expr = Var(height_parameter(name))
             if shape.height is None:
-                parameters.append(height_of(name))
+                parameters.append(height_parameter(name))
             else:
                 height = ix.const(shape.height)
             start = ix.mul(Var(f"{name}.tile"), height)
             if name == grouped:
-                start = ix.add(ix.mul(Var(f"{name}.g"), Var(group_of(name))), start)
+                start = ix.add(ix.mul(Var(f"{name}.g"), Var(group_parameter(name))), start)
             tile_axes.append(TileAxis(name, start, height))
             if shape.form is not Form.FULL:
-                end = ix.add(start, Var(active_of(name)))
+                end = ix.add(start, Var(active_parameter(name)))
                 conditions.append(Compare("<", Var(name), end))
         forms = {shape.form for shape in self.shapes.values()} or {Form.FULL}
         form = next(f for f in (Form.GUARD, Form.PAD, Form.MASK, Form.FULL) if f in forms)
@@ -216,7 +217,7 @@ class Parametric:
         return inside, []
 
 
-def windowed(
+def emit_windows(
     computation: Computation,
     group: Sequence[Stage],
     windows: Mapping[str, tuple[Expr, Expr]],

@@ -24,7 +24,7 @@ from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.program import For, Program, Stmt
 from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.closed.counting import footprints
-from offcut.costmodel.nests.parametric import Loops, windowed
+from offcut.costmodel.nests.parametric import Loops, emit_windows
 from offcut.costmodel.resources import Hardware
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import instance
@@ -74,7 +74,7 @@ class Reuse:
                 count = ix.minimum(count, at_once[axis.name])
             body = (For(axis.name, ix.const(0), count, body),)
         windows = {name: (ix.const(0), ix.const(count)) for name, count in loops}
-        body = windowed(self.computation, group, windows, body)
+        body = emit_windows(self.computation, group, windows, body)
         computation = self.computation
         program = Program(
             computation.name, computation.sizes, computation.assumptions, computation.buffers, body

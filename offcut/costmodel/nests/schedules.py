@@ -130,7 +130,7 @@ class SchedulePrices:
         for nest in nests:
             total += nest.seconds
         call = self.hardware.machine.call.of([len(nest.ways) for nest in nests])
-        return total / shared(schedule, self.threads) + call
+        return total / parallel_speedup(schedule, self.threads) + call
 
     def nests(self, schedule: Schedule) -> tuple[tuple[WayCost, ...], ...]:
         """The ways of each nest, in order.
@@ -221,7 +221,7 @@ def _unnamed(way: Way) -> Way:
     return replace(way, label="")
 
 
-def shared(schedule: Schedule, threads: int) -> float:
+def parallel_speedup(schedule: Schedule, threads: int) -> float:
     """By how much marked loops divide the time among so many threads."""
     return float(threads) if Binds.of(schedule, THREAD).lines else 1.0
 

@@ -17,7 +17,7 @@ from offcut.core.program import For, Program, Stmt, Store
 from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.nests.nest import Nests
 from offcut.costmodel.nests.parametric import Loops
-from offcut.costmodel.nests.schedules import shared
+from offcut.costmodel.nests.schedules import parallel_speedup
 from offcut.costmodel.resources import Hardware
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import LADDER, AxisCut
@@ -62,7 +62,7 @@ class LoopPrices:
                 self.known[cut] = self._nests.cost(*arguments).cycles
             total = total + self.known[cut]
             before.append((stage.buffer, ()))
-        return total / self.hardware.machine.hertz / shared(schedule, self.threads)
+        return total / self.hardware.machine.hertz / parallel_speedup(schedule, self.threads)
 
 
 def standing(program: Program) -> Computation | None:

@@ -29,13 +29,13 @@ from offcut.core.expr import (
 )
 from offcut.describe.tensor import Compute, Tensor, tensors_of
 from offcut.describe.value import Axis
-from offcut.graph.fusion.rearrange import rebuilt, written_where
+from offcut.graph.fusion.tensor_rewrites import rebuilt, written_where
 
 Affine = tuple[Expr, Expr]
 """What a sum is multiplied by, and what is added to it then."""
 
 
-def scaled(name: str) -> str:
+def scaled_name(name: str) -> str:
     """What the constant of that name is called where others were multiplied into it."""
     return f"{name}_scaled"
 
@@ -234,7 +234,7 @@ def _summed(
     element = Load(old.name, tuple(Var(axis.name) for axis in axes), old.dtype)
     factor = substitute(fold.factor, {fold.name: cast("Expr", Var(axes[fold.axis].name))})
     product = Compute(axes, (), Binary("*", element, factor), (old, *fold.read(fold.factor)))
-    new = Tensor(scaled(old.name), old.shape, old.dtype, product)
+    new = Tensor(scaled_name(old.name), old.shape, old.dtype, product)
 
     def rule(expr: Expr) -> Expr | None:
         if not isinstance(expr, Load) or expr.buffer != old.name:

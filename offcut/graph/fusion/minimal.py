@@ -55,7 +55,7 @@ from offcut.core.sizes import Dim, quotient
 from offcut.describe.request import Array
 from offcut.describe.tensor import Compute, Tensor, tensors_of
 from offcut.describe.value import Axis, size_value
-from offcut.graph.fusion.rearrange import rebuilt
+from offcut.graph.fusion.tensor_rewrites import rebuilt
 
 TAPS, TILE = 3, 2
 """Of a window; results that are computed together."""
@@ -225,7 +225,7 @@ class _Minimal:
             def neighbour(
                 place: int, name: str = new_axis.name, start: Expr = start, of: Expr = body
             ) -> Expr:
-                return placed(of, {name: ix.add(start, place)})
+                return substitute_indices(of, {name: ix.add(start, place)})
 
             tensor = self._tensor(
                 f"data_{new_axis.name}",
@@ -442,11 +442,11 @@ def _of_sum(data: Expr, axis: str, tap: str) -> Expr | None:
     """The data with the name of an axis for the sum of the axis and a tap; None where they are not read so."""
     if not {axis, tap} <= variables(data):
         return None
-    element = placed(data, {axis: ix.sub(Var(axis), Var(tap))})
+    element = substitute_indices(data, {axis: ix.sub(Var(axis), Var(tap))})
     return None if tap in variables(element) else element
 
 
-def placed(data: Expr, values: Mapping[str, Expr]) -> Expr:
+def substitute_indices(data: Expr, values: Mapping[str, Expr]) -> Expr:
     """An expression with others for names, indices and conditions in canonical form."""
 
     def rule(expr: Expr) -> Expr | None:

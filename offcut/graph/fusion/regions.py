@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from offcut.graph.fusion.reading import Readings
+from offcut.graph.fusion.access_analysis import NodeAccesses
 from offcut.graph.graph import Graph, Node
 from offcut.graph.operators import Kind
 from offcut.graph.views import VIEWS
@@ -53,12 +53,12 @@ def region_of(nodes: Sequence[Node], before: Collection[str] = ()) -> Region:
     return Region(tuple(nodes), tuple(read), results, frozenset(own & set(before)))
 
 
-def regions_of(graph: Graph, readings: Readings | None = None) -> tuple[Region | Node, ...]:
+def regions_of(graph: Graph, readings: NodeAccesses | None = None) -> tuple[Region | Node, ...]:
     """The graph as regions and views, each after what it reads."""
-    return tuple(_Growing(graph, readings or Readings(graph)).regions())
+    return tuple(_Growing(graph, readings or NodeAccesses(graph)).regions())
 
 
-def stored_anew(graph: Graph, readings: Readings) -> Iterator[int]:
+def stored_anew(graph: Graph, readings: NodeAccesses) -> Iterator[int]:
     """The numbers of transpositions that only their inverses read: they say in which order elements are to be stored."""
     users = graph.users
     for number, node in enumerate(graph.nodes):
@@ -73,7 +73,7 @@ def stored_anew(graph: Graph, readings: Readings) -> Iterator[int]:
             yield number
 
 
-def _order(node: Node, readings: Readings) -> tuple[int, ...] | None:
+def _order(node: Node, readings: NodeAccesses) -> tuple[int, ...] | None:
     strided_view = readings.of(node).strided
     order = None if strided_view is None else strided_view.order
     return None if order is None or order == tuple(range(len(order))) else order
@@ -85,7 +85,7 @@ class _Growing:
     homes  by the number of a node: the numbers of the nodes of its region, sorted
     """
 
-    def __init__(self, graph: Graph, readings: Readings) -> None:
+    def __init__(self, graph: Graph, readings: NodeAccesses) -> None:
         self.graph, self.readings, self.nodes = graph, readings, graph.nodes
         self.views = [readings.is_view(node) for node in graph.nodes]
         for number in stored_anew(graph, readings):

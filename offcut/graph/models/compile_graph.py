@@ -8,18 +8,18 @@ from offcut.core.gc_scope import freeze_gc
 from offcut.errors import DescribeError, trim_traceback
 from offcut.graph.graph import Bound, Graph
 from offcut.graph.models.batches.parts import Parts, check_parts
-from offcut.graph.models.compiling import kept
+from offcut.graph.models.compiling import plan_cache
 from offcut.graph.models.compiling.kernels import Kernels
 from offcut.graph.models.compiling.split import Targets, as_targets, resolve_targets, texts_of
 from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.models.model import Model
-from offcut.graph.passes import DEFAULT, Pass, improved
-from offcut.graph.passes.storing import insert_output_copies
+from offcut.graph.passes import DEFAULT, Pass, run_passes
+from offcut.graph.passes.product_layout import insert_output_copies
 
 
 @freeze_gc()
 @trim_traceback
-def compiled(
+def compile_graph(
     bound: Bound,
     threads: int | None = None,
     target: Targets = "cpu",
@@ -65,7 +65,7 @@ def compiled(
             "graph", f"cannot take {least_filled=}", because="it is a share, from 0 to 1"
         )
     _check_orders(bound.graph, orders or {})
-    improved_bound = insert_output_copies(improved(bound, passes), orders or {})
+    improved_bound = insert_output_copies(run_passes(bound, passes), orders or {})
     graph = improved_bound.graph
     kernels = Kernels(
         graph.sizes,
@@ -86,13 +86,13 @@ def compiled(
         "parts": parts,
     }
     run_by = resolve_targets(targets)
-    name = kept.name_of(
+    name = plan_cache.name_of(
         improved_bound, (texts_of(run_by, threads), least_filled, distributive, orders)
     )
-    steps = kept.read(name, improved_bound.arrays, run_by)
+    steps = plan_cache.read(name, improved_bound.arrays, run_by)
     if steps is None:
         steps = steps_of_bound(improved_bound, kernels, orders=orders)
-        kept.write(name, steps, kernels.codes, run_by)
+        plan_cache.write(name, steps, kernels.codes, run_by)
     return Model(improved_bound, steps, bound, how)
 
 

@@ -18,8 +18,8 @@ from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.text.tables import quantity, table
 from offcut.costmodel import Cost
 from offcut.graph.graph import Graph
-from offcut.graph.models.running import Prepared
-from offcut.graph.models.step import Step
+from offcut.graph.models.frames import Prepared
+from offcut.graph.models.kernel_step import Step
 from offcut.graph.sizes.extent_values import Numbers
 
 

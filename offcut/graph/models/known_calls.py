@@ -23,9 +23,9 @@ from offcut.backends.host.sized_call_ir import HEAD, RECORD
 from offcut.backends.memory import Block
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.graph.graph import Graph
-from offcut.graph.models.running import Frame
-from offcut.graph.models.step import OBSERVER, Step
-from offcut.graph.placing.places import Place
+from offcut.graph.layout.placement import Place
+from offcut.graph.models.frames import Frame
+from offcut.graph.models.kernel_step import OBSERVER, Step
 
 LOCKED_SECONDS = 20e-6
 """A run that took no longer keeps the interpreter's lock: other threads of Python would take longer to give it back."""

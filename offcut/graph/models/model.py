@@ -26,44 +26,44 @@ from offcut.core.text.expressions import count
 from offcut.errors import CallError, trim_traceback
 from offcut.graph.graph import Bound
 from offcut.graph.interpret import declaration_of
+from offcut.graph.layout.placement import ONE
 from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Parts, check_parts
-from offcut.graph.models.compiling.kept import Stepped, from_kernels, from_later
+from offcut.graph.models.compiling.plan_cache import Stepped, from_kernels, from_later
 from offcut.graph.models.compiling.split import (
     memory_of,
     resolve_targets,
 )
 from offcut.graph.models.cost import ModelCost, cost_of
+from offcut.graph.models.frames import ARENA, Frame, Prepared, extents_of, limits_of, refusal
+from offcut.graph.models.kernel_step import OBSERVER, Observer, for_memory, open_slices
 from offcut.graph.models.known_calls import KnownCalls
 from offcut.graph.models.memory.arena import Arena, arena_of
 from offcut.graph.models.memory.call_memory import (
-    Blocks,
     Lent,
+    MemoryBlocks,
     Passage,
     check_constant,
     copy_to_memory,
     fresh_outputs,
     lend,
     output_operand,
-    rounded,
+    slot_bytes,
     stream_of,
 )
 from offcut.graph.models.memory.calls import Calls, Operands
 from offcut.graph.models.memory.results import OutputArrays
-from offcut.graph.models.plan import ModelPlan, planned
+from offcut.graph.models.plan import ModelPlan, make_plan
 from offcut.graph.models.profile import ModelProfile, profile_of
-from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
 from offcut.graph.models.saving import (
     GraphSteps,
     NativeCode,
     native_code,
     options_of,
-    renamed,
+    rename_arguments,
     saved_code,
     with_names,
 )
-from offcut.graph.models.step import OBSERVER, Observer, for_memory, open_slices
-from offcut.graph.placing.places import ONE
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extent_values import Numbers, Valued
 
@@ -104,7 +104,7 @@ class Model:
            made of that when it is asked for
     steps  the calls of kernels, in order
     notes  what was not fused as it might have been, and why
-    asked  the graph before all passes; how: the other arguments of `compiled` that make it again
+    asked  the graph before all passes; how: the other arguments of `compile_graph` that make it again
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Model:
         self._known = KnownCalls(graph, self.steps, outputs, is_native)
         self.at_known_sizes, self.named = self._known.call, self._known.named
         self._by_name = self.named({n: n for n in self._inputs}, {n: n for n in self._outputs})
-        self._blocks = Blocks(graph.name, self._memory)
+        self._blocks = MemoryBlocks(graph.name, self._memory)
         self._lock = threading.Lock()
         self._as_written: Model | None = None
 
@@ -264,7 +264,7 @@ class Model:
             frame.bases[ARENA : ARENA + len(addresses) + 1] = [block.address, *addresses]
             frame.run()
         else:
-            arena_bytes = rounded(arena_bytes)
+            arena_bytes = slot_bytes(arena_bytes)
             block = self._blocks.take(arena_bytes + passage.bytes, stream)
             first = block.address + arena_bytes
             there = passage.enter(first, addresses, stream)
@@ -305,16 +305,16 @@ class Model:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
-        from offcut.graph.models.compile_graph import compiled
+        from offcut.graph.models.compile_graph import compile_graph
 
-        return partial(compiled, **self._how), (self.asked,)
+        return partial(compile_graph, **self._how), (self.asked,)
 
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs: the kernels, in order, and the memory between them; in formulas where no size is given.
 
         Raises CallError for a size that is missing.
         """
-        return planned(self.bound.graph, self._shared, self.notes, sizes)
+        return make_plan(self.bound.graph, self._shared, self.notes, sizes)
 
     @trim_traceback
     def profile(self, *operands: Any, calls: int = 20, **sizes: int) -> ModelProfile:
@@ -414,7 +414,9 @@ class Model:
         """Return the model as machine code, its arrays by the names that a file gives them."""
         plain = self._plain().steps_of_graph if any(step.limits for step in self.steps) else None
         native = native_code(op, self.steps_of_graph, plain)
-        return replace(native, signature=renamed(native.signature, inputs or {}, outputs or {}))
+        return replace(
+            native, signature=rename_arguments(native.signature, inputs or {}, outputs or {})
+        )
 
     @property
     def steps_of_graph(self) -> GraphSteps:
@@ -423,9 +425,9 @@ class Model:
         return GraphSteps(graph, self.steps, self._places, self._read, self._slices)
 
     def in_parts(self, parts: Parts) -> Model:
-        """The same kernels, of which these run for a part of the batch at a time, as `compiled` says.
+        """The same kernels, of which these run for a part of the batch at a time, as `compile_graph` says.
 
-        Raises what `compiled` does of `parts`.
+        Raises what `compile_graph` does of `parts`.
         """
         check_parts("graph", parts)
         return Model(self.bound, self._found, self.asked, {**self._how, "parts": parts})
@@ -439,14 +441,14 @@ class Model:
 
     def _plain(self) -> Model:
         """The model whose sums are computed as they are written: for data that fewer products take out of the finite numbers."""
-        from offcut.graph.models.compile_graph import compiled
+        from offcut.graph.models.compile_graph import compile_graph
 
         with self._lock:
             if self._as_written is None:
                 name = self.bound.graph.name
                 debug.note(1, f"{name}: data too large for fewer products, compiled as written")
                 how = {**self._how, "distributive": False}
-                self._as_written = compiled(self.asked, **how)
+                self._as_written = compile_graph(self.asked, **how)
             return self._as_written
 
     def _in_order(self, operands: Mapping[str, Any]) -> list[Any]:

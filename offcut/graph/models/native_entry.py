@@ -20,10 +20,10 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.core.text.printer import format_expr
 from offcut.graph.graph import Graph
+from offcut.graph.layout.placement import ONE, ZERO, Place, steps_of
 from offcut.graph.models.batches.microbatches import WholeBatches
+from offcut.graph.models.kernel_step import OpenSlice, Operand, Step
 from offcut.graph.models.memory.arena import ALIGNMENT, Arena
-from offcut.graph.models.step import OpenSlice, Operand, Step
-from offcut.graph.placing.places import ONE, ZERO, Place, steps_of
 from offcut.graph.sizes import extents
 
 _UNBOUNDED = 4

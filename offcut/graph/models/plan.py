@@ -10,10 +10,10 @@ from offcut.core.expr import Expr
 from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.text.printer import format_expr
 from offcut.graph.graph import Graph
-from offcut.graph.models.batches.arena_plan import ArenaPlan, rounded
+from offcut.graph.models.batches.arena_plan import ArenaPlan, align_up
 from offcut.graph.models.batches.parts import Part
-from offcut.graph.models.running import Prepared
-from offcut.graph.models.step import Operand, Step
+from offcut.graph.models.frames import Prepared
+from offcut.graph.models.kernel_step import Operand, Step
 
 TARGET = 2  # the column of `ModelPlan.rows`
 
@@ -67,7 +67,7 @@ class ModelPlan:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def planned(
+def make_plan(
     graph: Graph, shared: Prepared, notes: Sequence[str], sizes: Mapping[str, int]
 ) -> ModelPlan:
     """The plan of a model, at sizes or in formulas.
@@ -100,7 +100,7 @@ def planned(
     if layout is None:
         slots = tuple(map(str, arena.slots))
     else:
-        slots = tuple(f"{rounded(need):,}" for need in layout.slots or (layout.bytes,))
+        slots = tuple(f"{align_up(need):,}" for need in layout.slots or (layout.bytes,))
     split = tuple(
         f"{step.name}: runs on {step.target}, since {name} refuses it: {because}"
         for step in steps

@@ -21,7 +21,7 @@ from offcut.core.integers import whole
 from offcut.core.text.tables import quantity, table
 from offcut.errors import CallError, OffcutError
 from offcut.graph.models.cost import ModelCost
-from offcut.graph.models.step import Observed, Step, observed_by
+from offcut.graph.models.kernel_step import Observed, Step, observed_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

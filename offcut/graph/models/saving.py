@@ -18,11 +18,11 @@ from offcut.core.conditions import conjuncts
 from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.graph.graph import Graph
+from offcut.graph.layout.placement import ZERO, Place
 from offcut.graph.models.batches.microbatches import WholeBatches
+from offcut.graph.models.kernel_step import OpenSlice, Step
 from offcut.graph.models.memory.arena import arena_of
 from offcut.graph.models.native_entry import NativeModel, entry_ir
-from offcut.graph.models.step import OpenSlice, Step
-from offcut.graph.placing.places import ZERO, Place
 from offcut.graph.sizes import extents
 from offcut.kernel import Kernel
 
@@ -116,7 +116,7 @@ def signature_of(model: GraphSteps) -> Signature:
     )
 
 
-def renamed(
+def rename_arguments(
     signature: Signature, inputs: Mapping[str, str], outputs: Mapping[str, str]
 ) -> Signature:
     """Return a signature whose arguments have other names: each is given with the one that it has; those without keep theirs."""

@@ -7,15 +7,15 @@ from typing import TypeAlias
 
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
-from offcut.graph.passes.constants import fold_constants
-from offcut.graph.passes.joined import merge_products
+from offcut.graph.passes.constant_folding import fold_constants
+from offcut.graph.passes.cse import eliminate_common_subexpressions, eliminate_dead_code
+from offcut.graph.passes.im2col import convolution_to_matmul
 from offcut.graph.passes.masks import masks_as_domains
-from offcut.graph.passes.patches import convolution_to_matmul
+from offcut.graph.passes.product_layout import insert_layout_copies
+from offcut.graph.passes.product_merging import merge_products
 from offcut.graph.passes.quantized import integer_products
 from offcut.graph.passes.repeats import read_unrepeated
 from offcut.graph.passes.reshapes import sink_reshapes
-from offcut.graph.passes.shared import eliminate_common_subexpressions, eliminate_dead_code
-from offcut.graph.passes.storing import insert_layout_copies
 
 Pass: TypeAlias = Callable[[Bound], Bound]
 
@@ -36,7 +36,7 @@ DEFAULT: tuple[Pass, ...] = (
 """In the order in which they run."""
 
 
-def improved(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
+def run_passes(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
     """The graph that the passes make, one after the other.
 
     Raises DescribeError for one that is no pass, and for a graph without outputs.
@@ -77,11 +77,11 @@ __all__ = [
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
     "fold_constants",
-    "improved",
     "insert_layout_copies",
     "integer_products",
     "masks_as_domains",
     "merge_products",
     "read_unrepeated",
+    "run_passes",
     "sink_reshapes",
 ]

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.graph.build import Builder
-from offcut.graph.composed import of_size
+from offcut.graph.builder import Builder
+from offcut.graph.call_conditions import of_size
 from offcut.graph.graph import Argument, Node, Ref, Value
 
 BYTES = ("int8", "uint8")

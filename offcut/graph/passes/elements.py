@@ -38,9 +38,9 @@ from offcut.core.interpret.values import evaluate
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import size_var
-from offcut.graph.describing import alike, description_of
 from offcut.graph.graph import Bound, Node
 from offcut.graph.sizes.extents import normal, span
+from offcut.graph.tensor_semantics import alike, description_of
 
 MOST = 256
 """Elements that one is made of at most, as far as they are looked through, and choices in it."""
@@ -127,11 +127,11 @@ class Elements:
                 condition = element(expr.condition)
                 if isinstance(condition, Const):
                     return element(expr.then if condition.value else expr.other)
-                return folded(Select(condition, element(expr.then), element(expr.other)))
+                return to_mask_form(Select(condition, element(expr.then), element(expr.other)))
             parts = tuple(map(element, children(expr)))
             if isinstance(expr, Load):
                 return self._described_element(reads[expr.buffer], parts, names, sizes, otherwise)
-            return folded(rebuild(expr, parts))
+            return to_mask_form(rebuild(expr, parts))
 
         return element(substitute(definition.body, {**sizes, **places}))
 
@@ -174,7 +174,7 @@ def is_index(expr: Expr) -> bool:
     )
 
 
-def folded(expr: Expr) -> Expr:
+def to_mask_form(expr: Expr) -> Expr:
     """Return an expression, whose parts are folded already, in the form that masks are read from.
 
     Integers become indices, and conditions are of type bool; selects are outermost.
@@ -196,7 +196,7 @@ def folded(expr: Expr) -> Expr:
     for place, part in enumerate(parts):
         if isinstance(part, Select) and not isinstance(expr, Load):
             sides = (
-                folded(rebuild(expr, (*parts[:place], one, *parts[place + 1 :])))
+                to_mask_form(rebuild(expr, (*parts[:place], one, *parts[place + 1 :])))
                 for one in (part.then, part.other)
             )
             return _select(part.condition, *sides)
@@ -204,9 +204,9 @@ def folded(expr: Expr) -> Expr:
         case Const() | Var() | Load():
             return expr
         case Cast(a, dtype) if dtype == "bool":
-            return a if _is_condition(a) else folded(Compare("!=", a, Const(0, "index")))
+            return a if _is_condition(a) else to_mask_form(Compare("!=", a, Const(0, "index")))
         case Cast(a, dtype) if _is_condition(a) and not isinstance(a, Const):
-            return _select(a, *(folded(Cast(Const(n, "bool"), dtype)) for n in (1, 0)))
+            return _select(a, *(to_mask_form(Cast(Const(n, "bool"), dtype)) for n in (1, 0)))
         case Cast(a, dtype) if dtype in (*_WIDE, "index") and is_index(a):
             return a
         case Binary(op, a, b) if op in _ARITHMETIC and is_index(a) and is_index(b):
@@ -241,7 +241,7 @@ def _number(expr: Expr) -> Expr:
     dtype = dtype_of(expr)
     with np.errstate(all="ignore"):
         value = evaluate(expr, {})
-    return folded(Const(float(value) if dtype in FLOATS else int(value), dtype))
+    return to_mask_form(Const(float(value) if dtype in FLOATS else int(value), dtype))
 
 
 def _compare(op: str, a: Expr, b: Expr) -> Expr:
@@ -344,7 +344,7 @@ def element_of_array(array: Array, at: Sequence[Expr]) -> Expr | None:
 def _constant(value: object) -> Expr:
     element = np.asarray(value)
     name = str(element.dtype)
-    return folded(Const(float(element) if name in FLOATS else int(element), name))
+    return to_mask_form(Const(float(element) if name in FLOATS else int(element), name))
 
 
 def _ascending(array: Array, at: Sequence[Expr]) -> Expr | None:

@@ -27,12 +27,12 @@ from offcut.core import index as ix
 from offcut.core.conditions import at_least_zero, conjuncts
 from offcut.core.dtypes import FLOATS, finite_range
 from offcut.core.expr import Compare, Const, Expr, Logic, Select, Var, variables
-from offcut.graph.build import rebuilt
-from offcut.graph.describing import is_affine
+from offcut.graph.builder import rebuilt
 from offcut.graph.graph import Bound, Node, Ref
-from offcut.graph.passes.elements import Elements, TooManyError, folded, is_index
+from offcut.graph.passes.elements import Elements, TooManyError, is_index, to_mask_form
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import plain
+from offcut.graph.tensor_semantics import is_affine
 
 ROW, COLUMN = Var("row'"), Var("column'")
 """The places of a query and of a key."""
@@ -122,7 +122,7 @@ def _visible_keys(element: Expr, is_added: bool) -> _VisibleKeys:
     is_added  whether it is added to scores; else it is whether they count
     """
     if not is_added:
-        return _VisibleKeys(folded(_truth(element)), exact=True)
+        return _VisibleKeys(to_mask_form(_truth(element)), exact=True)
     match element:
         case Const(value, dtype):
             least = dtype in ("float32", "float64") and value == finite_range(dtype)[0]
@@ -131,7 +131,7 @@ def _visible_keys(element: Expr, is_added: bool) -> _VisibleKeys:
         case Select(condition, then, other):
             then_seen, other_seen = _visible_keys(then, is_added), _visible_keys(other, is_added)
             return _VisibleKeys(
-                folded(Select(condition, then_seen.condition, other_seen.condition)),
+                to_mask_form(Select(condition, then_seen.condition, other_seen.condition)),
                 then_seen.exact and other_seen.exact,
                 then_seen.least or other_seen.least,
             )
@@ -144,8 +144,8 @@ def _truth(element: Expr) -> Expr:
     if isinstance(element, Compare | Logic):
         return element
     if isinstance(element, Select):
-        return folded(Select(element.condition, _truth(element.then), _truth(element.other)))
-    return folded(Compare("!=", element, Const(0, "index")))
+        return to_mask_form(Select(element.condition, _truth(element.then), _truth(element.other)))
+    return to_mask_form(Compare("!=", element, Const(0, "index")))
 
 
 def _as_options(bound: Bound, arguments: Mapping[str, Any], keys: _VisibleKeys) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.expr import Const
-from offcut.graph.build import rebuilt
+from offcut.graph.builder import rebuilt
 from offcut.graph.graph import Argument, Bound, Node, Ref, refs
 from offcut.graph.passes.byte_products import (
     BYTES,
@@ -31,7 +31,7 @@ from offcut.graph.passes.byte_products import (
     Parameter,
     Quantized,
 )
-from offcut.graph.passes.shared import with_operands
+from offcut.graph.passes.cse import with_operands
 
 TAKEN = {"bias", "dilation", "groups", "padding", "stride", "transpose_w"}
 """Options of products that are seen through."""

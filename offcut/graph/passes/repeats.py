@@ -13,7 +13,7 @@ from offcut import ops
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.graph.graph import Bound, Node
-from offcut.graph.passes.shared import eliminate_dead_code, with_operands
+from offcut.graph.passes.cse import eliminate_dead_code, with_operands
 
 Shape = tuple[Expr, ...]
 _MODULES = tuple(

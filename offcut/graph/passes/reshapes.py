@@ -21,12 +21,12 @@ from offcut.core.expr import Expr, Load, Var, rewrite, substitute, variables
 from offcut.core.text.printer import format_expr
 from offcut.describe.tensor import tensors_of
 from offcut.errors import DescribeError
-from offcut.graph.build import Builder, rebuilt
-from offcut.graph.describing import Alike, alike, description_of
-from offcut.graph.fusion.reading import Readings
+from offcut.graph.builder import Builder, rebuilt
+from offcut.graph.fusion.access_analysis import NodeAccesses
 from offcut.graph.graph import Bound, Node, Ref, Value
 from offcut.graph.operators import Kind
-from offcut.graph.passes.shared import with_operands
+from offcut.graph.passes.cse import with_operands
+from offcut.graph.tensor_semantics import Alike, alike, description_of
 from offcut.graph.views import VIEWS
 
 Shape = tuple[Expr, ...]
@@ -48,7 +48,7 @@ class _Sinking:
     """
 
     def __init__(self, bound: Bound) -> None:
-        self.given, self.readings = bound.graph, Readings(bound.graph)
+        self.given, self.readings = bound.graph, NodeAccesses(bound.graph)
         self.made: Builder = rebuilt(bound.graph, bound.arrays)
         self.source: dict[str, str] = {}
         self.products: set[str] = set()

@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
-from offcut.core.intervals import Interval, combined, interval
+from offcut.core.intervals import Interval, interval, interval_op
 from offcut.core.program import Size
 from offcut.core.text.printer import format_expr
-from offcut.graph.sizes.spread import of_floors
+from offcut.graph.sizes.floor_bounds import of_floors
 
 Terms: TypeAlias = Mapping[tuple[Expr, ...], int]
 """A number by the factors beside it."""
@@ -76,7 +76,7 @@ def quotient(extent: Expr, by: Expr) -> Expr | None:
     return _written(parts)
 
 
-def balanced(difference: Expr) -> tuple[Expr, Expr] | None:
+def equate_terms(difference: Expr) -> tuple[Expr, Expr] | None:
     """What ``difference == 0`` says of two: ``c*a*e - c*a*f`` that e is f, where a is not 0; None of more terms, or of products."""
     terms = _terms(difference)
     if len(terms) != 2:
@@ -400,16 +400,16 @@ def _ends_of(terms: Terms, budget: int) -> Ends:
             ends = _ends_of_one(factor)
             if ends[0] < 0:
                 return -inf, inf
-            term = combined("*", term, ends)
-        total = combined("+", total, term)
+            term = interval_op("*", term, ends)
+        total = interval_op("+", total, term)
     return total
 
 
 def _ends_of_one(factor: Expr) -> Ends:
     match factor:
         case Binary("%" | "//" as op, a, Const(by, _)):
-            return combined(op, _ends(a), (int(by), int(by)))
+            return interval_op(op, _ends(a), (int(by), int(by)))
         case Binary("min" | "max" as op, a, b):
-            return combined(op, _ends(a), _ends(b))
+            return interval_op(op, _ends(a), _ends(b))
         case _:
             return 0, inf

@@ -15,10 +15,10 @@ from offcut.describe.computation import Computation, computation
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor, compute
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph.describing import Description, Dims, in_quotients, is_affine
 from offcut.graph.graph import Graph, Node, Ref
 from offcut.graph.interpret import run_node
 from offcut.graph.sizes import extents
+from offcut.graph.tensor_semantics import Description, SymbolTable, in_quotients, is_affine
 from offcut.graph.views import VIEWS
 from offcut.ops.checks import axis_letters
 
@@ -54,7 +54,7 @@ def computation_of(graph: Graph) -> tuple[Computation, dict[str, Expr]]:
     return computation(outputs, inputs), description.dims.extents
 
 
-class _Sizes(Dims):
+class _Sizes(SymbolTable):
     """Extents as expressions of the sizes of a graph, so that ``a + b`` is known to be that; one that is not quasi-affine is a size of its own."""
 
     def of(self, extent: Expr) -> Any:

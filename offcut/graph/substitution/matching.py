@@ -8,9 +8,9 @@ from inspect import signature
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables
-from offcut.graph.build import plain, rebuilt
-from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value, renamed
-from offcut.graph.operators import described
+from offcut.graph.builder import plain, rebuilt
+from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value, rename_values
+from offcut.graph.operators import get_operator
 from offcut.graph.sizes import extents
 from offcut.graph.substitution.rules import Rule
 from offcut.graph.views import VIEWS
@@ -35,7 +35,10 @@ def matches(rule: Rule, graph: Graph) -> tuple[Match, ...]:
     disjoint, covered = list[Match](), set[int]()
     searching = _Searching(rule, graph)
     for one in searching.every():
-        if not one.nodes & covered and applied(Bound(graph), rule, (one,), typed=True) is not None:
+        if (
+            not one.nodes & covered
+            and apply_rule(Bound(graph), rule, (one,), typed=True) is not None
+        ):
             disjoint.append(one)
             covered |= one.nodes
     return tuple(disjoint)
@@ -175,7 +178,7 @@ def _settled(node: Node) -> dict[str, Argument]:
     all axes of a window have it, for an operator that takes either.
     """
     parameters = signature(
-        VIEWS[node.op].shape if node.op in VIEWS else described(node.op)
+        VIEWS[node.op].shape if node.op in VIEWS else get_operator(node.op)
     ).parameters
     defaults: dict[str, Argument] = {}
     for name, one in node.options:
@@ -187,7 +190,9 @@ def _settled(node: Node) -> dict[str, Argument]:
     return defaults
 
 
-def applied(bound: Bound, rule: Rule, group: Sequence[Match], typed: bool = False) -> Bound | None:
+def apply_rule(
+    bound: Bound, rule: Rule, group: Sequence[Match], typed: bool = False
+) -> Bound | None:
     """The graph with a rule applied at several places; None where what it gives is of other types, or a place would read itself.
 
     typed  whether it is asked for that alone: constants may be missing
@@ -233,7 +238,7 @@ def _instance(
             return tuple(map(bound, argument))
         if isinstance(argument, Expr):
             return plain(extents.at(argument, sizes))
-        return renamed(argument, names)
+        return rename_values(argument, names)
 
     results = tuple(values[names[value.name]] for value in node.results)
     options = tuple((name, bound(one)) for name, one in node.options)

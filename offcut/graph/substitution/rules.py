@@ -37,7 +37,7 @@ import numpy as np
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError, PartitionError, trim_traceback
 from offcut.graph.graph import Bound, Graph
-from offcut.graph.interpret import interpreted
+from offcut.graph.interpret import interpret_graph
 from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.substitution.described import (
     NotDescribed,
@@ -278,13 +278,13 @@ def _check_at(
         shape = [extent(n) for n in value.shape]
         inputs[value.name] = draw_input(value, shape, number, generator, floats, literals)
     try:
-        expected = interpreted(Bound(candidate.before, {}), inputs, **sizes)
+        expected = interpret_graph(Bound(candidate.before, {}), inputs, **sizes)
     except OffcutError:
         return False
     title = f"cannot take the rule {candidate.name}"
     at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     try:
-        actual = interpreted(Bound(candidate.after, {}), inputs, **sizes)
+        actual = interpret_graph(Bound(candidate.after, {}), inputs, **sizes)
     except OffcutError as refused:
         raise DescribeError("rule", title, at=at, because=str(refused).splitlines()[0]) from refused
     part = rounding_unit(value.dtype for node in candidate.before.nodes for value in node.results)

@@ -13,7 +13,7 @@ from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, check_tensor, choice, finite, wider
 from offcut.ops.elementwise.functions import of_each
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 
 def _relu(x: Value) -> Value:
@@ -79,7 +79,7 @@ def check_activation(op: str, activation: Any, dtype: str) -> None:
         )
 
 
-def activated(value: Value, activation: str | None) -> Value:
+def apply_activation(value: Value, activation: str | None) -> Value:
     """Return `value` under an activation that was checked; None leaves it."""
     return value if activation is None else ACTIVATIONS[activation](value)
 
@@ -89,10 +89,10 @@ def _elementwise(op: str, x: Tensor, name: str | None) -> Tensor:
 
     def at(*axes: Value) -> Value:
         inner = cast(x[axes], wider(x.dtype))
-        return cast(activated(inner, op), x.dtype)
+        return cast(apply_activation(inner, op), x.dtype)
 
     axes = axis_letters(len(x.shape))
-    return compute(x.shape, at, named(op, name, [x]), axes)
+    return compute(x.shape, at, result_name(op, name, [x]), axes)
 
 
 def relu(x: Tensor, *, name: str | None = None) -> Tensor:

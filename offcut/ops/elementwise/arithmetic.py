@@ -12,8 +12,15 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, wider
+from offcut.ops.elementwise.broadcasting import (
+    Operand,
+    broadcast_shape,
+    check_operands,
+    element_of,
+    name_of,
+    pointwise,
+)
 from offcut.ops.elementwise.functions import of_each
-from offcut.ops.elementwise.joining import Operand, checked, element_of, joined, name_of, pointwise
 
 
 def add(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
@@ -167,7 +174,7 @@ def power(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
 
     Raises DescribeError where extents or element types do not fit.
     """
-    dtype, operands = checked("power", {"x": x, "y": y}, NUMBERS)
+    dtype, operands = check_operands("power", {"x": x, "y": y}, NUMBERS)
     base, exponent = operands["x"], operands["y"]
     if dtype not in FLOATS and (
         isinstance(exponent, Tensor) or not isinstance(base, Tensor) or not 0 <= exponent <= LARGEST
@@ -179,7 +186,7 @@ def power(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
             because=f"the exponent of integers is a whole number from 0 to {LARGEST}",
             help=('cast(x, "float32") takes any exponent',),
         )
-    shape = joined("power", [one for one in operands.values() if isinstance(one, Tensor)])
+    shape = broadcast_shape("power", [one for one in operands.values() if isinstance(one, Tensor)])
     inner = wider(dtype) if dtype in FLOATS else dtype
 
     def at(*axes: Value) -> Value:

@@ -12,11 +12,11 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, check_result, check_tensor
-from offcut.ops.elementwise.joining import (
+from offcut.ops.elementwise.broadcasting import (
     Operand,
-    checked,
+    broadcast_shape,
+    check_operands,
     element_of,
-    joined,
     name_of,
     number_of,
     pointwise,
@@ -101,7 +101,7 @@ def where(
     check_tensor("where", "condition", condition, dtypes=("bool",))
     options: list[tuple[str, Any, Any]] = []
     if isinstance(x, Tensor) or isinstance(y, Tensor):
-        common, operands = checked("where", {"x": x, "y": y}, DTYPES)
+        common, operands = check_operands("where", {"x": x, "y": y}, DTYPES)
         if dtype not in (None, common):
             raise DescribeError(
                 "where",
@@ -123,7 +123,7 @@ def where(
         }
         options.append(("", common, None))
     tensors = [one for one in (condition, *operands.values()) if isinstance(one, Tensor)]
-    shape = joined("where", tensors)
+    shape = broadcast_shape("where", tensors)
 
     def at(*axes: Value) -> Value:
         holds = element_of(condition, shape, axes, "bool")

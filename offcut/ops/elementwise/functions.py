@@ -14,8 +14,8 @@ from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
 from offcut.ops.checks import axis_letters, check_result, check_tensor, wider
-from offcut.ops.elementwise.joining import Operand, number_of, pointwise
-from offcut.ops.naming import Option, named
+from offcut.ops.elementwise.broadcasting import Operand, number_of, pointwise
+from offcut.ops.naming import Option, result_name
 
 if TYPE_CHECKING:
     from offcut.core.functions import *  # noqa: F403 - a name for each row
@@ -113,7 +113,10 @@ def cast(x: Tensor, dtype: str, *, name: str | None = None) -> Tensor:
     """
     check_tensor("cast", "x", x)
     result_dtype = check_result("cast", dtype, x.dtype)
-    name, axes = named("cast", name, [x], ("", result_dtype, None)), axis_letters(len(x.shape))
+    name, axes = (
+        result_name("cast", name, [x], ("", result_dtype, None)),
+        axis_letters(len(x.shape)),
+    )
     return compute(x.shape, lambda *at: converted(x[at], result_dtype), name, axes)
 
 
@@ -135,7 +138,7 @@ def of_each(
         inner = wider(x.dtype) if x.dtype in FLOATS else x.dtype
         return converted(of(converted(x[axes], inner)), x.dtype)
 
-    return compute(x.shape, at, named(op, name, [x], *options), axis_letters(len(x.shape)))
+    return compute(x.shape, at, result_name(op, name, [x], *options), axis_letters(len(x.shape)))
 
 
 globals().update({face: _of_row(row) for face, row in PUBLIC.items()})

@@ -24,7 +24,7 @@ from offcut.ops.checks import (
     scale_of,
     zero_of,
 )
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 FAR = 65536.0
 """Further from 0 than integers of 8 bits are apart: what is beyond is an end of them."""
@@ -61,7 +61,7 @@ def quantize(
     scale = scale_of("quantize", "scale", scale, channels, positive=True)
     zero = zero_of("quantize", "zero", zero, channels)
     options = (("", dtype, None), ("axis", position, max(len(x.shape) - 1, 0)))
-    name = named("quantize", name, [x], ("", scale, None), ("zero", zero, 0), *options)
+    name = result_name("quantize", name, [x], ("", scale, None), ("zero", zero, 0), *options)
     letters, info = axis_letters(len(x.shape)), numpy_dtype(dtype)
     lowest, highest = _range(info)
 
@@ -105,7 +105,7 @@ def dequantize(
     scale = scale_of("dequantize", "scale", scale, channels)
     zero = zero_of("dequantize", "zero", zero, channels)
     options = (("", dtype, "float32"), ("axis", position, max(len(x.shape) - 1, 0)))
-    name = named("dequantize", name, [x], ("", scale, None), ("zero", zero, 0), *options)
+    name = result_name("dequantize", name, [x], ("", scale, None), ("zero", zero, 0), *options)
 
     def result(*at: Value) -> Value:
         apart = cast(x[at], "int32") - parameter(zero, "int32", at[position : position + 1])
@@ -146,7 +146,7 @@ def requantize(
     if residual is not None:
         check_tensor(op, "residual", residual, shape=x.shape, dtypes=narrower("int32"))
     options = (("", bits, None), ("", dtype, "int8"), ("low", least, lowest))
-    name = named(op, name, [x], *options, ("", residual, None))
+    name = result_name(op, name, [x], *options, ("", residual, None))
 
     def result(*at: Value) -> Value:
         total = x[at] // 2**bits if bits else x[at]

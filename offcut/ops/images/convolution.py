@@ -23,7 +23,7 @@ from offcut.ops.checks import (
     wider,
 )
 from offcut.ops.images.window import Padding, Pair, Window, windows
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 from offcut.ops.products.epilogue import epilogue
 
 NARROW = 8
@@ -173,7 +173,7 @@ def _convolution(
         *(("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1)),
         *(("groups", groups, 1), ("", layout, layouts[0]), *end.options, ("", dtype, None)),
     )
-    name = named(op, name, [x, w], *words)
+    name = result_name(op, name, [x, w], *words)
 
     across, inside = window_names(len(sizes))
     steps = tuple(reduce_axis(size, word) for size, word in zip(sizes, inside, strict=True))

@@ -16,10 +16,10 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import check_dtype, check_tensor, element, flag, integers, wider
+from offcut.ops.data_movement.arrangement import MOST_ALONG
 from offcut.ops.images.convolution import check_layout, window_names, within
 from offcut.ops.images.window import Padding, Pair, Window, windows
-from offcut.ops.naming import Option, named
-from offcut.ops.rearranging.arrangement import MOST_ALONG
+from offcut.ops.naming import Option, result_name
 from offcut.ops.reductions.reduction import mean
 
 LAYOUTS = ("NCHW", "NHWC")
@@ -48,7 +48,7 @@ def max_pool2d(
     arguments = (window, stride, padding, dilation)
     shape, letters, window_axes, steps, last = _placed("max_pool2d", x, *arguments, layout)
     check_dtype("max_pool2d", "x", x, NUMBERS)
-    name = named("max_pool2d", name, [x], *_options(*arguments, layout))
+    name = result_name("max_pool2d", name, [x], *_options(*arguments, layout))
 
     def greatest(*at: Value) -> Value:
         value = _read(x, window_axes, steps, at, last, x.dtype, reduction_start("max", x.dtype))
@@ -77,7 +77,7 @@ def max_pool2d_with_places(
     op, arguments = "max_pool2d_with_places", (window, stride, padding, dilation)
     shape, letters, window_axes, steps, last = _placed(op, x, *arguments, layout)
     check_dtype(op, "x", x, NUMBERS)
-    name = named(op, name, [x], *_options(*arguments, layout))
+    name = result_name(op, name, [x], *_options(*arguments, layout))
     values, called = max_pool2d(x, *arguments, layout, name=name), f"{name}_places"
     most = int(reduction_start("min", "int64"))
 
@@ -129,7 +129,7 @@ def avg_pool2d(
     check_dtype(op, "x", x, FLOATS)
     total = wider(x.dtype)
     padded = flag(op, "count_include_pad", count_include_pad)
-    name = named(op, name, [x], *_options(*arguments, layout), ("inside", padded, True))
+    name = result_name(op, name, [x], *_options(*arguments, layout), ("inside", padded, True))
 
     def added(*at: Value) -> Value:
         return sum_over(_read(x, window_axes, steps, at, last, total, 0.0), axis=steps)
@@ -158,7 +158,9 @@ def global_avg_pool(
     check_tensor("global_avg_pool", "x", x, 4)
     last = check_layout("global_avg_pool", layout, LAYOUTS)
     keepdims = flag("global_avg_pool", "keepdims", keepdims)
-    name = named("global_avg_pool", name, [x], ("", layout, "NCHW"), ("kept", keepdims, False))
+    name = result_name(
+        "global_avg_pool", name, [x], ("", layout, "NCHW"), ("kept", keepdims, False)
+    )
     return mean(x, (1, 2) if last else (2, 3), keepdims, name=name)
 
 
@@ -274,7 +276,7 @@ class _Windows:
         sizes = integers(op, "size", size, 2, 1)
         _check_places(op, x, sizes, last)
         self.x = x
-        self.name = named(op, name, [x], ("", sizes, None), ("", layout, "NCHW"))
+        self.name = result_name(op, name, [x], ("", sizes, None), ("", layout, "NCHW"))
         self.spatial = (1, 2) if last else (2, 3)
         self.letters = ("n", "y", "x", "c") if last else ("n", "c", "y", "x")
         each = zip(self.spatial, sizes, strict=True)

@@ -28,7 +28,7 @@ from offcut.ops.checks import (
     wider,
 )
 from offcut.ops.images.convolution import SPATIAL, check_layout
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 MODES = ("nearest", "linear", "cubic")
 CUBIC = -0.75
@@ -81,7 +81,7 @@ def interpolate(
         *(("", size, None), ("scale", scale, None), ("", mode, "nearest")),
         *(("corners", corners, False), ("", layouts[last] if last else None, None)),
     )
-    name, letters = named(op, name, [x], *words), axis_letters(len(x.shape))
+    name, letters = result_name(op, name, [x], *words), axis_letters(len(x.shape))
     if mode == "nearest":
         shape = list(x.shape)
         for n, one in zip(spatial, stretched, strict=True):

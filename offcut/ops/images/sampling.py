@@ -9,7 +9,7 @@ from offcut.describe.functions import absolute, floor, index, maximum, minimum, 
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.ops.checks import check_dtype, check_tensor, choice, flag, same_extent, unequal_error
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 MODES, PADDINGS = ("linear", "nearest"), ("zeros", "border", "reflection")
 _FAR = 2.0**24
@@ -53,7 +53,7 @@ def grid_sample(
         choice(op, label, value, choices)
     corners = flag(op, "align_corners", align_corners)
     words = (("", mode, "linear"), ("", padding, "zeros"), ("corners", corners, False))
-    name = named(op, name, [x, grid], *words)
+    name = result_name(op, name, [x, grid], *words)
     shape = grid.shape[:3]
     axes = [
         _Axis(grid, 1 - n, x.shape[2 + n], mode, padding, corners, f"{name}_{letter}", shape)

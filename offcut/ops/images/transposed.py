@@ -33,7 +33,7 @@ from offcut.ops.images.convolution import (
     window_names,
 )
 from offcut.ops.images.window import Padding, Pair, paddings
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 from offcut.ops.products.epilogue import epilogue
 
 
@@ -150,7 +150,7 @@ def _transposed(
         *(("dilation", dilation, 1), ("groups", groups, 1), ("", layout, layouts[0])),
         *(*end.options, ("", dtype, None)),
     )
-    name = named(op, name, [x, w], *words)
+    name = result_name(op, name, [x, w], *words)
     spread = _Spread(x, w, phases, last, count, total, f"{name}_phases")
     across = window_names(axes)[0]
     letters = ("n", *across, "o") if last else ("n", "o", *across)

@@ -34,7 +34,7 @@ from offcut.ops.checks import (
     unequal_error,
     wider,
 )
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 MASKS = DTYPES
 
@@ -101,7 +101,7 @@ def attention(
         *(("", mask, None), ("scale", checked_scale, None), ("causal", causal, False)),
         *(("past", past, 0), ("window", width, None), ("", lengths, None)),
     )
-    name = named("attention", name, [q, k, v], *options)
+    name = result_name("attention", name, [q, k, v], *options)
     shared, queries = _sharing(q, k), q
     if shared > 1:
         queries = _side_by_side(q, k, shared, f"{name}_queries")

@@ -25,7 +25,7 @@ from offcut.ops.checks import (
     wider,
     zero_of,
 )
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 from offcut.ops.products.epilogue import epilogue
 
 SMALL_INTEGERS = ("int8", "uint8")
@@ -66,7 +66,7 @@ def dense(
     result = check_result("dense", dtype, total if total == "int32" else x.dtype)
     end = epilogue("dense", shape, total, result, bias, -1, activation, residual)
     options = (*end.options, ("", dtype, None), ("tw", transpose_w, False))
-    name = named("dense", name, [x, w], *options)
+    name = result_name("dense", name, [x, w], *options)
     return end.after(_product(x, w, transpose_w, end.name_of_total(name)), name)
 
 
@@ -120,7 +120,7 @@ def dense_quantized(
         *(("", x_scale, None), ("", w_scale, None), ("xz", x_zero, 0), ("wz", w_zero, 0)),
         *(*end.options, ("", dtype, "float32"), ("tw", transpose_w, False)),
     )
-    name = named(op, name, [x, w], *options)
+    name = result_name(op, name, [x, w], *options)
     product = _product(x, w, transpose_w, f"{name}_product")
     letters = axis_letters(len(shape))
     corrected = _zero_points(x, w, x_zero, w_zero, transpose_w, product, name)
@@ -168,7 +168,7 @@ def dense_blockwise(x: Tensor, w: Tensor, scale: Tensor, *, name: str | None = N
         weight = element(w, (k, j), "float32") * scale[b, j]
         return sum_over(x[(*rows, k)] * weight, axis=(b, p))
 
-    name, shape = named(op, name, [x, w, scale]), (*x.shape[:-1], columns)
+    name, shape = result_name(op, name, [x, w, scale]), (*x.shape[:-1], columns)
     return of_operands(compute(shape, term, name, axis_letters(len(shape))), x, w, scale)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.ops.checks import check_tensor, element, narrower
-from offcut.ops.elementwise.activation import OF_INTEGERS, activated, check_activation
+from offcut.ops.elementwise.activation import OF_INTEGERS, apply_activation, check_activation
 from offcut.ops.naming import Option
 
 
@@ -62,7 +62,7 @@ class Epilogue:
 
         def result(*at: Value) -> Value:
             inner = self._biased(total, at) if biased is None else biased[at]
-            value = activated(inner, self.activation)
+            value = apply_activation(inner, self.activation)
             if self.residual is not None:
                 value = value + element(self.residual, at, self.total)
             return cast(value, self.dtype)

@@ -24,7 +24,7 @@ from offcut.ops.checks import (
     same_extent,
     wider,
 )
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 from offcut.ops.products.epilogue import epilogue
 
 
@@ -74,7 +74,7 @@ def matmul(
         *end.options,
         ("", dtype, None),
     )
-    name = named("matmul", name, [a, b], *options)
+    name = result_name("matmul", name, [a, b], *options)
 
     def term(*at: Value) -> Value:
         *leading, i, j = at
@@ -128,7 +128,7 @@ def grouped_matmul(x: Tensor, w: Tensor, ends: Tensor, *, name: str | None = Non
     groups, columns = w.shape[0], w.shape[2]
     check_shape(op, "w", w, (groups, inner, columns))
     check_shape(op, "ends", ends, (groups,))
-    name, total = named(op, name, [x, w, ends]), wider(x.dtype)
+    name, total = result_name(op, name, [x, w, ends]), wider(x.dtype)
     g, k = reduce_axis(groups, "g"), reduce_axis(inner, "k")
 
     def before(i: Value) -> Value:

@@ -19,7 +19,7 @@ from offcut.ops.checks import (
     element,
     wider,
 )
-from offcut.ops.naming import Option, named
+from offcut.ops.naming import Option, result_name
 from offcut.ops.reductions.normalization import check_epsilon, check_parameter
 from offcut.ops.reductions.reduction import count_of
 
@@ -108,7 +108,7 @@ def _normalized(
             check_parameter(op, label, tensor, extent, total)
     epsilon = check_epsilon(op, epsilon)
     affine_options = (("", gain, None), ("bias" if gain is None else "", bias, None))
-    name = named(op, name, [x], *options, *affine_options, ("epsilon", epsilon, 1e-5))
+    name = result_name(op, name, [x], *options, *affine_options, ("epsilon", epsilon, 1e-5))
     inner = 1 if groups is None else int(extent) // groups
     rows = (x.shape[0], extent if groups is None else groups)
     pixels = {n: reduce_axis(x.shape[n], f"r{n}") for n in range(1, rank) if n != channels}

@@ -20,7 +20,7 @@ from offcut.ops.checks import (
     number,
     wider,
 )
-from offcut.ops.naming import Option, named
+from offcut.ops.naming import Option, result_name
 from offcut.ops.reductions.reduction import count_of
 
 
@@ -45,7 +45,7 @@ def layernorm(
     """
     epsilon = _check("layernorm", x, gain, bias, epsilon)
     total, rows, letters = wider(x.dtype), x.shape[:-1], axis_letters(len(x.shape))
-    name = named("layernorm", name, [x], *_options(gain, bias), ("epsilon", epsilon, 1e-5))
+    name = result_name("layernorm", name, [x], *_options(gain, bias), ("epsilon", epsilon, 1e-5))
     k, count = reduce_axis(x.shape[-1], "k"), count_of(x.shape[-1:], total)
     others = letters[:-1]
     sums = compute(rows, lambda *at: sum_over(element(x, (*at, k)), axis=k), f"{name}_sum", others)
@@ -87,7 +87,7 @@ def rmsnorm(
     """
     epsilon = _check("rmsnorm", x, gain, None, epsilon)
     total, rows, letters = wider(x.dtype), x.shape[:-1], axis_letters(len(x.shape))
-    name = named("rmsnorm", name, [x], ("", gain, None), ("epsilon", epsilon, 1e-6))
+    name = result_name("rmsnorm", name, [x], ("", gain, None), ("epsilon", epsilon, 1e-6))
     k, count = reduce_axis(x.shape[-1], "k"), count_of(x.shape[-1:], total)
 
     def square(*at: Value) -> Value:
@@ -137,7 +137,7 @@ def batchnorm(
         check_parameter(op, label, tensor, channels, total)
     epsilon = check_epsilon(op, epsilon)
     options = (*_options(gain, bias), ("epsilon", epsilon, 1e-5), ("axis", position, 1))
-    name = named(op, name, [x, mean, variance], *options)
+    name = result_name(op, name, [x, mean, variance], *options)
 
     def scale(c: Value) -> Value:
         factor = 1.0 / sqrt(element(variance, (c,), total) + epsilon)
@@ -215,7 +215,7 @@ def log_softmax(x: Tensor, axis: int = -1, *, name: str | None = None) -> Tensor
 def _normalized(op: str, x: Tensor, axis: int, name: str | None) -> Tensor:
     check_tensor(op, "x", x, least=1, dtypes=FLOATS)
     rank, position = len(x.shape), axis_number(op, x, axis)
-    name = named(op, name, [x], ("axis", position, rank - 1))
+    name = result_name(op, name, [x], ("axis", position, rank - 1))
     letters, shape = axis_letters(rank), (*x.shape[:position], *x.shape[position + 1 :])
     others = letters[:position] + letters[position + 1 :]
     k = reduce_axis(x.shape[position], "k")

@@ -14,7 +14,7 @@ from offcut.describe.functions import reduce_axis
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.ops.checks import axis_letters, axis_numbers, check_tensor, element, flag, wider
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 Axes: TypeAlias = int | Sequence[int] | None
 
@@ -114,7 +114,7 @@ def _reduced(
     kept_axes = [n for n in range(len(x.shape)) if keepdims or n not in reduced]
     shape = tuple(1 if n in reduced else x.shape[n] for n in kept_axes)
     options = (("axis", None if axis is None else numbers, None), ("kept", keepdims, False))
-    name = named(op, name, [x], *options)
+    name = result_name(op, name, [x], *options)
     letters = axis_letters(len(shape))
     number = count_of([x.shape[n] for n in numbers], "float64" if total == "float64" else "float32")
 

@@ -18,7 +18,7 @@ from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.ops.checks import axis_letters, axis_number, check_tensor, wider
-from offcut.ops.naming import named
+from offcut.ops.naming import result_name
 
 BLOCK = 64  # elements, a power of 2
 
@@ -84,7 +84,7 @@ def _wide(op: str, x: Tensor, axis: int, join: _Join, name: str | None) -> Tenso
     check_tensor(op, "x", x, least=1)
     position = axis_number(op, x, axis)
     total = "int32" if x.dtype == "bool" else wider(x.dtype)
-    name, letters = named(op, name, [x], ("axis", position, None)), axis_letters(len(x.shape))
+    name, letters = result_name(op, name, [x], ("axis", position, None)), axis_letters(len(x.shape))
     wide = x
     if x.dtype != total:
         wide = compute(x.shape, lambda *at: cast(x[at], total), f"{name}_wide", letters)
@@ -99,7 +99,7 @@ def _wide(op: str, x: Tensor, axis: int, join: _Join, name: str | None) -> Tenso
 def _extremes(op: str, x: Tensor, axis: int, end: str, name: str | None) -> Tensor:
     check_tensor(op, "x", x, least=1, dtypes=NUMBERS)
     position = axis_number(op, x, axis)
-    name = named(op, name, [x], ("axis", position, None))
+    name = result_name(op, name, [x], ("axis", position, None))
     join = _Join(maximum if end == "max" else minimum, reduction_start(end, x.dtype))
     return _scanned(x, position, _most(x.shape[position]), join, name, name)
 

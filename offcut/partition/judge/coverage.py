@@ -11,7 +11,7 @@ from typing import TypeAlias
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Const, Expr, Var
-from offcut.core.intervals import combined
+from offcut.core.intervals import interval_op
 from offcut.core.layout import Layout
 from offcut.core.program import (
     Alloc,
@@ -157,7 +157,7 @@ def interval(expr: Expr, ranges: Mapping[str, tuple[float, float]]) -> tuple[flo
         case Var(name):
             return ranges.get(name, (-inf, inf))
         case Binary(op, a, b) if op in ("+", "-", "*", "//", "%", "min", "max"):
-            return combined(op, interval(a, ranges), interval(b, ranges))
+            return interval_op(op, interval(a, ranges), interval(b, ranges))
         case _:
             return -inf, inf
 

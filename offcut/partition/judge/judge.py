@@ -21,7 +21,7 @@ from offcut.core.panels import as_panels
 from offcut.core.program import Choose, Cover, For, Form, Program, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr, format_stmt
-from offcut.core.tile_limits import begun, limits, unlimited
+from offcut.core.tile_limits import limits, normalize_start, residual_conditions
 from offcut.core.traversal import substitute_coordinates
 from offcut.describe.microkernel import CORE, LOOP_UNITS, Microkernel
 from offcut.partition.judge.coverage import Coverage, Covered, Surroundings
@@ -55,7 +55,7 @@ def cover(
     if any(isinstance(stmt, Choose | Tile) for stmt in statements(tile.body)):
         return Refusal(Question.TERM, "it holds tiles of its own")
     return _Judge(
-        begun(tile),
+        normalize_start(tile),
         program,
         microkernel,
         request or Cover(microkernel.name),
@@ -88,7 +88,7 @@ class _Judge:
         """What becomes of each statement of the tile."""
         if (refusal := self.of_wanted()) is not None:
             return refusal
-        if conditions := unlimited(self.tile):
+        if conditions := residual_conditions(self.tile):
             because = f"{format_expr(conditions[0])} is asked of each instance"
             return Refusal(Question.BOUNDS, because)
         parts: list[Covered | Stmt | None] = []

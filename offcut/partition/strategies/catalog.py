@@ -19,8 +19,8 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Select, substitute
 from offcut.core.integers import whole
 from offcut.core.memo import memo
-from offcut.core.nearest import nearest
 from offcut.core.program import Form
+from offcut.core.spelling import similar_names
 from offcut.errors import DescribeError, PartitionError, trim_traceback
 from offcut.partition.strategies.segment_placement import Segment, place_segments
 from offcut.partition.strategies.tiled_axis import (
@@ -336,7 +336,7 @@ def parse_strategy(
         raise error("it is not a name with a tuple of heights", '("ladder", (4, 2, 1))')
     if strategy_function is None or not isinstance(name, str):
         names = (*others, *map(str, STRATEGIES), *_USERS)
-        suggestion = nearest(name, names) if isinstance(name, str) else ""
+        suggestion = similar_names(name, names) if isinstance(name, str) else ""
         raise error("there is no such strategy", *filter(None, [suggestion]), ", ".join(names))
     if isinstance(value, tuple) and not arguments:
         raise error("it has no heights", f'"{name}" alone', f'("{name}", (4, 2, 1))')

@@ -11,7 +11,7 @@ from offcut.ir import Binary, Const, Expr, Var
 def is_natural(expr: Expr, natural_names: Container[str]) -> bool:
     """Return whether ``expr >= 0`` is shown; False means unknown.
 
-    known  coordinates and sizes that are never negative
+    natural_names  coordinates and sizes that are never negative
     """
     form = ix.to_linear(expr)
     return form.const >= 0 and all(

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 
 from offcut.plugins.onnx.file_errors import InvalidModelError
-from offcut.plugins.onnx.making.facts import OP
+from offcut.plugins.onnx.importer.size_facts import OP
 
 
 def check_proto(proto: Any) -> None:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from offcut.graph.models.cost import ModelCost
     from offcut.graph.models.plan import ModelPlan
     from offcut.graph.models.profile import ModelProfile
-    from offcut.plugins.onnx.compiling import CompiledFile
+    from offcut.plugins.onnx.compile_file import CompiledFile
     from offcut.plugins.onnx.file_facts import FileFacts
-    from offcut.plugins.onnx.importing import Imported
+    from offcut.plugins.onnx.import_model import Imported
 
 OP = "from_onnx"
 EXTERNAL = b"\x0a\x08location\x12"
@@ -218,7 +218,7 @@ def from_onnx(
     threads    that a kernel may use; None: as `offcut.compile` says
     target     a target, or its name; or several: a kernel runs on the first that takes it
     constants  arrays for inputs that no call changes: a shape, axes, weights
-    distributive  whether products may be distributed over sums, as `offcut.graph.compiled` says
+    distributive  whether products may be distributed over sums, as `offcut.graph.compile_graph` says
     parts      which kernels run for a part of the batch at a time, likewise: lines as `OnnxModel.plan` shows them, or a rule
 
     Extents that are calculated (``Shape``, ``Gather``, ``Concat``, ``Reshape``) become expressions over the sizes. Operators that
@@ -245,7 +245,7 @@ def from_onnx(
     saved = None if key is None else read_model(key)
 
     def compile() -> CompiledFile:
-        from offcut.plugins.onnx.compiling import compile_file
+        from offcut.plugins.onnx.compile_file import compile_file
 
         if saved is not None and content is not None and not _is_unchanged(content, digest):
             raise DescribeError(

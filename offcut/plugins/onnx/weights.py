@@ -59,7 +59,7 @@ def restore(proto: Any, arrays: Mapping[int, Array]) -> None:
         proto.graph.initializer[place].raw_data = array.tobytes()
 
 
-def without(proto: Any, arrays: Mapping[int, Array]) -> Any:
+def strip_weights(proto: Any, arrays: Mapping[int, Array]) -> Any:
     """A model that onnx's checker takes if it takes this one: initializers that lie elsewhere have no elements."""
     copy = type(proto)()
     copy.CopyFrom(proto)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from offcut.graph.composed import Make
+from offcut.graph.call_conditions import Make
 from offcut.graph.graph import Ref
 
 _LARGE, _SMALL = 2.0**28, 2.0**-28

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from offcut.graph.composed import counted
+from offcut.graph.call_conditions import extent_tensor
 from offcut.graph.sizes.numbers import Extent, extent, product
 from offcut.plugins.operators.translator import Translator
 
@@ -55,9 +55,9 @@ def _pad_axis(t: Translator, x: Any, axis: int, before: Extent, after: Extent, m
     whole = t.shape(x)[axis]
     places = t.node("iota", extent(whole, before, after), "int64")
     if before != 0:
-        start = before if isinstance(before, int) else counted(t.node, before, "int64")
+        start = before if isinstance(before, int) else extent_tensor(t.node, before, "int64")
         places = t.node("subtract", places, start)
-    last = t.node("subtract", counted(t.node, whole, "int64"), 1)
+    last = t.node("subtract", extent_tensor(t.node, whole, "int64"), 1)
     if mode == "edge":
         places = t.node("minimum", t.node("maximum", places, 0), last)
     else:

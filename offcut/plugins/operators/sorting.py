@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.graph.sizes.numbers import Extent, plain, product
-from offcut.ops.order.ranking import FEW
+from offcut.ops.sorting.ranking import FEW
 from offcut.plugins.operators.translator import Translator
 
 MAX_COMPARED_ELEMENTS = 64

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from offcut.graph import Targets
     from offcut.graph.models.batches.parts import Parts
     from offcut.plugins.torch.dynamo import backend
-    from offcut.plugins.torch.exported import TorchModel
+    from offcut.plugins.torch.exported_model import TorchModel
 
 __all__ = ["backend", "from_torch", "programs", "report"]
 
@@ -23,9 +23,9 @@ def __getattr__(name: str) -> Any:
     """The backend, which is told of compilations from when it is named: ``torch.compile`` does that before it traces."""
     if name != "backend":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from offcut.plugins.torch import beginning, dynamo
+    from offcut.plugins.torch import dynamo, trace_hooks
 
-    beginning.watched(dynamo.backend)
+    trace_hooks.install_hook(dynamo.backend)
     return dynamo.backend
 
 
@@ -48,7 +48,7 @@ def from_torch(
     dynamic_shapes  as ``torch.export`` takes them; None: every size that may vary does
     kwargs          example arguments that the module is called with by name
     threads         the most that a call may use; None: as `offcut.compile` says
-    distributive    whether products may be distributed over sums, as `offcut.graph.compiled` says
+    distributive    whether products may be distributed over sums, as `offcut.graph.compile_graph` says
     parts           which kernels run for a part of the batch at a time, likewise: lines as `TorchModel.plan` shows them, or a rule
                     that gives such lines for sizes by argument and axis, ``{"x_0": 8}``: it is asked once for each region that is ours
     target          a target, or its name; or several: a kernel runs on the first that takes it; None: that of the device of the
@@ -60,11 +60,13 @@ def from_torch(
     """
     check_installed("from_torch", "cannot take a model of torch", "torch")
     from offcut.graph.models.batches.parts import check_parts
-    from offcut.plugins.torch import exported
-    from offcut.plugins.torch.how import how_of
+    from offcut.plugins.torch import exported_model
+    from offcut.plugins.torch.options import parse_options
 
     check_parts("from_torch", parts)
-    how = how_of(
+    how = parse_options(
         "from_torch", {"threads": threads, "distributive": distributive, "target": target}, {}
     )
-    return exported.taken(model, args, kwargs, dynamic_shapes, replace(how, parts=parts))
+    return exported_model.model_from_export(
+        model, args, kwargs, dynamic_shapes, replace(how, parts=parts)
+    )

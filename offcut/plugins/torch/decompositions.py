@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.rule_table import TABLE
 
 _MORE = (torch.ops.aten._native_batch_norm_legit.no_stats,)
 """Operators that torch leaves whole, and knows how to take apart: no rule of ours says more."""

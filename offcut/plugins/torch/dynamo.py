@@ -1,7 +1,7 @@
 """The backend of ``torch.compile(model, backend="offcut", dynamic=True)``.
 
 Dynamo takes sizes of 0 and 1 for numbers, and others for 2 at least, so a model compiled for a batch of 5 would be compiled once
-more for a batch of 1. A frame of ours is traced with the settings of `offcut.plugins.torch.tracing`; the backend asks for one more trace
+more for a batch of 1. A frame of ours is traced with the settings of `offcut.plugins.torch.trace_settings`; the backend asks for one more trace
 of it where they were not there when it began, or a tensor was not seen then whose sizes of 1 are numbers.
 """
 
@@ -20,15 +20,15 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
 from offcut.core.gc_scope import freeze_gc
-from offcut.plugins.torch.beginning import watched
 from offcut.plugins.torch.decompositions import taken_apart
-from offcut.plugins.torch.facts import Facts, facts_in
-from offcut.plugins.torch.how import How, how_of
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.program import Program, Whole
-from offcut.plugins.torch.report import noted
-from offcut.plugins.torch.tracing import Oblivious
-from offcut.plugins.torch.whole import keep_whole
+from offcut.plugins.torch.opaque_recurrences import keep_whole
+from offcut.plugins.torch.options import Options, parse_options
+from offcut.plugins.torch.program import EagerProgram, Program
+from offcut.plugins.torch.report import register_program
+from offcut.plugins.torch.size_facts import Facts, read_shape_env
+from offcut.plugins.torch.trace_hooks import install_hook
+from offcut.plugins.torch.trace_settings import DynamicTraceSettings
+from offcut.plugins.torch.unsupported import Unsupported
 
 CHANGES = 3
 """So often the constants of a program may be changed; then they become inputs."""
@@ -43,13 +43,13 @@ def backend(
 ) -> Callable[..., Any]:
     """Return a graph of torch, compiled when it is first called; named ``offcut`` among torch's backends.
 
-    options  ``{"threads": 2, "distributive": False, "target": "cpu"}``, as `How` says
+    options  ``{"threads": 2, "distributive": False, "target": "cpu"}``, as `Options` says
 
     Raises TargetError for any other, and for what ``torch.compile`` gives beside them: a mode.
     """
-    how = how_of("torch.compile", options or {}, others)
-    watched(backend)
-    if _specialised(examples) and Oblivious.again(_traced()):
+    how = parse_options("torch.compile", options or {}, others)
+    install_hook(backend)
+    if _specialised(examples) and DynamicTraceSettings.again(_traced()):
         raise _Again(restart_reason="a batch of 1 is a batch like others")
     keep_whole(module)
     try:
@@ -57,7 +57,7 @@ def backend(
     except TensorifyScalarRestartAnalysis:
         raise
     except BaseException:
-        Oblivious.leave()
+        DynamicTraceSettings.leave()
         raise
 
 
@@ -105,7 +105,7 @@ class Compiled:
     Constants are packed and folded. One that is changed in place is noticed by its version, one that is replaced by its address.
     """
 
-    def __init__(self, module: Any, fixed: Sequence[int], facts: Facts, how: How) -> None:
+    def __init__(self, module: Any, fixed: Sequence[int], facts: Facts, how: Options) -> None:
         self.module, self.fixed, self.facts, self.how = module, tuple(fixed), facts, how
         self.programs: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[..., Any]]] = {}
         self.changes = 0
@@ -130,17 +130,17 @@ class Compiled:
             self.programs.pop(next(iter(self.programs)))
         inputs = [node for node in self.module.graph.nodes if node.op == "placeholder"]
         known = {inputs[place]: one for place, one in zip(self.fixed, constants, strict=True)}
-        run: Program | Whole
+        run: Program | EagerProgram
         try:
             run = Program(self.module, known, self.facts, self.how)
-        except Left as refused:
-            run = Whole(self.module, str(refused))
-        noted(run)
+        except Unsupported as refused:
+            run = EagerProgram(self.module, str(refused))
+        register_program(run)
         self.programs[key] = versions, run
         return self.programs[key]
 
 
-def _forward(module: Any, examples: Sequence[Any], how: How) -> Callable[..., Any]:
+def _forward(module: Any, examples: Sequence[Any], how: Options) -> Callable[..., Any]:
     """Return a graph of results, without a backward graph."""
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
@@ -153,15 +153,15 @@ def _forward(module: Any, examples: Sequence[Any], how: How) -> Callable[..., An
             if one.mutates_data or one.mutates_metadata
         }
         fixed = [one for one in context.fw_metadata.static_input_indices if one not in mutated]
-    return _boxed(Compiled(module, fixed, facts_in(context.fake_mode.shape_env), how))
+    return _boxed(Compiled(module, fixed, read_shape_env(context.fake_mode.shape_env), how))
 
 
-def _training(module: Any, examples: Sequence[Any], how: How) -> Callable[..., Any]:
+def _training(module: Any, examples: Sequence[Any], how: Options) -> Callable[..., Any]:
     """Return a graph of results and of what the backward graph reads; its weights change with every step, so none is constant."""
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
         return make_boxed_func(module.forward)  # type: ignore[no-any-return]
-    return _boxed(Compiled(module, (), facts_in(context.fake_mode.shape_env), how))
+    return _boxed(Compiled(module, (), read_shape_env(context.fake_mode.shape_env), how))
 
 
 def _backward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
@@ -181,7 +181,7 @@ def _boxed(run: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
     return boxed
 
 
-def _by_aot(module: Any, examples: Sequence[Any], how: How) -> Callable[..., Any]:
+def _by_aot(module: Any, examples: Sequence[Any], how: Options) -> Callable[..., Any]:
     compiler = aot_autograd(
         fw_compiler=partial(_training, how=how),
         bw_compiler=_backward,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 from torch.utils._sympy import functions as sf
 
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from offcut.plugins.torch.translation import Translation
@@ -45,7 +45,7 @@ def float_of(t: Translation, expr: Any) -> Any:
     for kind, op in _FUNCTIONS.items():
         if isinstance(expr, kind):
             return t.node(op, _value(t, expr.args[0]))
-    raise Left(f"a number is {expr}")
+    raise Unsupported(f"a number is {expr}")
 
 
 def _power(t: Translation, base: Any, exponent: float) -> Any:
@@ -54,7 +54,7 @@ def _power(t: Translation, base: Any, exponent: float) -> Any:
         return t.node("sqrt" if exponent > 0 else "rsqrt", base)
     if exponent == int(exponent):
         return t.node("power", base, exponent)
-    raise Left(f"a number is a power by {exponent}")
+    raise Unsupported(f"a number is a power by {exponent}")
 
 
 def _joined(t: Translation, op: str, operands: Any) -> Any:

@@ -13,17 +13,15 @@ import torch
 
 from offcut.describe.request import borrow
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph import Model, ModelCost, ModelPlan, compiled
-from offcut.plugins.torch.conditions import Conditions
+from offcut.graph import Model, ModelCost, ModelPlan, compile_graph
 from offcut.plugins.torch.dtypes import array_of, is_held, tensor_of
-from offcut.plugins.torch.facts import Facts
-from offcut.plugins.torch.how import DEFAULT, How
+from offcut.plugins.torch.graph_split import Region, is_view, split
 from offcut.plugins.torch.known_sizes import KnownSizes
-from offcut.plugins.torch.left import reason_of
-from offcut.plugins.torch.parts import in_parts
-from offcut.plugins.torch.predicted import Predicted
+from offcut.plugins.torch.microbatch_options import in_parts
+from offcut.plugins.torch.options import DEFAULT, Options
+from offcut.plugins.torch.program_cost import ProgramCost
+from offcut.plugins.torch.size_facts import Facts
 from offcut.plugins.torch.solutions import solutions_of
-from offcut.plugins.torch.splitting import Region, is_view, split
 from offcut.plugins.torch.steps import (
     FallbackStep,
     RegionStep,
@@ -33,6 +31,8 @@ from offcut.plugins.torch.steps import (
     attribute_of,
 )
 from offcut.plugins.torch.strides import memory_order
+from offcut.plugins.torch.trace_guards import Conditions
+from offcut.plugins.torch.unsupported import unsupported_reason
 
 SETTLED = 256
 """Shapes of calls whose sizes are kept."""
@@ -63,7 +63,7 @@ class Program:
         module: Any,
         known: Mapping[Any, Any],
         facts: Facts,
-        how: How = DEFAULT,
+        how: Options = DEFAULT,
         conditions: Conditions | None = None,
     ) -> None:
         graph, self.conditions = module.graph, conditions
@@ -164,10 +164,10 @@ class Program:
         return self._settled.setdefault(key, sizes)
 
     @property
-    def predicted(self) -> Predicted:
+    def predicted(self) -> ProgramCost:
         """What its regions run, and cost."""
         models = [one.model for one in self._ran]
-        return Predicted(models, self.called, self.quotients, self.report().splitlines()[1:])
+        return ProgramCost(models, self.called, self.quotients, self.report().splitlines()[1:])
 
     @property
     def _ran(self) -> list[RegionStep]:
@@ -249,7 +249,7 @@ class Program:
             )
             orders = {name: order for name, order in memory_orders if order is not None}
             how = self.how
-            model = compiled(
+            model = compile_graph(
                 step.bound,
                 how.threads,
                 how.target or "cpu",
@@ -263,7 +263,7 @@ class Program:
         except OffcutError as failed:
             node = step.origin.get(failed.value or "")
             if node is not None and len(step.nodes) > 1:
-                raise _Unfit(node, reason_of(failed)) from failed
+                raise _Unfit(node, unsupported_reason(failed)) from failed
             refused(failed)
             return instead
         except Exception as failed:  # a model runs, whatever becomes of a region
@@ -275,7 +275,7 @@ class Program:
 
         Raises what is no refusal, where ``OFFCUT_VERIFY=1``.
         """
-        reason, nodes = reason_of(failed), {node for node, _ in self.left}
+        reason, nodes = unsupported_reason(failed), {node for node, _ in self.left}
         self.left += [
             (node, reason)
             for node in region.nodes
@@ -284,7 +284,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Whole:
+class EagerProgram:
     """A graph that stays with torch as it is.
 
     reason  why

@@ -17,7 +17,7 @@ from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.integers import MOST_PARTS, binary_fraction
 from offcut.graph.sizes.extent_values import Valued
 from offcut.graph.sizes.extents import normal, quotient
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.unsupported import Unsupported
 
 FLOORS = (sf.FloorDiv, sf.CleanDiv)
 REMAINDERS = (sf.Mod, sf.PythonMod, sympy.Mod)
@@ -48,7 +48,7 @@ def canonical(value: sympy.Expr) -> sympy.Expr:
         return value
     try:
         return in_sympy(extent_of(value), {one.name: one for one in value.free_symbols})
-    except Left:
+    except Unsupported:
         return value.func(*map(canonical, value.args))
 
 
@@ -107,7 +107,7 @@ def values_of(torch_extents: Sequence[Any]) -> Callable[[Mapping[str, int]], tup
     every = [one if isinstance(one, sympy.Basic) else sympy_of(one) for one in torch_extents]
     try:
         extents = [*map(extent_of, every)]
-    except Left:
+    except Unsupported:
         return lambda sizes: tuple(
             _number(one.subs({symbol: sizes[symbol.name] for symbol in one.free_symbols}))
             for one in every
@@ -160,7 +160,7 @@ def _translated(expr: sympy.Basic) -> Expr:
     for kind, op in _EXTREMES.items():
         if isinstance(expr, kind):
             return _folded(op, expr.args)
-    raise Left(f"a size is {expr}")
+    raise Unsupported(f"a size is {expr}")
 
 
 def _folded(op: str, operands: Any) -> Expr:
@@ -175,7 +175,7 @@ def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
         result = quotient(normal(Binary("-", whole, rest)), by)
         if op == "//" and result is not None:
             return result
-    raise Left(f"a size is divided by {divisor}")
+    raise Unsupported(f"a size is divided by {divisor}")
 
 
 def _rounded(kind: type[sympy.Basic], expr: sympy.Basic) -> Expr:
@@ -190,7 +190,7 @@ def _rounded(kind: type[sympy.Basic], expr: sympy.Basic) -> Expr:
         dividend, under = _fraction(expr)
         is_above = expr.replace(sf.ToFloat, lambda size: size).is_nonnegative
     if under > MOST_PARTS:
-        raise Left(f"a size is {expr}")
+        raise Unsupported(f"a size is {expr}")
     by = ix.const(under)
     if issubclass(kind, sf.CeilToInt):
         return Binary("//", Binary("+", dividend, ix.const(under - 1)), by)
@@ -224,7 +224,7 @@ def _fraction(expr: sympy.Basic) -> tuple[Expr, int]:
         under = max(scale for _, scale in terms)
         parts = (Binary("*", ix.const(under // scale), size) for size, scale in terms)
         return reduce(lambda a, b: Binary("+", a, b), parts), under
-    raise Left(f"a size is {expr}")
+    raise Unsupported(f"a size is {expr}")
 
 
 def _ratio(number: sympy.Basic) -> tuple[int, int]:
@@ -234,5 +234,5 @@ def _ratio(number: sympy.Basic) -> tuple[int, int]:
     """
     fraction = binary_fraction(float(number))
     if fraction is None or abs(fraction[0]) > MOST_PARTS:
-        raise Left(f"a size is {number}")
+        raise Unsupported(f"a size is {number}")
     return fraction

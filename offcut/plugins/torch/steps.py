@@ -12,11 +12,11 @@ from torch.utils import _pytree as pytree
 
 from offcut.errors import CallError, PartitionError
 from offcut.graph import Model
-from offcut.graph.models.step import Observed, observed_by
-from offcut.graph.models.step import Step as KernelStep
+from offcut.graph.models.kernel_step import Observed, observed_by
+from offcut.graph.models.kernel_step import Step as KernelStep
 from offcut.plugins.torch.dtypes import plain_of, tensor_of
+from offcut.plugins.torch.graph_split import Region, is_size
 from offcut.plugins.torch.sizes import value_of
-from offcut.plugins.torch.splitting import Region, is_size
 from offcut.plugins.torch.strides import expected_strides, with_strides
 
 Values = dict[Any, Any]

@@ -19,19 +19,19 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.graph import Builder, Ref
-from offcut.graph.composed import of_size, restated
+from offcut.graph.call_conditions import assert_shape, of_size
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import eliminate_dead_code
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import Extent, plain, product
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.floats import float_of
-from offcut.plugins.torch.halves import is_rounded, rounds_again
-from offcut.plugins.torch.left import Left, reason_of
+from offcut.plugins.torch.half_precision import is_rounded, rounds_again
+from offcut.plugins.torch.rule_table import ROUND_EACH, Rule, check_taken, rule_for
+from offcut.plugins.torch.size_facts import Facts
 from offcut.plugins.torch.sizes import extent_of, is_extent_symbol, sympy_of
-from offcut.plugins.torch.table import ROUND_EACH, Rule, check_taken, rule_for
+from offcut.plugins.torch.unsupported import Unsupported, unsupported_reason
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
 
@@ -79,18 +79,18 @@ class Translation:
             return
         rule = rule_for(node.target)
         if rule is None:
-            raise Left("there is no rule for it")
+            raise Unsupported("there is no rule for it")
         before = len(self.builder.nodes)
         try:
             self.held[node] = self.applied(rule, node)
             values = (value for one in self.builder.nodes[before:] for value in one.results)
             self.origin.update((value.name, node) for value in values)
-        except Left:
+        except Unsupported:
             raise
         except Exception as failed:
             if isinstance(failed, TypeError) and any(map(_is_float_of_sizes, node.all_input_nodes)):
-                raise Left("a number that it is called with depends on sizes") from failed
-            raise Left(reason_of(failed)) from failed
+                raise Unsupported("a number that it is called with depends on sizes") from failed
+            raise Unsupported(unsupported_reason(failed)) from failed
 
     def applied(self, rule: Rule, node: Any) -> Any:
         """What a rule makes of a node.
@@ -116,7 +116,7 @@ class Translation:
         result = self.agreed(result)
         for user in node.users:
             if user.target is operator.getitem and result[user.args[1]] is None:
-                raise Left(f"its result {user.args[1]} is asked for")
+                raise Unsupported(f"its result {user.args[1]} is asked for")
         return result
 
     def rounded_once(self, rule: Rule, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -144,7 +144,7 @@ class Translation:
         """Return the results of a node that has several."""
         if node not in self.held:
             if node not in self.free:
-                raise Left("torch calculates what it is taken from")
+                raise Unsupported("torch calculates what it is taken from")
             self.take(node)
         return self.held[node]
 
@@ -163,22 +163,24 @@ class Translation:
     def _agreed(self, one: Ref, fake: Any) -> Ref:
         value = self.builder.values[one.name]
         if value.dtype != NAMES.get(fake.dtype) or len(value.shape) != fake.dim():
-            raise Left(f"it gives {value.dtype} of rank {len(value.shape)}")
+            raise Unsupported(f"it gives {value.dtype} of rank {len(value.shape)}")
         shape = list(value.shape)
         for axis, (own, extent) in enumerate(zip(value.shape, fake.shape, strict=True)):
             literal = ix.literal_value(self.extent(extent))
             if literal is not None and own != ix.const(literal):
                 if ix.literal_value(own) is not None:
-                    raise Left(f"it gives an extent of {format_expr(own)}, torch one of {extent}")
+                    raise Unsupported(
+                        f"it gives an extent of {format_expr(own)}, torch one of {extent}"
+                    )
                 shape[axis] = ix.const(literal)
         return one if shape == [*value.shape] else self.restated(one, shape)
 
     def declare(self, fake: Any) -> None:
         """Take the sizes in the shape of a tensor among those of the graph."""
         if fake.device.type not in self.devices or fake.layout is not torch.strided:
-            raise Left(f"it is on {fake.device.type}, in the layout {fake.layout}")
+            raise Unsupported(f"it is on {fake.device.type}, in the layout {fake.layout}")
         if fake.dtype not in NAMES:
-            raise Left(f"its elements are {str(fake.dtype).removeprefix('torch.')}")
+            raise Unsupported(f"its elements are {str(fake.dtype).removeprefix('torch.')}")
         for one in fake.shape:
             self.extent(one)
 
@@ -191,7 +193,7 @@ class Translation:
         result = self.facts.simplified(expr)
         for symbol in result.free_symbols:
             if not is_extent_symbol(symbol):
-                raise Left("its shape depends on data")
+                raise Unsupported("its shape depends on data")
             if symbol.name not in self.builder.sizes:
                 self.builder.size(symbol.name, *self.facts.range(symbol))
         return extent_of(result)
@@ -210,7 +212,7 @@ class Translation:
         if isinstance(item, torch.SymFloat):
             return float_of(self, item.node.expr)
         if isinstance(item, torch.SymBool):
-            raise Left("a condition is known at run time alone")
+            raise Unsupported("a condition is known at run time alone")
         if isinstance(item, tuple | list):
             return [self.argument(one) for one in item]
         return item
@@ -234,7 +236,7 @@ class Translation:
     def node(self, op: str, *arguments: Argument | Sequence[Argument], **options: Any) -> Any:
         """Return the result of one of our operators."""
         if op not in ops.__all__ and op not in VIEWS:
-            raise Left(f"offcut has no {op}")
+            raise Unsupported(f"offcut has no {op}")
         parameters = {name: value for name, value in options.items() if value is not None}
         try:
             return self._noted(op, arguments, parameters)
@@ -268,12 +270,12 @@ class Translation:
         )
 
     def restated(self, x: Ref, shape: Sequence[Expr]) -> Ref:
-        """Return a value with extents that torch says are the same, as `offcut.graph.composed.restated`."""
+        """Return a value with extents that torch says are the same, as `offcut.graph.call_conditions.assert_shape`."""
 
         def make(op: str, *arguments: Any) -> Any:
             return self._noted(op, arguments, {})
 
-        whole: Ref = restated(make, x, self.shape(x), shape)
+        whole: Ref = assert_shape(make, x, self.shape(x), shape)
         return whole
 
     def shape(self, x: Ref) -> tuple[Expr, ...]:
@@ -310,7 +312,7 @@ class Translation:
         self.require_at_least(extent, 1)
         low, high = span(extent, tuple(self.builder.sizes.values()))
         if high == 0:
-            raise Left("it is of nothing")
+            raise Unsupported("it is of nothing")
         if low > 0:
             return x
         start = normal(Binary("-", Binary("min", extent, ix.const(1)), ix.const(1)))
@@ -438,7 +440,7 @@ class Translation:
         """What some nodes need, and the name of each."""
         outputs = {node: self.held[node].name for node in results}
         names = tuple(dict.fromkeys(outputs.values()))
-        return pruned(self.builder.bound, names), outputs
+        return prune(self.builder.bound, names), outputs
 
     def roots(self, name: str) -> str:
         """Return the value whose memory a value may share: through views."""
@@ -447,7 +449,7 @@ class Translation:
         return name
 
 
-def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
+def prune(bound: Bound, outputs: tuple[str, ...]) -> Bound:
     """Return a graph without what its outputs do not need; inputs and sizes that nothing names are left out, too."""
     live = eliminate_dead_code(Bound(replace(bound.graph, outputs=outputs), bound.arrays))
     graph = live.graph
@@ -487,4 +489,4 @@ def _tensors(fake: Any) -> list[Any]:
         return [fake]
     if isinstance(fake, tuple | list):
         return [one for one in fake if isinstance(one, torch.Tensor)]
-    raise Left("it gives no tensor")
+    raise Unsupported("it gives no tensor")

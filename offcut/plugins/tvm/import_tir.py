@@ -308,7 +308,7 @@ class _Reader:
         raise import_error(_text(value), f"offcut has no function {op} of {dtype or 'no type'}")
 
 
-def stages(reading: Reading) -> ir.Program:
+def scheduled_program(reading: Reading) -> ir.Program:
     """Return the program of a reading as a schedule has it: loops are called as TVM calls them, and a sum starts before its loop.
 
     TVM starts it in the first iteration: ``if k == 0``. That it is the same is proved; what cannot be is left as it is.

@@ -19,7 +19,7 @@ from offcut.partition import Partition
 from offcut.pipeline import partition
 from offcut.plugins.hosts import HostFeatures, HostProgram, apply_schedule, microkernels_of
 from offcut.plugins.tvm.export_tir import write
-from offcut.plugins.tvm.import_tir import Reading, read, stages
+from offcut.plugins.tvm.import_tir import Reading, read, scheduled_program
 from offcut.schedule import Schedule
 
 TILE, TAIL, SCHEDULE = "offcut.tile", "offcut.tail", "offcut.schedule"
@@ -114,7 +114,9 @@ def partition_pass(
             cut_program: Partition | HostProgram
             own_schedule = _schedule_of(function, schedule_text, reading)
             if own_schedule is not None:
-                cut_program = apply_schedule(stages(reading), own_schedule, WORDS, kernels)
+                cut_program = apply_schedule(
+                    scheduled_program(reading), own_schedule, WORDS, kernels
+                )
                 new_function = write(reading, cut_program)
             else:
                 cut_program = _partition(reading, *_settings(function, *settings))

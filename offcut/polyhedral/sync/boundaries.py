@@ -26,7 +26,7 @@ from offcut.core.traversal import (
     with_numbered_blocks,
 )
 from offcut.errors import PartitionError
-from offcut.polyhedral.sync.events import refused
+from offcut.polyhedral.sync.events import sync_error
 from offcut.polyhedral.units.footprints import Conflicts
 from offcut.polyhedral.units.independence import Independence
 
@@ -310,7 +310,7 @@ def check_barriers(program: Program, unit: str, own: frozenset[str]) -> None:
     intervals = _Intervals(program, own)
     reached = intervals.boundaries(program, unit).reached
     if intervals.spare(program, unit, reached) is not None:
-        raise refused(
+        raise sync_error(
             program, f"`barrier {unit}`", "without it all is ordered, too", "leave it out"
         )
 
@@ -323,10 +323,10 @@ def missing_barrier(program: Program, unit: str, own: frozenset[str]) -> Partiti
     intervals = _Intervals(program, own).boundaries(program, unit)
     if sum(is_barrier(stmt, unit) for stmt in walk(program)) > len(intervals.reached):
         because = f"it stands where not every {unit} comes: the others would wait for ever"
-        raise refused(program, f"`barrier {unit}`", because)
+        raise sync_error(program, f"`barrier {unit}`", because)
     for earlier, one in (*intervals.before.values(), *intervals.ends.values()):
         heads = format_head(earlier.stmt), format_head(one.stmt)
         because = f"it touches what `{heads[0]}` touches, which others may still run: they must meet in between"
         at = f"`{heads[1]}`" if earlier.carried is None else f"the next iteration of `{heads[1]}`"
-        return refused(program, at, because, f"barrier {unit}, before it")
+        return sync_error(program, at, because, f"barrier {unit}, before it")
     return None

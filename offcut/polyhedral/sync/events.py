@@ -178,7 +178,7 @@ def multicast_keys(event: Event) -> tuple[Key, ...]:
 UNORDERED = "cannot keep the order of {} on units that run side by side"
 
 
-def refused(
+def sync_error(
     program: Program,
     at: str,
     because: str,
@@ -343,7 +343,7 @@ class _Reader:
         """Return the unit that runs a statement: that of its mark, or of the loops around."""
         if mark is not None:
             if mark not in self.units:
-                raise refused(
+                raise sync_error(
                     self.program,
                     f"@by({mark})",
                     "the machine has no unit of that name",
@@ -380,7 +380,7 @@ class _Reader:
         return tuple(_Inside((), scope.windows, joint=True).of(stmt))
 
     def refuse(self, stmt: Stmt, because: str) -> PartitionError:
-        return refused(self.program, format_head(stmt), because)
+        return sync_error(self.program, format_head(stmt), because)
 
 
 @dataclass(frozen=True, slots=True)

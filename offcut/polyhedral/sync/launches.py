@@ -15,7 +15,7 @@ from offcut.core.program import Action, Choose, Program, Stmt, Sync, Token, walk
 from offcut.core.text.printer import format_head
 from offcut.core.traversal import map_blocks
 from offcut.polyhedral.sync.agents import Agents
-from offcut.polyhedral.sync.events import events, refused
+from offcut.polyhedral.sync.events import events, sync_error
 from offcut.polyhedral.sync.relations import Relations
 
 
@@ -98,13 +98,13 @@ def check_barriers_between(program: Program, agents: Agents) -> None:
             if conflicts(earlier, number):
                 because = f"it touches what `{format_head(bare.body[earlier])}` touches, and may run before that has ended"
                 at = f"`{format_head(stmt)}`"
-                raise refused(program, at, because, f"barrier {agents.grid}, before it")
+                raise sync_error(program, at, because, f"barrier {agents.grid}, before it")
         groups[-1].append(number)
         number += 1
     for before, after in pairwise(groups):
         if not any(conflicts(first, second) for first in before for second in after):
             at = f"`barrier {agents.grid}`"
-            raise refused(program, at, "without it all is ordered, too", "leave it out")
+            raise sync_error(program, at, "without it all is ordered, too", "leave it out")
 
 
 def _conflicts(program: Program, agents: Agents) -> Callable[[int, int], bool]:

@@ -43,7 +43,7 @@ from offcut.polyhedral.sync.events import (
     Key,
     by_one_lane,
     multicast_keys,
-    refused,
+    sync_error,
 )
 from offcut.polyhedral.sync.relations import Relations
 from offcut.polyhedral.sync.room import fits_capacity, max_tokens
@@ -174,7 +174,7 @@ class Order(AgentSteps):
         """
         some = self.pairs_of(source, target)
         mine, theirs = self.keys_of(source), self.keys_of(target)
-        spans = spanned(some)
+        spans = multicast_units(some)
         for pair in some:
             map = self.relations.widened(pair.map, {*spans, *theirs - mine}, pair.other)
             map = self.relations.widened(map.reverse(), mine - theirs, pair.one).reverse()
@@ -262,7 +262,7 @@ class Order(AgentSteps):
         Raises PartitionError if one of these is not a literal.
         """
         mine, theirs = self.keys_of(source), self.keys_of(target)
-        spans = spanned(self.pairs_of(source, target))
+        spans = multicast_units(self.pairs_of(source, target))
         result = {}
         for key in sorted(mine):
             if key in theirs and key not in spans:
@@ -449,7 +449,7 @@ class Order(AgentSteps):
 
     def refuse(self, at: str, because: str, *help: str) -> PartitionError:
         """Return the error for the program."""
-        return refused(self.program, at, because, *help)
+        return sync_error(self.program, at, because, *help)
 
     def reject_any(self, instances: isl.Set, because: str, *help: str) -> None:
         """Raise PartitionError with the least of `instances`, if there is one."""
@@ -458,7 +458,7 @@ class Order(AgentSteps):
             raise self.refuse(at, sizes + because, *help)
 
 
-def spanned(pairs: Iterable[Pair]) -> tuple[Key, ...]:
+def multicast_units(pairs: Iterable[Pair]) -> tuple[Key, ...]:
     """Return the units over which a copy among the second leaves of pairs goes to all agents at once."""
     return tuple(dict.fromkeys(key for pair in pairs for key in multicast_keys(pair.other)))
 

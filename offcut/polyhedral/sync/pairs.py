@@ -19,7 +19,7 @@ from offcut.polyhedral.sync.events import (
     by_one_lane,
     fence_between,
     multicast_keys,
-    refused,
+    sync_error,
 )
 from offcut.polyhedral.sync.order import Pair
 from offcut.polyhedral.sync.relations import Relations, alike
@@ -80,7 +80,7 @@ def _check_own(relations: Relations, one: Event, other: Event, touching: isl.Map
         return
     at, first, sizes = relations.describe(touching.domain())
     (memory,) = relations.events.agents.own
-    raise refused(
+    raise sync_error(
         relations.program,
         relations.describe(touching.intersect_domain(first).range())[0],
         f"{sizes}it touches what {at} touches, in {memory} of another {one.unit}",
@@ -132,7 +132,7 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
         return
     at, first, sizes = relations.describe(across.domain())
     units = ", ".join(f"@{loop.key[0]}" for loop in shared if loop.key is not None)
-    raise refused(
+    raise sync_error(
         program,
         relations.describe(across.intersect_domain(first).range())[0],
         f"{sizes}it touches what {at} touches: both are in one run of a loop {units}, whose iterations "
@@ -150,7 +150,7 @@ def check_multicast(relations: Relations) -> None:
         if isinstance(event.stmt, Tile) and event.stmt.multicast is not None:
             keys = multicast_keys(event)
             if not keys:
-                raise refused(
+                raise sync_error(
                     relations.program,
                     f"@multicast({event.stmt.multicast})",
                     f"no loop {event.stmt.multicast} around is bound to a unit of the machine",
@@ -163,7 +163,7 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
     loop = event.keys[key]
     lo, hi = ix.literal_value(loop.lo), ix.literal_value(loop.hi)
     if lo is None or hi is None:
-        raise refused(
+        raise sync_error(
             relations.program,
             f"`{event.head}`",
             f"how many iterations {loop.name} has is not a number: a copy goes to a cluster of so many",
@@ -176,7 +176,7 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
     if not absent.is_empty():
         at, _, sizes = relations.describe(mine.intersect(absent.apply(others)))
         because = f"{sizes}it runs there, and not for each {loop.name}"
-        raise refused(relations.program, at, because)
+        raise sync_error(relations.program, at, because)
     to_others = others.intersect_domain(mine).intersect_range(mine)
     for access in event.copies:
         moving = [*(part for part in access.place if part is not None)]
@@ -192,7 +192,7 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
         at, first, sizes = relations.describe(pairs.domain())
         other, _, _ = relations.describe(pairs.intersect_domain(first).range())
         because = f"{sizes}what it copies to {access.region}, or where, is not what {other} does: one copy cannot be both"
-        raise refused(relations.program, at, because, "without @multicast")
+        raise sync_error(relations.program, at, because, "without @multicast")
 
 
 def _is_known(relations: Relations, event: Event, access: Access) -> bool:

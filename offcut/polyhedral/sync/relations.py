@@ -34,8 +34,14 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import MAX_SIZE, Action, Size, Sync
 from offcut.core.traversal import Place
 from offcut.polyhedral.affine import Space, parse_map, parse_set
-from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, refused
-from offcut.polyhedral.sync.run_at_sizes import SMALL, at_values, value_of, values_of, with_sizes
+from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, sync_error
+from offcut.polyhedral.sync.run_at_sizes import (
+    SMALL,
+    describe_event,
+    value_of,
+    values_of,
+    with_sizes,
+)
 
 _PARAM, _DIV = isl.dim_type.param, isl.dim_type.div
 _TRUE = Const(1, "bool")
@@ -250,7 +256,7 @@ class Relations:
         for condition in conditions:
             text = self.space.condition(condition, axes)
             if text is None:
-                raise refused(
+                raise sync_error(
                     self.program,
                     event.head,
                     "when it runs is told by more than sums of iterators and sizes",
@@ -340,7 +346,7 @@ class Relations:
         numbers = [self.dims.index(axes[loop.name]) for loop in event.loops]
         values = [point.get_coordinate_val(isl.dim_type.set, at).to_python() for at in numbers]
         pairs = zip(event.loops, values, strict=True)
-        return at_values(event, {loop.name: value for loop, value in pairs}), first, sizes
+        return describe_event(event, {loop.name: value for loop, value in pairs}), first, sizes
 
     def _smallest(self, points: isl.Set) -> tuple[isl.Set, str]:
         """Return `points` at the smallest sizes where there are some, and these; all of them if none are known."""

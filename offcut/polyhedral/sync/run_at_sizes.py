@@ -27,7 +27,7 @@ from offcut.polyhedral.sync.events import (
     by_one_lane,
     fence_between,
     multicast_keys,
-    refused,
+    sync_error,
 )
 
 MOST, NODE = 30_000, 10
@@ -46,7 +46,7 @@ class _Unknown(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong, and where: as `refused` takes it."""
+    """What goes wrong, and where: as `sync_error` takes it."""
 
     at: str
     because: str
@@ -71,7 +71,7 @@ class Instance:
     ends: dict[int, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return at_values(self.event, self.values)
+        return describe_event(self.event, self.values)
 
     @property
     def copies(self) -> object:
@@ -96,7 +96,7 @@ def smallest_fault(events: Events, without: Collection[int] = ()) -> PartitionEr
             return None
         if fault is not None:
             because, help = with_sizes(sizes) + fault.because, (fault.help,) if fault.help else ()
-            return refused(events.program, fault.at, because, *help)
+            return sync_error(events.program, fault.at, because, *help)
     return None
 
 
@@ -119,7 +119,7 @@ def with_sizes(sizes: Values) -> str:
     return f"with {at_sizes}, " if at_sizes else ""
 
 
-def at_values(event: Event, values: Values) -> str:
+def describe_event(event: Event, values: Values) -> str:
     """Return a statement and the values of the iterators around it, for the text of an error."""
     at_values_text = ", ".join(f"{loop.name} = {values[loop.name]}" for loop in event.loops)
     return f"`{event.head}`" + (f" at {at_values_text}" if at_values_text else "")

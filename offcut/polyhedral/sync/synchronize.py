@@ -28,7 +28,7 @@ import islpy as isl
 
 from offcut.core import index as ix
 from offcut.core.memo import memo
-from offcut.core.plain_loops import unsynchronized
+from offcut.core.plain_loops import strip_synchronization
 from offcut.core.program import Action, Alloc, For, Let, Program, Sync, Tile, Token, walk
 from offcut.core.text.printer import format_head, shown
 from offcut.core.traversal import Place, used_names, walk_with_paths
@@ -54,7 +54,7 @@ from offcut.polyhedral.sync.events import (
     by_one_lane,
     events,
     fence_between,
-    refused,
+    sync_error,
 )
 from offcut.polyhedral.sync.launches import (
     check_barriers_between,
@@ -91,7 +91,7 @@ def synchronized(program: Program, agents: Agents) -> Program:
     StandstillError if units could stand still.
     """
     _check_arguments("synchronized", program, agents)
-    bare = unsynchronized(program)
+    bare = strip_synchronization(program)
     if (unit := _any_agent(program, agents)) is not None:
         return with_barriers(bare, unit, own_of(bare, unit))
     if launches := launches_of(bare, agents):
@@ -132,7 +132,7 @@ def check(program: Program, agents: Agents) -> None:
         return
     own, missing = frozenset[str](), None
     if (unit := _any_agent(program, agents)) is not None:
-        bare = unsynchronized(program)
+        bare = strip_synchronization(program)
         own = own_of(bare, unit)
         _check_words(program, unit)
         _check_independent(bare, unit)
@@ -152,7 +152,7 @@ def check(program: Program, agents: Agents) -> None:
     if spare:
         them = "it" if len(spare) == 1 else "them"
         at = ", ".join(f"`{event.head}`" for event in spare)
-        raise refused(program, at, f"without {them} all is ordered, too", f"leave {them} out")
+        raise sync_error(program, at, f"without {them} all is ordered, too", f"leave {them} out")
 
 
 def _check_arguments(op: str, program: object, agents: object) -> None:
@@ -176,7 +176,7 @@ def _any_agent(program: Program, agents: Agents) -> str | None:
     free = [unit.name for unit in agents.units if not unit.fixed]
     if free and len(agents.by_name) > 1:
         at = f"@{free[0]}"
-        raise refused(program, at, "any of its agents may run any iteration, beside other units")
+        raise sync_error(program, at, "any of its agents may run any iteration, beside other units")
     return free[0] if free else None
 
 
@@ -185,7 +185,7 @@ def _check_words(program: Program, unit: str) -> None:
     help = (f"barrier {unit}", "a text without synchronization, which gets what it needs")
     for token in program.tokens:
         at = f"token {token.name}: {token.source} -> {token.target}"
-        raise refused(program, at, f"the machine has no unit but {unit}, and no tokens", *help)
+        raise sync_error(program, at, f"the machine has no unit but {unit}, and no tokens", *help)
     for stmt in walk(program):
         if not isinstance(stmt, Sync):
             continue
@@ -194,10 +194,10 @@ def _check_words(program: Program, unit: str) -> None:
             because = (
                 f"the machine has no unit but {unit}, and all that its agents can do is to meet"
             )
-            raise refused(program, at, because, *help)
+            raise sync_error(program, at, because, *help)
         if stmt.where is not None:
             because = "who meets where is known of barriers without a condition alone"
-            raise refused(program, at, because, *help)
+            raise sync_error(program, at, because, *help)
 
 
 def _check_independent(program: Program, unit: str) -> None:
@@ -211,7 +211,7 @@ def _check_independent(program: Program, unit: str) -> None:
             independence.entered(stmt)
         if isinstance(stmt, For) and stmt.unit == unit and not independence.of(stmt, place):
             because = "its iterations run side by side, and they are not shown to need nothing of each other"
-            raise refused(program, f"`{format_head(stmt)}`", because)
+            raise sync_error(program, f"`{format_head(stmt)}`", because)
 
 
 def _order(known: Events) -> Order:
@@ -276,7 +276,7 @@ class _Finder:
             token = match.token
             room = next((room for room in rooms if order.has_room(match, room)), None)
             if room is None:
-                raise refused(
+                raise sync_error(
                     program,
                     f"token {token.name}",
                     f"any number of tokens may be under way, as nothing makes {token.source} wait for {token.target}",
@@ -313,7 +313,7 @@ class _Finder:
         if not pairs:
             return
         if self.agents.queues is not None and (source, target) not in self.agents.queues:
-            raise refused(
+            raise sync_error(
                 self.program,
                 f"`{pairs[0].other.head}`",
                 f"{target} would have to wait for {source}, and no token goes from one to the other",
@@ -355,7 +355,7 @@ class _Finder:
         by_wait = self.order.without_agent.reverse()
         if not few and not fits_capacity(by_wait.apply_range(arrivals), room):
             source, target = pairs[0].one.unit, pairs[0].other.unit
-            raise refused(
+            raise sync_error(
                 self.program,
                 f"{source} -> {target}",
                 f"more tokens of {source} for {target} have to lie in their queue at once than it has room for",

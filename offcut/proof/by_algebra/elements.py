@@ -356,9 +356,9 @@ class Elements:
             else:
                 shift[name] = tm.linear(ix.add(Var(name), first))
                 sizes[name] = size
-        body = tm.replaced(inner, shift)
+        body = tm.replace_coordinates(inner, shift)
         inner_conditions = frozenset(
-            ("compared", one.op, tm.replaced(tm.linear(ix.sub(one.a, one.b)), shift))
+            ("compared", one.op, tm.replace_coordinates(tm.linear(ix.sub(one.a, one.b)), shift))
             for one in other_conditions
             if isinstance(one, Compare)
         )
@@ -406,8 +406,8 @@ class Elements:
                 pairs = zip(tm.bound_names(one), new_names, strict=True)
                 renamed = {old: tm.coordinate(new) for old, new in pairs}
                 extents |= dict(zip(new_names, one[1], strict=True))
-                conditions |= tm.replaced(one[2], renamed)
-                factors += tm.replaced(one[3], renamed)
+                conditions |= tm.replace_coordinates(one[2], renamed)
+                factors += tm.replace_coordinates(one[3], renamed)
             else:
                 factors.append((one, exponent))
         result = tm.number(coefficient, modulus)

@@ -200,14 +200,14 @@ def _coordinates(node: Any) -> Iterator[str]:
             yield from _coordinates(part)
 
 
-def replaced(node: Any, values: Mapping[str, Atom]) -> Any:
+def replace_coordinates(node: Any, values: Mapping[str, Atom]) -> Any:
     """Return an atom, a polynomial or an index with other indices in place of coordinates.
 
     Terms that become equal are added, factors that become equal multiplied: ``A[k] + A[0]`` at ``k = 0`` is ``2*A[0]``. Coefficients
     are not reduced to residues here.
     """
     if isinstance(node, frozenset):
-        parts = [replaced(part, values) for part in node]
+        parts = [replace_coordinates(part, values) for part in node]
         return _merged(parts) if parts and _is_term(parts[0]) else frozenset(parts)
     if not isinstance(node, tuple):
         return node
@@ -219,13 +219,13 @@ def replaced(node: Any, values: Mapping[str, Atom]) -> Any:
                 constant += coefficient * offset
                 new = [(key, coefficient * c) for key, c in inner]
             else:
-                new = [(replaced(one, values), coefficient)]
+                new = [(replace_coordinates(one, values), coefficient)]
             for key, c in new:
                 terms[key] = terms.get(key, 0) + c
         return "lin", frozenset((key, c) for key, c in terms.items() if c), constant
     if len(node) == 2 and node[0] == "*":
-        return _index_product(*(replaced(factor, values) for factor, _ in node[1]))
-    return tuple(replaced(part, values) for part in node)
+        return _index_product(*(replace_coordinates(factor, values) for factor, _ in node[1]))
+    return tuple(replace_coordinates(part, values) for part in node)
 
 
 def _is_term(node: Any) -> bool:
@@ -270,8 +270,8 @@ def bound(kind: str, extents: Mapping[str, Atom], conditions: frozenset[Any], bo
         one = (
             kind,
             tuple(extents[name] for name in order),
-            replaced(conditions, own),
-            replaced(body, own),
+            replace_coordinates(conditions, own),
+            replace_coordinates(body, own),
         )
         candidates.append((text(one), one))
     return min(candidates, key=lambda pair: pair[0])[1]

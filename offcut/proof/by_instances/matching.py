@@ -24,7 +24,7 @@ from offcut.proof.by_instances.pairing import (
     Part,
     ProgramsDiffer,
     Sides,
-    unprimed,
+    strip_prime,
 )
 from offcut.proof.by_instances.substitution import Unified, solutions, unify
 
@@ -109,7 +109,7 @@ class _Matching:
                     equations += [(x, y) for x, y, _ in inner.equal]
             if renamed and len(theirs.index) == len(mine.index):
                 equations += zip(theirs.index, mine.index, strict=True)
-            iters = [unprimed(name) for name in other.iters]
+            iters = [strip_prime(name) for name in other.iters]
             fitting: list[Match] = []
             for at, guessed in solutions(
                 iters, equations, statement.iters, lambda: self.guesses(statement)

@@ -29,7 +29,7 @@ from offcut.polyhedral import Set
 from offcut.polyhedral.extract_statements import extract_statements
 from offcut.polyhedral.program_sets import ProgramSets, Statement
 from offcut.polyhedral.witness import holds_at
-from offcut.proof.by_instances.substitution import Pair, primed
+from offcut.proof.by_instances.substitution import ReadPair, prime_iterators
 
 SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
 UNDECIDED = "cannot tell whether the emitted program computes what the source does"
@@ -100,7 +100,7 @@ class Match:
 
     source: Statement
     at: Mapping[str, Expr]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ReadPair, ...]
 
     def of(self, expr: Expr) -> Expr:
         """Return a source expression over the emitted iterators."""
@@ -179,7 +179,7 @@ class Sides:
         """``C[0, 1] += ... (i = 0, j = 1)``."""
         here = replace(statement, store=self.at(statement, sizes, point))
         pairs = zip(statement.iters, point, strict=True)
-        at = ", ".join(f"{unprimed(name)} = {value}" for name, value in pairs)
+        at = ", ".join(f"{strip_prime(name)} = {value}" for name, value in pairs)
         return text_of(here) + (f" ({at})" if at else "")
 
     def text(self, statement: Statement) -> str:
@@ -224,7 +224,7 @@ def _primed(statement: Statement) -> Statement:
     iters = statement.iters
 
     def new(expr: Expr) -> Expr:
-        return primed(expr, iters)
+        return prime_iterators(expr, iters)
 
     def entry(e: int | str | tuple[str, ...]) -> int | str | tuple[str, ...]:
         if isinstance(e, tuple):
@@ -251,7 +251,7 @@ def _primed(statement: Statement) -> Statement:
     )
 
 
-def unprimed(name: str) -> str:
+def strip_prime(name: str) -> str:
     """Return the name of an iterator as the source has it."""
     return name.removesuffix("'")
 

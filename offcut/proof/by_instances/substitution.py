@@ -37,7 +37,7 @@ _PRIME = "'"
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ReadPair:
     """A read of the emitted statement and the read of the source that it stands for.
 
     path   conditions of the source around it
@@ -61,7 +61,7 @@ class Unified:
     """
 
     equal: tuple[tuple[Expr, Expr, tuple[Expr, ...]], ...] = ()
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[ReadPair, ...] = ()
     alike: tuple[tuple[Expr, Expr, tuple[Expr, ...]], ...] = ()
     holds: tuple[tuple[Expr, tuple[Expr, ...]], ...] = ()
 
@@ -74,7 +74,7 @@ class Unified:
         )
 
 
-def primed(expr: Expr, iters: Collection[str]) -> Expr:
+def prime_iterators(expr: Expr, iters: Collection[str]) -> Expr:
     """`expr` with the source's iterators told from the emitted program's."""
     return substitute(expr, {name: Var(name + _PRIME) for name in iters})
 
@@ -103,7 +103,7 @@ def unify(
                 source.buffer in same and emitted.buffer in same
             )
             if source.dtype == emitted.dtype and is_comparable:
-                yield Unified(pairs=(Pair(emitted, source, path, own),))
+                yield Unified(pairs=(ReadPair(emitted, source, path, own),))
         case Const(), Const():
             if source == emitted:
                 yield Unified()

@@ -31,7 +31,7 @@ from offcut.proof.by_instances.pairing import (
     shown,
     undecided_error,
 )
-from offcut.proof.by_instances.substitution import Pair
+from offcut.proof.by_instances.substitution import ReadPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Values:
             mine, other = (Load(s.buffer, s.index, dtype) for s in (store, theirs))
             yield Read(f"{name}t", part, mine, (), other, ())
 
-    def is_given(self, part: Part, pair: Pair) -> bool:
+    def is_given(self, part: Part, pair: ReadPair) -> bool:
         """Whether both read one element of what no statement writes."""
         assert part.match is not None
         a, b = pair.source, pair.emitted

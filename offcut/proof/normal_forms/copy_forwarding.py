@@ -69,7 +69,7 @@ def find_whole_copy(program: Program, buffer: Buffer, nest: tuple[Stmt, ...]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AxisRange:
     """Coordinates of an axis that are there: ``start <= x < start + count``."""
 
     start: Expr
@@ -80,7 +80,7 @@ class Part:
         return ix.literal_value(self.count) == 1 and index == self.start
 
 
-Held = tuple[Part | None, ...]
+Held = tuple[AxisRange | None, ...]
 """What is there of an array, by axis; None: all coordinates."""
 
 
@@ -158,7 +158,7 @@ class _Copy:
         if any(read_arrays(pair) for pair in axes):
             return None
         return tuple(
-            None if ix.literal_value(start) == 0 and count == extent else Part(start, count)
+            None if ix.literal_value(start) == 0 and count == extent else AxisRange(start, count)
             for extent, (start, count) in zip(self.buffer.shape, axes, strict=True)
         )
 
@@ -196,7 +196,7 @@ class _Copy:
         names = self.names_around(around)
         loops: dict[str, tuple[Expr, Expr]] = {}
         for own, one, extent in zip(form.index, ranges, self.buffer.shape, strict=True):
-            there = Part(ix.const(0), extent) if one is None else one
+            there = AxisRange(ix.const(0), extent) if one is None else one
             if there.names(own):
                 continue
             counted = _counted(own, names)

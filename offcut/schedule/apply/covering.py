@@ -19,10 +19,10 @@ from functools import partial
 from offcut.core import index as ix
 from offcut.core import program as tile
 from offcut.core.expr import Load, variables
-from offcut.core.nearest import meant
 from offcut.core.program import Store, Tile, TileAxis
+from offcut.core.spelling import meant
 from offcut.core.text.printer import format_expr
-from offcut.describe.intrinsic import declared
+from offcut.describe.intrinsic import find_instruction
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import Match, Question, Refusal, cover
@@ -38,7 +38,7 @@ from offcut.schedule.apply.staged_form import (
     in_loops,
 )
 from offcut.schedule.decisions import VECTORS, Bind, Cover, Primitive, SplitPair, primitive_of
-from offcut.schedule.refusing import DecidedError, split_advice
+from offcut.schedule.diagnostics import DecidedError, split_advice
 
 # (because, *help) -> the refusal
 Refuse = Callable[..., PartitionError]
@@ -141,7 +141,7 @@ def find_intrinsic(
     Raises PartitionError where there is none.
     """
     intrinsic = next(
-        (kernel for kernel in reversed(intrinsics) if kernel.name == name), declared(name)
+        (kernel for kernel in reversed(intrinsics) if kernel.name == name), find_instruction(name)
     )
     if intrinsic is None:
         raise undeclared_error(name, at, own)

@@ -19,12 +19,12 @@ from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import footprint
 from offcut.schedule.apply.nest_loops import LoopBody, NestLoops
 from offcut.schedule.apply.offsets import At, Open
-from offcut.schedule.apply.placing import is_beside, window_places
+from offcut.schedule.apply.placing import is_unread_result, window_places
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.apply.tiles import Tiles
 from offcut.schedule.decisions import SplitPair
-from offcut.schedule.refusing import Advice
+from offcut.schedule.diagnostics import Advice
 
 
 def lower(nests: Nests) -> Program:
@@ -203,7 +203,7 @@ class Lowering:
             return tuple(
                 (root, (part, ix.const(1))) for root, part in zip(point, element, strict=True)
             )
-        beside = is_beside(self.nests, producer)
+        beside = is_unread_result(self.nests, producer)
         of = reader.written[0] if beside else buffer
         return tuple(zip(point, footprint(behind, of, shape, at.facts, beside), strict=True))
 
@@ -229,7 +229,7 @@ class Lowering:
         if producer.is_group:
             return {}
         (buffer,) = producer.written
-        if is_beside(self.nests, producer):
+        if is_unread_result(self.nests, producer):
             roots = zip(point, point_of(reader, reader.written[0]) or (), strict=True)
             return {root: at.segments[of] for root, of in roots if of in at.segments}
         inside = (reader, *(n for n in self.nests.nests if n.at and n.at[0] == reader.name))

@@ -14,9 +14,9 @@ from offcut.core.integers import whole
 from offcut.core.interpret import interpreter
 from offcut.core.layout import Layout
 from offcut.core.memo import forget
-from offcut.core.plain_loops import unsynchronized
+from offcut.core.plain_loops import strip_synchronization
 from offcut.core.program import Alloc, Kind, Program, walk
-from offcut.core.text.read_back import read_back
+from offcut.core.text.round_trip import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
@@ -33,7 +33,7 @@ from offcut.schedule.apply.hand_stage import Stage
 from offcut.schedule.apply.prove import lowering_budget, prove
 from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors, with_axis_labels
 from offcut.schedule.apply.staged_form import Nests
-from offcut.schedule.apply.without_windows import joined
+from offcut.schedule.apply.without_windows import join_tiles
 from offcut.schedule.decisions import (
     ANY,
     VECTORS,
@@ -50,7 +50,7 @@ from offcut.schedule.decisions import (
     each_decision,
     stages_in,
 )
-from offcut.schedule.refusing import at_line
+from offcut.schedule.diagnostics import with_source_line
 
 
 @trim_traceback
@@ -65,7 +65,7 @@ def create_schedule(
     Raises DescribeError or PartitionError for what is not described, or cut already.
     """
     if isinstance(output, Program):
-        program = unsynchronized(
+        program = strip_synchronization(
             read_back(output, "create_schedule")
         )  # loops that move get their own
         return HandSchedule(nests_of_program(program))
@@ -107,7 +107,7 @@ def replay(
     first = tuple(step for step in schedule.steps if isinstance(step, Primitive))
     for option in (one for step in first if isinstance(step, Choose) for one in step.options):
         if option.cost is None:
-            with at_line(schedule, option):
+            with with_source_line(schedule, option):
                 raise PartitionError(
                     "choose",
                     f"cannot compare the option {option.label}",
@@ -116,7 +116,7 @@ def replay(
                 )
     for step, expected in zip(first, schedule.steps, strict=False):
         if step is not expected:
-            with at_line(schedule, step):
+            with with_source_line(schedule, step):
                 raise PartitionError(
                     "schedule",
                     "cannot apply a primitive here",
@@ -136,12 +136,12 @@ def replay(
         whole = refused
     if whole.refused == UNDECIDED and whole.decision is not None:
         assert isinstance(whole.decision, Primitive)
-        with at_line(schedule, whole.decision):
+        with with_source_line(schedule, whole.decision):
             raise whole
     again = HandSchedule(start)
     again.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, ()), microkernels)
     for decision in by_hand._steps:  # the line is that after which it is refused first
-        with at_line(schedule, decision):
+        with with_source_line(schedule, decision):
             again._do(decision)
             again.lower(reassociate)
     raise whole
@@ -167,7 +167,7 @@ def _programs(
     emitted = [lower_with_tiles(nests) for nests in steps]
     programs = tuple(program for program, _ in emitted)
     if any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body)):
-        programs = (joined(programs[0]), *programs[0 if small or len(programs) == 1 else 1 :])
+        programs = (join_tiles(programs[0]), *programs[0 if small or len(programs) == 1 else 1 :])
     return programs, tuple(emitted[-1][1])
 
 
@@ -241,7 +241,7 @@ class HandSchedule:
                     self._place(schedule, [one for one in steps if isinstance(one, At)])
                     continue
                 for step in steps:
-                    with at_line(schedule, step):
+                    with with_source_line(schedule, step):
                         if not isinstance(step, Primitive) or _is_of_target(step):
                             raise PartitionError(
                                 "schedule",
@@ -264,7 +264,7 @@ class HandSchedule:
             refused: PartitionError | None = None
             for number, step in enumerate(steps):
                 try:
-                    with at_line(schedule, step):
+                    with with_source_line(schedule, step):
                         self._do(step)
                 except PartitionError as error:
                     refused = refused or error

@@ -22,7 +22,7 @@ from offcut.schedule.apply.axes import Target, check_new
 from offcut.schedule.apply.staged_form import Mark, Nest, Nests, Part, depends_on, literal_extent
 from offcut.schedule.checks import gap_in_ranges
 from offcut.schedule.decisions import UNIT_PRIMITIVES, Bind, Fuse, Order, Split, SplitPair
-from offcut.schedule.refusing import Advice, DecidedError, split_advice
+from offcut.schedule.diagnostics import Advice, DecidedError, split_advice
 
 
 def split(target: Target, step: Split) -> Nests:

@@ -14,7 +14,7 @@ from offcut.schedule.apply.axes import Target, find_stage
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Nest, Nests, Root, depends_on, point_of
 from offcut.schedule.decisions import At, Staging
-from offcut.schedule.refusing import Advice, DecidedError
+from offcut.schedule.diagnostics import Advice, DecidedError
 
 
 def compute_at(target: Target, step: At) -> Nests:
@@ -48,7 +48,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"{target.buffer} and {consumer.buffer} are one nest"
     elif len(nest.written) != 1:
         because = f"its nest writes {' and '.join(nest.written)}"
-    elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
+    elif is_unread_result(nests, nest) and not reads(nests, nest.name, consumer.buffer):
         because = _not_alike(nest, consumer, axis)
     elif because := _why_not_whole(target, consumer):
         write = Staging("write", target.stage, f"{target.buffer}L")
@@ -59,9 +59,11 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"the bounds of {ragged.name} depend on other loops"
     else:
         readers = [n.name for n in nests.nests if reads(nests, n.name, target.buffer)]
-        inside = set(around(nests, consumer.name))
-        outside = [name for name in readers if consumer.name not in around(nests, name)]
-        if not readers or consumer.name not in {c for r in readers for c in around(nests, r)}:
+        inside = set(enclosing_nests(nests, consumer.name))
+        outside = [name for name in readers if consumer.name not in enclosing_nests(nests, name)]
+        if not readers or consumer.name not in {
+            c for r in readers for c in enclosing_nests(nests, r)
+        }:
             because = f"{consumer.buffer} does not read it"
             help_ = (f"{target.buffer} is read by {', '.join(readers) or 'nothing'}",)
         elif outside:
@@ -75,7 +77,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         raise PartitionError("compute_at", refused, at=at, because=because, help=help_)
 
 
-def is_beside(nests: Nests, nest: Nest) -> bool:
+def is_unread_result(nests: Nests, nest: Nest) -> bool:
     """Whether a nest computes a result that nothing reads: at a loop of another it is computed beside that one's elements."""
     (buffer, *more) = nest.written
     result = not more and nests.buffer(buffer).kind is Kind.OUTPUT
@@ -219,7 +221,7 @@ def reads(nests: Nests, name: str, buffer: str) -> bool:
     return any(load.buffer == buffer for load in loads)
 
 
-def around(nests: Nests, name: str) -> tuple[str, ...]:
+def enclosing_nests(nests: Nests, name: str) -> tuple[str, ...]:
     """`name` and the nests inside which it is computed, innermost first."""
     names = [name]
     while (at := nests.nest(names[-1]).at) is not None and at[0] not in names:

@@ -22,7 +22,7 @@ from offcut.schedule.apply.axes import Target, check_new
 from offcut.schedule.apply.reading import read_nest
 from offcut.schedule.apply.staged_form import Nests, Rewrite, Root, in_loops, point_of
 from offcut.schedule.decisions import RFactor, SplitPair
-from offcut.schedule.refusing import split_advice
+from offcut.schedule.diagnostics import split_advice
 
 
 def rfactor(target: Target, step: RFactor) -> Nests:

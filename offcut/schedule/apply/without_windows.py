@@ -27,7 +27,7 @@ from offcut.core.traversal import (
 from offcut.proof import count_from_elements, stored_offset
 
 
-def joined(program: Program) -> Program:
+def join_tiles(program: Program) -> Program:
     """Return `program` without windows and covers, in which tiles that touch each other's elements point by point are one.
 
     Loops become tiles where there are no others: beside tiles that an instruction runs they stay as they are.

@@ -1,6 +1,6 @@
 """Explorers: what was measured of a space in, what to measure next out."""
 
-from offcut.search.explorers.catalog import EXPLORERS, GROUP, explorer_named
-from offcut.search.explorers.explorer import Explorer, Judge, Seen
+from offcut.search.explorers.catalog import EXPLORERS, GROUP, get_explorer
+from offcut.search.explorers.explorer import Explorer, Judge, TriedSchedule
 
-__all__ = ["EXPLORERS", "GROUP", "Explorer", "Judge", "Seen", "explorer_named"]
+__all__ = ["EXPLORERS", "GROUP", "Explorer", "Judge", "TriedSchedule", "get_explorer"]

@@ -12,6 +12,7 @@ from typing import Any
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule
 from offcut.search.entry_points import load_entry_point
+from offcut.search.explorers.coarse_key import FINEST, coarse_key
 from offcut.search.explorers.explorer import (
     Exhaustive,
     Explorer,
@@ -22,7 +23,6 @@ from offcut.search.explorers.explorer import (
     Trials,
 )
 from offcut.search.explorers.gradient import Gradient
-from offcut.search.explorers.grain import FINEST, grain
 from offcut.search.explorers.tree import TreeSearch
 from offcut.search.schedule_space import ScheduleSpace
 
@@ -90,12 +90,12 @@ class Beam:
             best = _best(beam, judge, level, self.width)
             for _ in range(self.rounds):
                 near = [other for point in best for other in space.neighbours(point)]
-                fits = [o for o in near if allowed is None or grain(o, level - 1) in allowed]
+                fits = [o for o in near if allowed is None or coarse_key(o, level - 1) in allowed]
                 visited += fits
                 before, best = best, _best([*best, *fits], judge, level, self.width)
                 if best == before:
                     break
-            beam, allowed = best, {grain(point, level) for point in best}
+            beam, allowed = best, {coarse_key(point, level) for point in best}
         return tuple(judge.to_try(visited, count))
 
 
@@ -104,7 +104,7 @@ def _best(points: Sequence[Schedule], judge: Judge, level: int, width: int) -> l
     by_key: dict[Hashable, Schedule] = {}
     for point in sorted(dict.fromkeys(points), key=judge):
         if isfinite(judge(point)):
-            by_key.setdefault(grain(point, level), point)
+            by_key.setdefault(coarse_key(point, level), point)
     return list(by_key.values())[:width]
 
 
@@ -165,7 +165,7 @@ EXPLORERS: dict[str, Callable[[], Explorer]] = {
 _OTHERWISE = ("a function of (space, seen, rng, count)",)
 
 
-def explorer_named(explorer: object) -> tuple[str, Explorer]:
+def get_explorer(explorer: object) -> tuple[str, Explorer]:
     """What a user gave as ``explorer=``, and what records call it.
 
     explorer  a name, of `EXPLORERS` or of an entry point of the group ``offcut.explorers``; an explorer; a class of

@@ -15,7 +15,7 @@ from offcut.search.schedule_space import ScheduleSpace
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TriedSchedule:
     """A schedule that was tried.
 
     seconds  measured, of a call drawn from the distribution of sizes; None: it was refused, or failed
@@ -25,7 +25,7 @@ class Seen:
     seconds: float | None
 
 
-Trials: TypeAlias = Sequence[Seen]
+Trials: TypeAlias = Sequence[TriedSchedule]
 Schedules: TypeAlias = Sequence[Schedule]
 
 
@@ -65,7 +65,7 @@ class Judge:
     The scale is the median of measured over predicted seconds; 1 where nothing was measured.
     """
 
-    def __init__(self, space: ScheduleSpace, trials: Sequence[Seen]) -> None:
+    def __init__(self, space: ScheduleSpace, trials: Sequence[TriedSchedule]) -> None:
         self.space = space
         self.measured = {
             one.schedule: inf if one.seconds is None else one.seconds for one in trials

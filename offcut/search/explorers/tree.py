@@ -1,7 +1,7 @@
 """Monte Carlo tree search: decisions are taken from coarse to fine, and those are tried more often that have led to low prices.
 
 A node of the tree is all schedules that decide alike down to a grain: covers, then strategies, then tiles
-(`grain`). A visit begins at the root and goes down to the child of the greatest upper confidence bound::
+(`coarse_key`). A visit begins at the root and goes down to the child of the greatest upper confidence bound::
 
     best of the root / best of the child  +  exploration * sqrt(ln(visits of the node) / visits of the child)
 
@@ -17,8 +17,8 @@ from math import inf, log, sqrt
 from random import Random
 
 from offcut.schedule import Schedule
+from offcut.search.explorers.coarse_key import FINEST, coarse_key
 from offcut.search.explorers.explorer import Judge, Schedules, Trials
-from offcut.search.explorers.grain import FINEST, grain
 from offcut.search.schedule_space import ScheduleSpace
 
 LAST = FINEST - 1
@@ -48,7 +48,7 @@ class Node:
             self.best, self.price = point, price
         if self.level < LAST:
             level = self.level + 1
-            key = grain(point, level)
+            key = coarse_key(point, level)
             self.children.setdefault(key, Node(level, key)).count(point, price)
 
 
@@ -100,6 +100,6 @@ class TreeSearch:
             return space.sample(rng)
         for _ in range(_DRAWS):
             point = space.step(node.best, rng)
-            if node.level < 0 or grain(point, node.level) == node.key:
+            if node.level < 0 or coarse_key(point, node.level) == node.key:
                 return point
         return node.best

@@ -3,7 +3,7 @@
 from offcut.search.pool.connection import LOCAL as LOCAL
 from offcut.search.pool.connection import RESOURCE as RESOURCE
 from offcut.search.pool.connection import Pool as Pool
-from offcut.search.pool.connection import connected as connected
+from offcut.search.pool.connection import connect as connect
 from offcut.search.pool.connection import pool_of as pool_of
 from offcut.search.pool.tasks import REQUEUES as REQUEUES
 from offcut.search.pool.tasks import Device as Device

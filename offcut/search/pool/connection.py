@@ -171,7 +171,7 @@ def _lacking(pool: Pool) -> str:
 
 
 @contextmanager
-def connected(pool: Pool, op: str) -> Iterator[Client]:
+def connect(pool: Pool, op: str) -> Iterator[Client]:
     """A client, as long as the context lasts.
 
     Raises TargetError where no scheduler answers in time.
@@ -183,7 +183,7 @@ def connected(pool: Pool, op: str) -> Iterator[Client]:
         try:
             client = Client(pool.address, **settings, set_as_default=False)
         except Exception as error:
-            raise unanswered(pool, op, error) from error
+            raise no_scheduler_error(pool, op, error) from error
         with client:
             yield client
 
@@ -200,7 +200,7 @@ def _quiet() -> Iterator[None]:
         log.setLevel(before)
 
 
-def unanswered(pool: Pool, op: str, error: Exception) -> TargetError:
+def no_scheduler_error(pool: Pool, op: str, error: Exception) -> TargetError:
     """What is to be said where no scheduler answers."""
     line = str(error).splitlines()[0] if str(error) else type(error).__name__
     because = f"no dask scheduler answers in {pool.answer:g} s"
@@ -245,7 +245,7 @@ async def _served(pool: Pool, device: str, ready: Callable[[], None]) -> None:
     except Exception as error:
         if "name taken" in str(error.__cause__):  # dask has no exception of its own for it
             raise _taken(pool, device) from error
-        raise unanswered(pool, "worker", error) from error
+        raise no_scheduler_error(pool, "worker", error) from error
     loop = asyncio.get_running_loop()
     closing: set[asyncio.Task[object]] = set()  # the loop itself does not hold them
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -263,7 +263,7 @@ def _own_host(pool: Pool) -> str:
             probe.connect(address)  # of datagrams: nothing is sent
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise unanswered(pool, "worker", error) from error
+        raise no_scheduler_error(pool, "worker", error) from error
 
 
 def _taken(pool: Pool, device: str) -> TargetError:

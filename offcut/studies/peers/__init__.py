@@ -49,6 +49,20 @@ PEERS: Mapping[str, tuple[str, ...]] = {
 }
 """The peers, each with the ways to call it; a peer is measured by the fastest of its ways."""
 
+COMPUTES: Mapping[str, str] = {
+    "numpy": "contractions in float32 and float64, with every epilogue but gelu; attention, softmax and layer norm in float32",
+    "torch": "contractions in float32 with epilogues, matrix products without in float64, float16, bfloat16 and int8; attention, "
+    "convolutions, softmax, layer norm, dequantized products; modules of torch",
+    COMPILED: "matrix products in float32 and bfloat16, with an epilogue where the second operand is constant; attention, "
+    "convolutions, softmax, layer norm; modules of torch",
+    "onnxruntime": "matrix products in float32 with epilogues, and in int8 and uint8; attention, convolutions, softmax and layer "
+    "norm in float32, dequantized products; files of ONNX, modules of torch",
+    "openvino": "matrix products in float32 with epilogues, and in bfloat16; attention in both, convolutions, softmax and layer "
+    "norm in float32; files of ONNX, modules of torch",
+    **dict.fromkeys(LOOP_COMPILERS, "the loops that are described, in the types of C"),
+}
+"""The operators and element types of each peer; where an array cannot be given as it lies, it has no way either."""
+
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime": ("onnxruntime", "onnx"),
     "openvino": ("openvino", "onnx"),
@@ -80,7 +94,7 @@ class Peers:
 
 
 def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
-    """The peers of these names, such as ``torch`` (its fastest way), ``torch.mm`` (that way), or a compiler of loops.
+    """Return the peers of these names, such as ``torch`` (its fastest way), ``torch.mm`` (that way), or a compiler of loops.
 
     threads   of every peer; numpy's are set by the environment before it is loaded
 
@@ -130,7 +144,7 @@ class OneWay:
     peer: Peer
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """That way; none where the peer cannot compute `task` so."""
+        """Return that way; none where the peer cannot compute `task` so."""
         return tuple(way for way in self.peer.ways(task) if way.name == self.name)
 
 
@@ -149,5 +163,5 @@ def _contender(name: str, library: Any, threads: int) -> Peer:
 
 
 def _version(library: Any) -> str:
-    """As the package gives it, less the build that some put behind it."""
+    """Return the version of a package, less the build that some put behind it."""
     return str(library.__version__).partition("-")[0]

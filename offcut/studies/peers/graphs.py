@@ -60,7 +60,7 @@ class Graph:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What is equal for tasks that can share the model, as long as `key_arrays` are alive."""
+        """Return a key that is equal for tasks that can share the model, as long as `key_arrays` are alive."""
         types = {name: array.dtype.name for name, array in self.inputs.items()}
         numbers = {name: x for name, x in self.constants.items() if np.ndim(x) == 0}
         texts = map(str, (self.nodes, self.extents, types, numbers))
@@ -68,7 +68,7 @@ class Graph:
 
     @property
     def is_contributed(self) -> bool:
-        """Whether only onnxruntime knows its operators."""
+        """Return whether only onnxruntime knows its operators."""
         return any(operator in CONTRIBUTED for operator, *_ in self.nodes)
 
     def model(self) -> bytes:
@@ -183,8 +183,8 @@ def _matmul(task: Problem) -> tuple[Graph, ...]:
 
 def _with_epilogue(nodes: Sequence[Node], steps: Sequence[str]) -> list[Node]:
     """Return the nodes of a model whose result, Y, goes through the steps of an epilogue."""
-    (operator, given, _, attributes), *before = reversed(nodes)
-    result = [*reversed(before), (operator, given, ["Y" if not steps else "sum"], attributes)]
+    (operator, operands, _, attributes), *before = reversed(nodes)
+    result = [*reversed(before), (operator, operands, ["Y" if not steps else "sum"], attributes)]
     value = "sum"
     for number, step in enumerate(steps):
         made = "Y" if number == len(steps) - 1 else f"Y{number}"

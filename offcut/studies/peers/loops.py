@@ -300,7 +300,7 @@ class LoopCompiler:
     _compiled: dict[str, Any] = field(default_factory=dict)
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """The loops, compiled once for all sizes.
+        """Return the loops, compiled once for all sizes.
 
         Raises DescribeError where the compiler is not there, or refuses the text.
         """

@@ -33,22 +33,22 @@ class Matmul:
 
     @property
     def batched(self) -> bool:
-        """Whether there is an axis b."""
+        """Return whether there is an axis b."""
         return self.a.ndim == 3
 
     @property
     def is_in_order(self) -> bool:
-        """Whether the result's axes lie as b, m, n do: steps of an epilogue then have the same rows and columns."""
+        """Return whether the result's axes lie as b, m, n do: steps of an epilogue then have the same rows and columns."""
         return bool(self.c.flags.c_contiguous)
 
     @property
     def has_row_bias(self) -> bool:
-        """Whether what is added along the result's last axis is added along n."""
+        """Return whether what is added along the result's last axis is added along n."""
         return self.is_in_order and self.columns == 1
 
 
 def as_matmul(problem: Problem) -> Matmul | None:
-    """`problem` as a matrix product, or None when it is not one.
+    """Return `problem` as a matrix product, or None when it is not one.
 
     Axes are grouped by who has them: both operands and the result (b), the first and the result
     (m), the second and the result (n), both operands (k). Constants are copied where that makes
@@ -109,7 +109,7 @@ class Peer(Protocol):
 
     @property
     def name(self) -> str:
-        """What tables and pictures call it."""
+        """Return its name in tables and pictures."""
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """The ways it has to compute `task`; none when it cannot."""
+        """Return the ways it has to compute `task`; none when it cannot."""

@@ -45,20 +45,20 @@ class Problem:
 
     @property
     def flop(self) -> int:
-        """Additions and multiplications of one call."""
+        """Return the additions and multiplications of one call."""
         return self.contraction.flop(self.sizes)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the result."""
+        """Return the shape of the result."""
         return tuple(self.sizes[letter] for letter in self.contraction.result)
 
     def result(self) -> Array:
-        """A new array for the result, every page touched."""
+        """Return a new array for the result, every page touched."""
         return poison_array(self.shape, ELEMENTS[self.kind][-1])
 
     def reference(self) -> Reference:
-        """The result in float64, with the error that float32 is allowed.
+        """Return the result in float64, with the error that float32 is allowed.
 
         A step `f` of the epilogue takes an error `e` of its argument to `l * e`, where `l` is its Lipschitz constant, and adds its own
         (`STEP_FUNCTIONS`).
@@ -96,15 +96,15 @@ class Attention:
 
     @property
     def flop(self) -> int:
-        """Those of both products."""
+        """Return the operations of both products."""
         return 4 * math.prod(self.q.shape) * int(self.q.shape[2])
 
     def result(self) -> Array:
-        """A new array for the result."""
+        """Return a new array for the result."""
         return poison_array(self.q.shape, self.kind)
 
     def reference(self) -> Reference:
-        """The result in float64; a rounding of a score is one of the exponent."""
+        """Return the result in float64; a rounding of a score is one of the exponent."""
         q, k, v = (array.astype(np.float64) for array in (self.q, self.k, self.v))
         s, d = q.shape[-2:]
         scores = q @ k.swapaxes(-1, -2) / math.sqrt(d)
@@ -137,7 +137,7 @@ class Convolution:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Shape of the result, (batch, outputs, height, width)."""
+        """Return the shape of the result, (batch, outputs, height, width)."""
         outputs, _, rows, columns = self.weights.shape
         batch, _, height, width = self.image.shape
         return (
@@ -149,15 +149,15 @@ class Convolution:
 
     @property
     def flop(self) -> int:
-        """Those of all windows, padding included."""
+        """Return the operations of all windows, padding included."""
         return 2 * math.prod((*self.shape, *self.weights.shape[1:]))
 
     def result(self) -> Array:
-        """A new array for the result."""
+        """Return a new array for the result."""
         return poison_array(self.shape, "float32")
 
     def reference(self) -> Reference:
-        """The result in float64, as one product of matrices for each element of a window."""
+        """Return the result in float64, as one product of matrices for each element of a window."""
         terms = math.prod(self.weights.shape[1:])
         value = self._summed(self.image.astype(np.float64), self.weights.astype(np.float64))
         magnitude = self._summed(
@@ -187,7 +187,7 @@ class _Rows:
     x: Array
 
     def result(self) -> Array:
-        """A new array for the result."""
+        """Return a new array for the result."""
         return poison_array(self.x.shape, "float32")
 
 
@@ -196,7 +196,7 @@ class Softmax(_Rows):
     """``exp(x - max x) / sum exp(x - max x)`` of each row."""
 
     def reference(self) -> Reference:
-        """The result in float64."""
+        """Return the result in float64."""
         x = self.x.astype(np.float64)
         value = np.exp(x - x.max(-1, keepdims=True))
         value /= value.sum(-1, keepdims=True)
@@ -211,7 +211,7 @@ class LayerNorm(_Rows):
     bias: Array
 
     def reference(self) -> Reference:
-        """The result in float64."""
+        """Return the result in float64."""
         x, gain, bias = (array.astype(np.float64) for array in (self.x, self.gain, self.bias))
         mean, sigma = x.mean(-1, keepdims=True), np.sqrt(x.var(-1, keepdims=True) + EPSILON)
         size = (np.abs(x) + np.abs(x).mean(-1, keepdims=True)) / sigma
@@ -236,15 +236,15 @@ class Dequantized:
 
     @property
     def flop(self) -> int:
-        """Those of the product."""
+        """Return the operations of the product."""
         return 2 * len(self.x) * math.prod(self.w.shape)
 
     def result(self) -> Array:
-        """A new array for the result."""
+        """Return a new array for the result."""
         return poison_array((self.x.shape[0], self.w.shape[1]), "float32")
 
     def reference(self) -> Reference:
-        """The result in float64; integers are exact, what follows is rounded a few times."""
+        """Return the result in float64; integers are exact, what follows is rounded a few times."""
         x = self.x.astype(np.float64)
         w, scales = self.w.astype(np.float64), self.scales.astype(np.float64)
         value = (x - self.zero) @ w * float(np.float32(self.scale)) * scales

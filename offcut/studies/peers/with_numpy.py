@@ -25,7 +25,7 @@ class Numpy:
     name: ClassVar[str] = "numpy"
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """`numpy.matmul` for a matrix product of floats, `numpy.einsum` for other contractions.
+        """Return `numpy.matmul` for a matrix product of floats, `numpy.einsum` for other contractions.
 
         Attention, softmax and layer norm as numpy's users write them, in place where that is faster.
         """
@@ -99,7 +99,7 @@ def _one_and_exp(x: Array) -> Array:
 
 
 def _numpy_call(task: Attention | Softmax | LayerNorm) -> Callable[[Array], object]:
-    """What computes `task` into a given array."""
+    """Return a function that computes `task` into an array."""
     match task:
         case Attention(q, k, v):
             scale, keys = 1 / np.sqrt(np.float32(q.shape[-1])), k.swapaxes(-1, -2)

@@ -23,7 +23,7 @@ class Onnxruntime:
     _sessions: dict[object, tuple[Any, tuple[Array, ...]]] = field(default_factory=dict)
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """A way for each model of `task` that this build accepts; a whole model is one."""
+        """Return a way for each model of `task` that this build accepts; a whole model is one."""
         if isinstance(task, ModelTask | TorchTask):
             return (self._model_way(as_onnx(task)),)
         if task.kind == "bfloat16":

@@ -33,7 +33,7 @@ class Openvino:
     _compiled: dict[object, tuple[Any, tuple[Array, ...]]] = field(default_factory=dict)
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """A way for each model of `task` that has operators which OpenVINO knows; a whole model is one."""
+        """Return a way for each model of `task` that has operators which OpenVINO knows; a whole model is one."""
         if isinstance(task, ModelTask | TorchTask):
             return (self._model_way(as_onnx(task)),)
         graph_ways = []
@@ -51,7 +51,7 @@ class Openvino:
         return tuple(graph_ways)
 
     def _hints(self, kind: str) -> tuple[str, ...]:
-        """The precisions to compute in; a processor without bfloat16 would only emulate it."""
+        """Return the precisions to compute in; a processor without bfloat16 would only emulate it."""
         if kind != "bfloat16" or not computes_bfloat16(self.openvino):
             return ("f32",)
         return ("bf16", "f32")
@@ -97,7 +97,7 @@ class Openvino:
         return Way("openvino", request.infer, read)
 
     def _tensor(self, array: Array) -> Any:
-        """A tensor on the memory of `array`."""
+        """Return a tensor on the memory of `array`."""
         if array.dtype == numpy_dtype("bfloat16"):
             shape = self.openvino.Shape(array.shape)
             return self.openvino.Tensor(array.view(np.int16), shape, self.openvino.Type.bf16)
@@ -110,7 +110,7 @@ def unit_extents(arrays: Mapping[str, Array]) -> tuple[tuple[bool, ...], ...]:
 
 
 def computes_bfloat16(openvino: Any) -> bool:
-    """Whether this processor has bfloat16 arithmetic, as OpenVINO sees it."""
+    """Return whether this processor has bfloat16 arithmetic, as OpenVINO sees it."""
     return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 

@@ -42,7 +42,7 @@ class Torch:
     name: ClassVar[str] = "torch"
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """Every way that this build of torch has for `task`."""
+        """Return every way that this build of torch has for `task`."""
         match task:
             case Problem():
                 return self._contraction(task)
@@ -110,7 +110,7 @@ class Torch:
         return (Way(f"torch.{name}", _with_finish(run, finish), lambda _: product.out),)
 
     def _constant(self, product: Matmul, problem: Problem) -> tuple[Way, ...]:
-        """The ways that hold the second operand as a weight of shape (n, k), and what is added along n as its bias."""
+        """Return the ways that hold the second operand as a weight of shape (n, k), and what is added along n as its bias."""
         if product.batched or not product.constant_b or product.kind in ("int8", "uint8"):
             return ()
         steps, others = problem.epilogue, dict(self._step_operands(problem))
@@ -162,7 +162,7 @@ class Torch:
         yield "sdpa", lambda: partial(call, q, k, v)
 
     def _convolution(self, task: Convolution) -> Iterator[Offer]:
-        """Images in both orders of axes, and weights that oneDNN packed for either."""
+        """Yield ways for images in both orders of axes, and for weights that oneDNN packed for either."""
         torch, packs = self.torch, self.torch.ops.mkldnn
         pad, step = [task.padding] * 2, [task.stride] * 2
         for order, suffix in (
@@ -202,7 +202,7 @@ class Torch:
     def _working_ways(
         self, offers: Iterator[Offer], read: Callable[[Any], Array] | None = None
     ) -> tuple[Way, ...]:
-        """The offers that this build of torch accepts on these operands."""
+        """Return the offers that this build of torch accepts on these operands."""
         ways = []
         for name, prepare in offers:
             try:
@@ -226,7 +226,7 @@ class TorchCompiled:
     _modules: dict[object, tuple[Any, object]] = field(default_factory=dict)
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
-        """The eager call of the task, compiled."""
+        """Return the eager call of the task, compiled."""
         torch, functional = self.torch, self.torch.nn.functional
         read: Callable[[Any], Array] = array_of
         arrays: tuple[Array, ...]
@@ -352,7 +352,7 @@ def _with_finish(run: Run, finish: Callable[[Any], Any] | None) -> Run:
 
 
 def _freeze(torch: Any, call: Callable[..., Any], weight: Any) -> Any:
-    """A module that applies `call` to its first input, a constant, and further inputs."""
+    """Return a module that applies `call` to its first input, a constant, and further inputs."""
 
     class Frozen(torch.nn.Module):  # type: ignore[misc]  # torch is loaded when it is wanted
         def __init__(self) -> None:
@@ -366,14 +366,14 @@ def _freeze(torch: Any, call: Callable[..., Any], weight: Any) -> Any:
 
 
 def torch_of(torch: Any, array: Array) -> Any:
-    """A tensor on the memory of `array`."""
+    """Return a tensor on the memory of `array`."""
     if array.dtype == numpy_dtype("bfloat16"):
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
 
 def array_of(value: Any) -> Array:
-    """An array on the memory of a tensor."""
+    """Return an array on the memory of a tensor."""
     if str(value.dtype) == "torch.bfloat16":
         import torch
 

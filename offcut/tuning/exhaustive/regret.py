@@ -17,15 +17,15 @@ from itertools import count
 from math import fsum, inf
 from typing import Any
 
-from offcut.backends.checked_results import check_result
 from offcut.backends.decide import proved_plan
+from offcut.backends.result_checks import check_result
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.errors import DescribeError, TargetError
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import ExpectedCost, Outcome, Price, Records, RefittablePrice, ScheduleSpace
-from offcut.search.explorers import EXPLORERS, explorer_named
+from offcut.search.explorers import EXPLORERS, get_explorer
 from offcut.search.prices import seconds_by_sizes
 from offcut.tuning.campaign import LAST_RUN, Campaign
 from offcut.tuning.exhaustive.space_table import (
@@ -35,7 +35,7 @@ from offcut.tuning.exhaustive.space_table import (
     single_variant_schedules,
     subspace_of,
 )
-from offcut.tuning.learning.corrected import LEARNED, Corrected, price_named
+from offcut.tuning.learning.online_model import LEARNED, OnlineModel, get_cost
 from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.problem import DEFAULT, Limits, Measure, Measured, Problem, make_problem
 from offcut.tuning.recorded_trials import TrialLog
@@ -101,7 +101,7 @@ def picks_of(
     schedules = {SWEEP: table.best, POLICY: default}
     for name, make in prices.items():
         price = make(problem)
-        if isinstance(price, Corrected) and not price.has_learned:
+        if isinstance(price, OnlineModel) and not price.has_learned:
             continue
         schedules[name] = min(table.points, key=ExpectedCost(price, problem.weights))
     return tuple(
@@ -151,7 +151,8 @@ def explored_by(
                 for one, price in zip(problems, prices_of_maker, strict=True)
             ]
             if all(
-                isinstance(price, Corrected) and not price.has_learned for price in prices_of_maker
+                isinstance(price, OnlineModel) and not price.has_learned
+                for price in prices_of_maker
             ):
                 continue  # the rows of the closed form say the same
             by_count = dict(zip(trials, zip(*runs, strict=True), strict=True))
@@ -187,7 +188,7 @@ def replay_campaign(
     """
     expected = ExpectedCost(price, problem.weights, beyond, within=frozenset(table.points))
     searched = space.going_by(expected)
-    name, search = explorer_named(explorer)
+    name, search = get_explorer(explorer)
     campaign = Campaign(
         *(problem, searched, expected, search, name, None),
         *(_looked_up(table), trials[-1]),
@@ -323,7 +324,7 @@ def makers_of(problem: Problem, space: ScheduleSpace) -> dict[str, Maker]:
     closed = ClosedForm(problem, space.computation)
 
     def learned(problem: Problem) -> Price:
-        return price_named(problem, space.computation, space.first, LEARNED)
+        return get_cost(problem, space.computation, space.first, LEARNED)
 
     makers: dict[str, Maker] = {"closed form": lambda problem: closed}
     return (

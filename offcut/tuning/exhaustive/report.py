@@ -23,9 +23,9 @@ from offcut.experiment.plots import plot_lines
 from offcut.partition.show.figure_io import check_format
 from offcut.search import Outcome
 from offcut.tuning.exhaustive.regret import Findings, Tell, measure_space
-from offcut.tuning.learning.corrected import LEARNED
-from offcut.tuning.overview import seconds_text, sizes_text
+from offcut.tuning.learning.online_model import LEARNED
 from offcut.tuning.progress import bar_on
+from offcut.tuning.record_tables import seconds_text, sizes_text
 
 
 def report(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from offcut.costmodel.arrays import Values
-from offcut.costmodel.learned import CLOSED, Rows, Settings, learned, metrics
-from offcut.costmodel.learned.pair import too_few
+from offcut.costmodel.learned import CLOSED, Dataset, Settings, metrics, train
+from offcut.costmodel.learned.corrected_model import too_few
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -91,7 +91,7 @@ def useless_of(lines: Sequence[HeldOut]) -> str:
 
 
 def held_out(
-    rows: Rows,
+    rows: Dataset,
     seed: int = 0,
     settings: Settings | None = None,
     splits: Sequence[str] = tuple(SPLITS),
@@ -103,7 +103,7 @@ def held_out(
 
     Raises TargetError where XGBoost is not installed.
     """
-    models: dict[str, Callable[[Rows, Rows], Predicted]] = {
+    models: dict[str, Callable[[Dataset, Dataset], Predicted]] = {
         "closed form": _closed,
         "learned alone": lambda seen, new: _alone(seen, new, seed, settings),
         "pair": lambda seen, new: _pair(seen, new, seed, settings),
@@ -164,11 +164,11 @@ def _folds(keys: Values, seed: int) -> Iterator[Values]:
         yield part[codes] == number
 
 
-def _closed(training: Rows, new: Rows) -> Predicted:
+def _closed(training: Dataset, new: Dataset) -> Predicted:
     return new.closed, np.full(len(new), np.nan), 0.0
 
 
-def _alone(training: Rows, new: Rows, seed: int, settings: Settings | None) -> Predicted:
+def _alone(training: Dataset, new: Dataset, seed: int, settings: Settings | None) -> Predicted:
     """Without the closed form: neither corrected nor among the features."""
     own = tuple(f"{feature.__name__}." for feature in CLOSED)
     names = [name for name in training.names if not name.startswith(own)]
@@ -176,14 +176,14 @@ def _alone(training: Rows, new: Rows, seed: int, settings: Settings | None) -> P
         training.only(names),
         closed=np.full(len(training), float(np.exp(np.log(training.seconds).mean()))),
     )
-    model = learned(flat, seed, settings)
+    model = train(flat, seed, settings)
     tested = new.only(names)
     prediction = model.corrected(tested.features, np.full(len(new), flat.closed[0]), tested.centre)
     return prediction.seconds, prediction.spread, 0.0
 
 
-def _pair(training: Rows, new: Rows, seed: int, settings: Settings | None) -> Predicted:
-    model = learned(training, seed, settings)
+def _pair(training: Dataset, new: Dataset, seed: int, settings: Settings | None) -> Predicted:
+    model = train(training, seed, settings)
     seconds, spread, fell = np.empty(len(new)), np.empty(len(new)), 0
     for group in new.groups:
         prediction = model.predict(new.features[group], new.closed[group])
@@ -192,7 +192,7 @@ def _pair(training: Rows, new: Rows, seed: int, settings: Settings | None) -> Pr
     return seconds, spread, fell / len(new)
 
 
-def _line(by: str, model: str, rows: Rows, parts: Sequence[tuple[Values, Predicted]]) -> HeldOut:
+def _line(by: str, model: str, rows: Dataset, parts: Sequence[tuple[Values, Predicted]]) -> HeldOut:
     seconds, spread = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     fell = 0.0
     for new, (predicted, own, share) in parts:

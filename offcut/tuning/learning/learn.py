@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import offcut
-from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import CompileRequest
+from offcut.backends.result_checks import check_result
 from offcut.core.text.parser import parse
 from offcut.costmodel import of_plain
 from offcut.costmodel.learned import (
+    CorrectedModel,
+    Dataset,
     Feature,
-    Pair,
-    Rows,
     check_names,
     compute_features,
-    features_found,
-    learned,
+    load_features,
+    train,
 )
 from offcut.errors import OffcutError
 from offcut.partition import Users
@@ -36,8 +36,8 @@ from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source
 from offcut.search.record import digest_of, read_file
-from offcut.tuning.learning.corrected import Cases
 from offcut.tuning.learning.heldout import APART, PROGRAM, HeldOut, held_out, useless_of
+from offcut.tuning.learning.online_model import Cases
 from offcut.tuning.problem import Problem
 
 PREDICTED = "its seconds were predicted, and nothing ran"
@@ -51,7 +51,7 @@ class Training:
     left   how many schedules were left out, by why
     """
 
-    rows: Rows
+    rows: Dataset
     left: Mapping[str, int]
 
 
@@ -126,7 +126,7 @@ def training_set(
         feature_names = names
         machine = json.dumps(places[place].machine, sort_keys=True)
         entries += _entries(values, closed, last, digest_of(machine))
-    return Training(Rows.of(feature_names, entries), dict(skips))
+    return Training(Dataset.of(feature_names, entries), dict(skips))
 
 
 def _cases(
@@ -188,8 +188,8 @@ class Learned:
     held  how well the model, and the closed form, do on programs that were left out whole
     """
 
-    rows: Rows
-    model: Pair
+    rows: Dataset
+    model: CorrectedModel
     left: Mapping[str, int]
     held: tuple[HeldOut, ...]
 
@@ -217,7 +217,7 @@ def learn(
     Raises OffcutError for records that teach nothing, or files that cannot be used; TargetError where XGBoost is not
     installed.
     """
-    all_features = features_found() if features is None else tuple(features)
+    all_features = load_features() if features is None else tuple(features)
     records, origins = read_records(files)
     target_name = target_of(origins, target)
     places = {one.digest for one in origins if isinstance(one, Place) and one.target != target_name}
@@ -225,7 +225,7 @@ def learn(
         [r for r in records if r.machine not in places], origins, all_features, tell
     )
     try:
-        pair = learned(training.rows, seed, version=offcut.__version__)
+        pair = train(training.rows, seed, version=offcut.__version__)
         left_out = held_out(training.rows, seed, splits=(PROGRAM,), alone=False)
     except OffcutError as refused:
         refused.at = "; ".join(

@@ -21,8 +21,8 @@ from random import Random
 from typing import Any
 
 from offcut import ops
-from offcut.backends.checked_results import check_result
 from offcut.backends.decide import proved_plan
+from offcut.backends.result_checks import check_result
 from offcut.backends.target import Options, Target
 from offcut.core.sizes import dim
 from offcut.describe.functions import maximum, minimum, reduce_axis

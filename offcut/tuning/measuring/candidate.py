@@ -98,7 +98,7 @@ class Bench:
         draw = self._draw = self._draw or self._prepared()
         argument = (self.problem, schedule, Path(self._folder.name), draw)
         result = self._children.run(
-            "offcut.tuning.measuring.jobs:checked", argument, self.limits.patience
+            "offcut.tuning.measuring.jobs:check_candidate", argument, self.limits.patience
         )
         if result.status is JobStatus.RETURNED:
             outcome, because, at = result.value
@@ -108,7 +108,7 @@ class Bench:
     def _prepared(self) -> Draw:
         """What results must be, in the folder; from which values operands are drawn."""
         result = self._children.run(
-            "offcut.tuning.measuring.reference:prepared",
+            "offcut.tuning.measuring.reference:write_reference",
             (self.problem, Path(self._folder.name)),
             self.limits.reference,
         )
@@ -131,7 +131,7 @@ class Bench:
         left: dict[str, Schedule | None] = {_POLICY: None, **right}
         while any(name in right for name in left):
             result = self._children.run(
-                "offcut.tuning.measuring.jobs:timed",
+                "offcut.tuning.measuring.jobs:time_candidates",
                 (self.problem, left, self.limits, self._draw),
                 self.limits.patience,
             )

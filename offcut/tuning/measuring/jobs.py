@@ -30,7 +30,13 @@ from offcut.experiment.timing import ROUNDS, Clock, Run, Timing, measure
 from offcut.kernel import Kernel, kernel_of
 from offcut.schedule import Schedule
 from offcut.search import Outcome
-from offcut.tuning.measuring.reference import Draw, Operands, kept, operands, with_constants
+from offcut.tuning.measuring.reference import (
+    Draw,
+    Operands,
+    load_reference,
+    operands,
+    with_constants,
+)
 from offcut.tuning.problem import Limits, Problem, Time
 
 _MARGIN = 256
@@ -40,7 +46,9 @@ Verdict = tuple[Outcome, str, Mapping[str, int]]
 """What became of it, why, and at which sizes."""
 
 
-def checked(argument: tuple[Problem, Schedule, Path, Draw], say: Callable[[Any], None]) -> Verdict:
+def check_candidate(
+    argument: tuple[Problem, Schedule, Path, Draw], say: Callable[[Any], None]
+) -> Verdict:
     """Whether a candidate gives what the program means, at each of the problem's sizes in turn.
 
     It says the sizes that it is called at. Results are written over poison, between margins.
@@ -55,7 +63,7 @@ def checked(argument: tuple[Problem, Schedule, Path, Draw], say: Callable[[Any],
         say(dict(sizes))
         called = operands(request, sizes, problem.seed, draw)
         try:
-            wrong = _wrong(kernel, called, kept(folder, number))
+            wrong = _wrong(kernel, called, load_reference(folder, number))
         except OffcutError as refused:
             return Outcome.REFUSED, str(refused), dict(sizes)
         if wrong:
@@ -119,7 +127,7 @@ Candidates = Mapping[str, Schedule | None]
 """Schedules by a name; None: what the default policy decides."""
 
 
-def timed(
+def time_candidates(
     argument: tuple[Problem, Candidates, Limits, Draw], say: Callable[[Any], None]
 ) -> dict[str, tuple[Time, ...]]:
     """Times of each candidate at each of the problem's sizes.
@@ -137,7 +145,7 @@ def timed(
     for sizes, _ in problem.sizes:
         arrays = operands(request, sizes, problem.seed, draw)
         runs = partial(_runs, kernels, arrays)
-        timings = rankable(runs, limits, clock, partial(_turn, say, dict(sizes)))
+        timings = sample_until_ranked(runs, limits, clock, partial(_turn, say, dict(sizes)))
         for name, timing in timings.items():
             times[name] += (Time(dict(sizes), timing.seconds, timing.spread),)
     return times
@@ -145,7 +153,7 @@ def timed(
 
 def _runs(kernels: Mapping[str, Kernel], arrays: Operands) -> dict[str, Run]:
     """A call of each kernel, on operands of their own that all share."""
-    called, out = placed(arrays)
+    called, out = place_operands(arrays)
     return {name: partial(results_of, kernel, called, out) for name, kernel in kernels.items()}
 
 
@@ -153,7 +161,7 @@ def _turn(say: Callable[[Any], None], sizes: Mapping[str, int], name: str) -> No
     say((name, sizes))
 
 
-def rankable(
+def sample_until_ranked(
     runs: Callable[[], Mapping[str, Run]],
     limits: Limits,
     clock: Clock = time.process_time,
@@ -186,12 +194,12 @@ def rankable(
             timings[name] = Timing((*before, *timing.samples), timing.calls)
         most = limits.hopeless * min(timing.seconds for timing in timings.values())
         candidates = [name for name in part if timings[name].seconds <= most]
-        if number and all(resolved(timings[name]) <= limits.resolution for name in candidates):
+        if number and all(median_error(timings[name]) <= limits.resolution for name in candidates):
             break
     return timings
 
 
-def resolved(timing: Timing) -> float:
+def median_error(timing: Timing) -> float:
     """Half the width of the 95 % interval of the median, over the median.
 
     Source: McGill, Tukey, Larsen, Variations of box plots, The American Statistician 32 (1), 1978.
@@ -208,7 +216,7 @@ _ALIGNED = 64
 """Bytes that each begins at a multiple of, so that vectors of all arrays lie alike."""
 
 
-def placed(called: Operands) -> tuple[Operands, tuple[Array, ...]]:
+def place_operands(called: Operands) -> tuple[Operands, tuple[Array, ...]]:
     """The operands of a call where they always lie, and arrays for its results."""
     shapes = [*((one.shape, one.dtype) for one in called.given)]
     shapes += [(shape, numpy_dtype(dtype)) for shape, dtype in called.results]

@@ -178,11 +178,13 @@ _SMALL = (5, 1, 13)
 _OFF = 2.0**-20
 
 
-def prepared(argument: tuple[Problem, Path], say: Callable[[object], None]) -> Draw | OffcutError:
-    """The job of a child: `expected` of a problem, into a folder; which values operands are drawn from."""
+def write_reference(
+    argument: tuple[Problem, Path], say: Callable[[object], None]
+) -> Draw | OffcutError:
+    """The job of a child: `reference_results` of a problem, into a folder; which values operands are drawn from."""
     problem, folder = argument
     try:
-        draw, references = expected(problem, say)
+        draw, references = reference_results(problem, say)
     except OffcutError as refused:
         return refused
     for number, results in enumerate(references):
@@ -191,8 +193,8 @@ def prepared(argument: tuple[Problem, Path], say: Callable[[object], None]) -> D
     return draw
 
 
-def kept(folder: Path, number: int) -> tuple[Reference, ...]:
-    """What the results must be at the sizes of that number, from the folder that `prepared` filled."""
+def load_reference(folder: Path, number: int) -> tuple[Reference, ...]:
+    """What the results must be at the sizes of that number, from the folder that `write_reference` filled."""
     references: tuple[Reference, ...] = unpickle(_file(folder, number).read_bytes())
     return references
 
@@ -201,7 +203,7 @@ def _file(folder: Path, number: int) -> Path:
     return folder / f"expected-{number}.pickle"
 
 
-def expected(
+def reference_results(
     problem: Problem, say: Callable[[object], None] = lambda done: None
 ) -> tuple[Draw, tuple[tuple[Reference, ...], ...]]:
     """From which values operands are drawn, and what each result must be at each of the problem's sizes.
@@ -235,11 +237,13 @@ def _at(problem: Problem, sizes: Mapping[str, int], draw: Draw) -> tuple[Referen
     request = with_constants(problem.request, problem.seed, draw)
     program, known = request.program, inner_sizes(request, sizes)
     inputs = {**drawn(program, known, problem.seed, draw), **request.arrays}
-    wide = promoted(program)
+    wide = promote_to_float64(program)
     arrays = {name: _widened(array) for name, array in inputs.items()}
     shaken = {name: _shaken(name, array) for name, array in arrays.items()}
     value, change = results(wide, (arrays, shaken), known)
-    factor = (terms(program, known) + 16) * _summing(program) + 4 * _between(program)
+    factor = (max_terms_per_element(program, known) + 16) * _summing(program) + 4 * _between(
+        program
+    )
     return tuple(
         Reference(
             value[buffer.name].astype(np.float64),
@@ -320,7 +324,7 @@ class _Loops:
         return {b.name: a for b, a in zip(self.program.results, several, strict=True)}
 
 
-def promoted(program: Program) -> Program:
+def promote_to_float64(program: Program) -> Program:
     """`program` with every float as float64, its constants as inputs, and no array that an instance has for itself: iterations
     that are independent then run together in the interpreter, hundreds of times as fast.
     """
@@ -364,7 +368,7 @@ def _shaken(name: str, array: Array) -> Array:
     return shaken
 
 
-def terms(program: Program, sizes: Mapping[str, int]) -> int:
+def max_terms_per_element(program: Program, sizes: Mapping[str, int]) -> int:
     """Instances of a statement, at most, that store one element, at these sizes."""
     return max(_repeats(program.body, dict(sizes), dict(sizes), {}), default=1)
 

@@ -9,6 +9,7 @@ import pytest
 
 import offcut as oc
 from offcut.costmodel.grid import grid_cost
+from offcut.costmodel.launch_counts import ASSUMED_TRIPS
 from offcut.search import Records, Source
 from tests.agree import nearly
 
@@ -164,6 +165,21 @@ def test_a_loop_that_ends_at_an_element_of_an_array_is_priced_as_if_that_were_th
     )
     assert ragged_piece.cycles == nearly(whole_piece.cycles)
     assert ragged_piece.bytes == whole_piece.bytes
+
+
+def test_a_loop_between_two_elements_of_an_array_is_priced_as_if_it_ran_as_often_as_is_assumed() -> (
+    None
+):
+    rows = LENGTHS.replace("int32[b]", "int32[b + 1]").replace("if 0 < L[i]", "if L[i] < L[i + 1]")
+    rows = rows.replace("0:min(n, index(L[i]))", "index(L[i]):index(L[i + 1])")
+    known = LENGTHS.replace("if 0 < L[i]", "if 0 < n")
+    known = known.replace("min(n, index(L[i]))", str(ASSUMED_TRIPS))
+    sizes = {"b": 9, "n": 4096}
+    costs = [
+        grid_cost(program, program, THERE.machine, (), sizes, sizes)
+        for program in map(oc.parse, (rows, known))
+    ]
+    assert costs[0].seconds == nearly(costs[1].seconds)
 
 
 @pytest.mark.slow

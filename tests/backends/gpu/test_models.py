@@ -17,7 +17,7 @@ from offcut.backends.gpu import calls
 from offcut.backends.gpu.text import cuda_kernels
 from offcut.errors import DescribeError
 from tests.agree import agree, computed
-from tests.facade import Bound, Builder, compiled
+from tests.facade import Bound, Builder, compile_graph
 
 STREAM = 77
 GPU = oc.target("cuda", machine="h200")
@@ -68,7 +68,7 @@ def test_a_model_copies_its_inputs_launches_and_waits_for_its_results_alone(
     gpu: FakeDriver,
 ) -> None:
     bound = mlp()
-    model = compiled(bound, target=GPU)
+    model = compile_graph(bound, target=GPU)
     model(floats(7, 5))
     counts(gpu)
     for n in (7, 1, 2, 7):
@@ -91,7 +91,7 @@ def test_arrays_of_the_device_are_read_in_place_on_the_stream_of_their_package(
     gpu: FakeDriver, package: list[tuple[int, ...]]
 ) -> None:
     bound = mlp()
-    model = compiled(bound, target=GPU)
+    model = compile_graph(bound, target=GPU)
     model(FakeArray(aligned(floats(7, 5))))
     counts(gpu)
     for n in (7, 1, 2):
@@ -111,7 +111,7 @@ def test_arrays_of_the_device_are_read_in_place_on_the_stream_of_their_package(
 def test_arrays_of_another_device_are_refused(
     gpu: FakeDriver, package: list[tuple[int, ...]]
 ) -> None:
-    model = compiled(mlp(), target=GPU)
+    model = compile_graph(mlp(), target=GPU)
     with rejection("""\
 CallError: mlp: cannot take x from cuda:1
   at       x
@@ -120,7 +120,7 @@ CallError: mlp: cannot take x from cuda:1
 
 
 def test_blocks_are_freed_with_the_model(gpu: FakeDriver) -> None:
-    model = compiled(mlp(), target=GPU)
+    model = compile_graph(mlp(), target=GPU)
     before = len(gpu.memory)
     gpu.runs = False
     model(floats(7, 5))
@@ -158,7 +158,7 @@ TargetError: compile: cannot run softmax on a GPU
   at       softmax: softmax, exp
   because  a power has no text
   help     device="emulated" runs it on numpy arrays"""):
-        compiled(shares(), target=GPU)
+        compile_graph(shares(), target=GPU)
 
 
 @needs_compiler
@@ -166,7 +166,7 @@ def test_what_the_gpu_does_not_run_runs_on_the_host_and_is_listed(
     gpu: FakeDriver, no_powers: None
 ) -> None:
     bound = shares()
-    model = compiled(bound, target=(GPU, "cpu"))
+    model = compile_graph(bound, target=(GPU, "cpu"))
     assert [step.target for step in model.steps] == ["cuda", "cpu"]
     assert model.plan().split == (
         "softmax: runs on cpu, since cuda refuses it: a power has no text",

@@ -11,9 +11,12 @@ import pytest
 from conftest import rejection, slow
 
 import offcut as oc
+from offcut.backends import generic
 from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.units import AGENTS
+from offcut.backends.options import TargetPlan
 from offcut.polyhedral.window_room import window_rooms
+from offcut.proof import UNDECIDED
 from tests.agree import nearly
 from tests.facade import own_strategies
 
@@ -141,6 +144,33 @@ def test_a_strategy_is_right_at_sizes_around_its_tiles(strategy: str) -> None:
     check(kernel, x, weights, x.astype(np.float32) @ weights.astype(np.float32))
     by = "(16)" if strategy in ("balance", "even", "residue") else ""
     assert f"i {strategy}{by} 64 as" in str(kernel.schedule)
+
+
+def test_a_strategy_that_is_not_decided_is_refused_by_its_loops_and_with_one_that_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    because = "that question takes isl more than 4,000,000 operations"
+    unproved_step = generic._unproved_step
+
+    def undecided(
+        program: oc.Program, plan: TargetPlan, reassociate: bool
+    ) -> generic.Unproved | None:
+        if " even(16) " in str(plan.schedule):
+            error = oc.PartitionError("prove", UNDECIDED, because=because)
+            return generic.Unproved(1, error)
+        return unproved_step(program, plan, reassociate)
+
+    monkeypatch.setattr(generic, "_unproved_step", undecided)
+    a, w, s = product(24, 28, most=300)
+    with rejection(f"""\
+PartitionError: prove: cannot tell whether the emitted program computes what the source does
+  at       S.i by strategy=even
+  because  {because}
+  help     strategy="guard"
+  help     strategy="auto\""""):
+        oc.compile(s, inputs=[a, w], target=there(), strategy="even")
+    for accepted in ("guard", "auto"):
+        oc.compile(s, inputs=[a, w], target=there(), strategy=accepted)
 
 
 SYMBOLIC_HEIGHTS = [

@@ -40,7 +40,7 @@ from offcut.costmodel.closed.counts import (
     Way,
     least_exact,
 )
-from offcut.costmodel.closed.prediction import Predicted, Prediction, scaled
+from offcut.costmodel.closed.prediction import Predicted, Prediction, scale_cost
 from offcut.costmodel.periodic_fit import PeriodicFit, fit_periodic
 from offcut.costmodel.simplification import simplify_cost
 
@@ -324,13 +324,13 @@ class Totals:
             return real(0.0)
         operation = spec.rows * spec.columns * table.add.int32
         parts = [
-            scaled(self.multiply_adds, table.multiply_add("int8") or 0.0),
-            scaled(self.vectors, operation),
+            scale_cost(self.multiply_adds, table.multiply_add("int8") or 0.0),
+            scale_cost(self.vectors, operation),
         ]
         for place, count in self.chip.items():
             of = spec.words[place]
-            parts.append(scaled(count, of.bytes * table.on_chip(spec.memories[of.memory])))
-        parts += [scaled(size, table.dram) for size in self.bytes.values()]
+            parts.append(scale_cost(count, of.bytes * table.on_chip(spec.memories[of.memory])))
+        parts += [scale_cost(size, table.dram) for size in self.bytes.values()]
         total = reduce(partial(Binary, "+"), parts)
         return simplify_cost(Binary("*", total, real(_PICO)))
 

@@ -16,6 +16,7 @@ from offcut.backends.accelerator.lowering.division import exact_range
 from offcut.backends.accelerator.lowering.issue_tree import Leaf
 from offcut.backends.accelerator.lowering.word_layout import LaneLayout, layout_of, word_order
 from offcut.backends.accelerator.microkernels import (
+    STORE_NAME,
     instructions_of,
     load_of,
     microkernel_name,
@@ -39,7 +40,7 @@ from offcut.core.expr import (
 from offcut.core.program import Buffer, Cover, For, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_stmt
-from offcut.describe.intrinsic import declared
+from offcut.describe.intrinsic import find_instruction
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
 from offcut.partition import Question, Refusal, Surroundings, cover
@@ -109,12 +110,14 @@ class InstructionSelection:
 
     lanes   of the buffers on the chip
     places  of the buffers on the chip
+    first   by buffer, the leaf that says so
     """
 
     program: Program
     spec: AcceleratorSpec
     lanes: dict[str, LaneLayout] = field(default_factory=dict)
     places: dict[str, MemorySpace] = field(default_factory=dict)
+    first: dict[str, Leaf] = field(default_factory=dict)
     does: dict[int, Does] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -195,6 +198,20 @@ class InstructionSelection:
             help=help,
         )
 
+    def refuse_words(self, leaf: Leaf, buffer: str, *help: str, cover: str = "") -> TargetError:
+        """Return the refusal of a leaf by which a buffer lies otherwise than by the first leaf that names its lanes: of the one of
+        both whose tile names no microkernel, if the other one's does.
+        """
+        because = f"it has other elements of {buffer} in a word than another statement"
+        refused = self.refuse(leaf, because, *help, cover=cover)
+        bare = [one for one in (leaf, self.first[buffer]) if one.microkernel is None]
+        if len(bare) == 1:
+            (one,) = bare
+            is_result = one.store.buffer not in self.scoped
+            refused.stage = one.store.buffer
+            refused.uncovered = STORE_NAME if is_result else microkernel_name(one.store, self.spec)
+        return refused
+
     def check_started(self, leaf: Leaf, leaves: Sequence[Leaf]) -> None:
         """Check that something stores in a window before a leaf reads it; what a loop inside of the window stores may be read later."""
         store = leaf.store
@@ -270,7 +287,7 @@ class InstructionSelection:
             if own_kernels and name == own
             else instructions_of(store, name, dtype, self.spec)
         )
-        if requested is not None and not kernels and name != own and declared(name):
+        if requested is not None and not kernels and name != own and find_instruction(name):
             return requested, self.judged(
                 replace(leaf, source=leaf.store), store, own, bound, own_kernels
             )[1]
@@ -279,8 +296,7 @@ class InstructionSelection:
             () if requested is None or not kernels else _in_words(kernels[0], requested.axes)
         )
         if named_axes and lanes is not None and {*named_axes} != {*lanes}:
-            because = f"it has other elements of {buffer} in a word than another statement"
-            raise self.refuse(leaf, because, f"@cover({own})", cover=name)
+            raise self.refuse_words(leaf, buffer, f"@cover({own})", cover=name)
         lanes = named_axes or lanes
         wanted = Cover(name, lanes or (), () if requested is None else requested.operands)
         tile, refusals = _tile_of(leaf, store, lanes), list[Refusal]()
@@ -375,6 +391,7 @@ class InstructionSelection:
                 help=("without a layout", "another axis along the lanes, in the cover"),
             )
         known = self.lanes.setdefault(buffer, laid)
+        self.first.setdefault(buffer, leaf)
         if layout is not None and known.axes == axes and known.order != order:
             raise TargetError(
                 "compile",
@@ -384,9 +401,7 @@ class InstructionSelection:
                 help=("one layout for all windows of an array",),
             )
         if known.axes != axes or self.places.setdefault(buffer, place) is not place:
-            raise self.refuse(
-                leaf, f"it has other elements of {buffer} in a word than another statement"
-            )
+            raise self.refuse_words(leaf, buffer)
 
     def copy(self, leaf: Leaf) -> Copy:
         """Return a copy to the chip."""

@@ -20,12 +20,12 @@ from itertools import takewhile
 from operator import ne
 
 from offcut.backends.accelerator.isa import MemorySpace
-from offcut.backends.accelerator.microkernels import microkernel_name
+from offcut.backends.accelerator.microkernels import STORE_NAME, microkernel_name
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.tilings import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.core.expr import Load, Var, variables, walk
+from offcut.core.expr import Var, all_loads, variables
 from offcut.core.program import Kind, Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Stage
@@ -188,7 +188,7 @@ class _Deciding:
             own = stage.buffer
             if own == self.last and self.group[-1].reducer is not None:
                 own = self.lead
-            loads = [n for n in walk(stage.value) if isinstance(n, Load)]
+            loads = all_loads(stage.value)
             if load in loads or (alone and load.buffer in {one.buffer for one in loads}):
                 yield own
 
@@ -241,7 +241,7 @@ class _Deciding:
                 if loops[:1] != own[:1]:  # the tile is all of them
                     yield Order(stage, tuple(loops))
                 name = microkernel_name(last[stage], self.spec)
-                yield self.cover(stage, name if stage not in self.results else "store_outputs")
+                yield self.cover(stage, name if stage not in self.results else STORE_NAME)
         within = self.inside(self.last)
         if within:
-            yield Cover(self.last, within[0], "store_outputs")
+            yield Cover(self.last, within[0], STORE_NAME)

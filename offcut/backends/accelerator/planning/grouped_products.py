@@ -26,10 +26,10 @@ from offcut.core.expr import (
     Expr,
     Load,
     Var,
+    all_loads,
     rewrite,
     substitute,
     variables,
-    walk,
 )
 from offcut.core.program import Buffer, Kind
 from offcut.describe.computation import Computation, Stage, StageAxis, read_by_other_groups
@@ -122,7 +122,7 @@ class _Regrouped:
     def parted(self, group: Group) -> list[Group]:
         """The group, behind copies of the factors of its sum that have an axis for groups."""
         lead, *rest = group
-        factors = [node for node in walk(lead.value) if isinstance(node, Load)]
+        factors = all_loads(lead.value)
         if lead.reducer != "sum" or len(factors) != 2:
             return [group]
         both = {axis.name for axis in lead.axes}
@@ -233,7 +233,7 @@ class _Regrouped:
 
 
 def _loads(group: Group) -> list[Load]:
-    return [node for stage in group for node in walk(stage.value) if isinstance(node, Load)]
+    return [load for stage in group for load in all_loads(stage.value)]
 
 
 def _bounds(stage: Stage) -> tuple[tuple[str, Expr], ...]:

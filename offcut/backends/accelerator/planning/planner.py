@@ -29,6 +29,7 @@ from offcut.backends.accelerator.planning.tilings import Tiling, Tilings, by_siz
 from offcut.backends.accelerator.planning.typical_sizes import (
     AROUND,
     BETWEEN,
+    least_sizes,
     sizes_around,
     typical_extents,
     typical_sizes,
@@ -37,7 +38,7 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
 from offcut.backends.target import TargetPlan
 from offcut.core import index as ix
-from offcut.core.expr import Load, walk
+from offcut.core.expr import all_loads
 from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
 from offcut.errors import PartitionError
@@ -52,11 +53,11 @@ from offcut.schedule import (
     Nest,
     Primitive,
     Schedule,
-    at_line,
     create_schedule,
     each_decision,
     nests_of,
     stages_in,
+    with_source_line,
     with_strategy_options,
 )
 
@@ -101,7 +102,7 @@ def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
     """
     for step in each_decision(schedule.steps):
         if isinstance(step, Cover) and step.microkernel == VECTORS:
-            with at_line(schedule, step):
+            with with_source_line(schedule, step):
                 raise PartitionError(
                     "tensorize",
                     f"cannot cover {step.stage} {VECTORS}",
@@ -109,7 +110,7 @@ def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
                     help=(", ".join(kernel.name for kernel in microkernels(spec)),),
                 )
         if isinstance(step, Bind) and step.unit not in (None, UNROLL):
-            with at_line(schedule, step):
+            with with_source_line(schedule, step):
                 raise PartitionError(
                     "bind",
                     f"cannot bind {step.stage}.{step.axis} to {step.unit}",
@@ -132,12 +133,12 @@ def migrate_schedule(
     old = () if view is None else view.parts
     for step in schedule.steps[: None if view is None else view.first]:
         if not isinstance(step, Primitive) or ANY in stages_in(step):
-            with at_line(schedule, step):
+            with with_source_line(schedule, step):
                 raise _foreign(spec, "the policy of a processor alone decides it")
         steps.append(step)
     for nest in old:
         line = schedule.steps[0] if view is None else view.lines[id(nest)]
-        with at_line(schedule, line):
+        with with_source_line(schedule, line):
             if not isinstance(nest, Nest) or nest.stage not in groups:
                 raise _foreign(
                     spec, f"no stage of that name begins a nest on it: {', '.join(groups)}"
@@ -184,16 +185,13 @@ def _stored_between(computation: Computation) -> Computation:
         first = 0
         for at in range(1, len(group)):
             before = {stage.buffer for stage in group[first:at]}
-            used = {load.buffer for stage in group[at:] for load in _loads(stage)} & before
+            loads = (load for stage in group[at:] for load in all_loads(stage.value))
+            used = {load.buffer for load in loads} & before
             if group[at - 1].buffer in used and used <= results:
                 groups.append(tuple(group[first:at]))
                 first = at
         groups.append(tuple(group[first:]))
     return replace(computation, groups=tuple(groups))
-
-
-def _loads(stage: Stage) -> Iterator[Load]:
-    return (node for node in walk(stage.value) if isinstance(node, Load))
 
 
 def policy_decisions(
@@ -394,7 +392,8 @@ def choose_tilings(
     alone = sizes_around(program)
     every = sizes_around(program, (*AROUND, *BETWEEN)) if most > 1 else alone
     at = [tilings_at(program, made, spec, sizes, one) for one in every]
-    tilings = by_size(at, len(alone), DEPTH if turns else 1, most)
+    least = tilings_at(program, made, spec, sizes, least_sizes(program))
+    tilings = by_size(at, least, len(alone), DEPTH if turns else 1, most)
     return tilings or (_smallest(made, spec),)
 
 

@@ -14,7 +14,7 @@ from offcut.backends.accelerator.planning.dma_volume import Transfer
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.tile_work import TileWork
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.core.expr import Load, walk
+from offcut.core.expr import Load, all_loads
 from offcut.core.program import Store
 from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, Work
 
@@ -49,7 +49,7 @@ class TilingProgram:
         own = {buffer.name for buffer in self.made.buffers}
         self.ends = [step for step in self.made.steps if step.buffer in own]
         lead = self.made.lead
-        reads = () if lead is None else (o for o in walk(lead[1].value) if isinstance(o, Load))
+        reads = () if lead is None else all_loads(lead[1].value)
         summed = {one.buffer for one in reads}
         names = [copy.name for copy in self.of.copies]
         self.summed = tuple(name for name in names if name in summed)
@@ -178,9 +178,7 @@ class Step:
 def steps_of(made: Operations, spec: AcceleratorSpec) -> list[Step]:
     """Return the operations of a nest on the chip, without its sum and its stores."""
     own = {buffer.name: buffer.dtype for buffer in made.buffers}
-    reads = [
-        {node.buffer for node in walk(step.value) if isinstance(node, Load)} for step in made.steps
-    ]
+    reads = [{load.buffer for load in all_loads(step.value)} for step in made.steps]
     steps = []
     for at, step in enumerate(made.steps):
         recipe = recipe_of(step, own[step.buffer], spec) if step.buffer in own else None

@@ -27,20 +27,17 @@ from offcut.backends.accelerator.planning.tiling_program import (
 )
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
-from offcut.costmodel import clock, select_options
+from offcut.costmodel import select_options
+from offcut.costmodel.clock import estimate_cycles
 from offcut.costmodel.event_simulation import walk
-from offcut.costmodel.unit_program import Node, fused
 
 MAX_TILINGS = 1 << 16
 """Tilings of the same cut axes that are looked at; of more, every other size of an axis."""
 MAX_ORDERS = 24
 """Orders of the loops over tiles of results, at most: all of four."""
-BATCH = 256
-"""Tilings that the clock takes at once: those whose busiest resource has least to do come first."""
-
 DRAFTED = 2
 """Sizes at which tilings are ranked by the clock: the typical ones, and the first of the others."""
-WALKED, NEAR = 16, 1.1
+WALKED, NEAR = 12, 1.1
 """Tilings that are walked turn by turn, at most of those that the clock likes at a size, and how many more cycles than the fewest
 it may give them."""
 
@@ -48,6 +45,8 @@ FINALISTS = 8
 """Tilings that are walked at the largest size, at most: those that are best at the others."""
 SHORTLISTED = 3
 """Tilings of each size that compete with those of the others, at most: they are walked at all sizes."""
+ALIKE = 0.005
+"""Of the cycles in the mean of sizes: tilings that differ by less are alike, as the clock and the walk are no nearer to the machine."""
 GAIN = 0.02
 """What a tiling gains in the mean of sizes, at least, of the cycles of the best one: each is proved by itself."""
 
@@ -69,20 +68,11 @@ class Tilings(NestAtSizes):
         depth  windows that iterations may take in turn; 1: they have one each
         most   tilings, at most
         """
-        ranked = sorted(
-            (one for same in self.same_loops() for one in same.candidates(depth)),
-            key=lambda one: one.least,
-        )
-        near: list[tuple[float, int, Tiling]] = []
-        limit = np.inf
-        for number, one in enumerate(ranked):
-            if one.least >= limit:
-                break
-            near += [(cost, number, one.tiling(at)) for cost, at in one.below(limit)]
-            near = sorted(near, key=lambda candidate: candidate[:2])[:most]
-            if near:
-                limit = NEAR * near[0][0] if len(near) < most else near[-1][0]
-        return [tiling for _, _, tiling in near]
+        ranked: list[tuple[float, Tiling]] = []
+        for same in self.same_loops():
+            ranked += same.nearest(depth, most)
+            ranked = sorted(ranked, key=lambda candidate: candidate[0])[:most]
+        return [tiling for cycles, tiling in ranked if cycles <= NEAR * ranked[0][0]]
 
     def walked(self, tiling: Tiling) -> float:
         """Return the cycles of a tiling, turn by turn, its last tiles in the windows of the others."""
@@ -146,10 +136,13 @@ class Tilings(NestAtSizes):
                     yield axes
 
 
-def by_size(at_sizes: Sequence[Tilings], alone: int, depth: int, most: int) -> tuple[Tiling, ...]:
+def by_size(
+    at_sizes: Sequence[Tilings], least: Tilings, alone: int, depth: int, most: int
+) -> tuple[Tiling, ...]:
     """Return the tilings of a nest of which each call takes the fastest, turn by turn; none if none fits.
 
     at_sizes  the tilings at each of the sizes that are compared
+    least     the tilings at the least sizes, which decide between those that are alike at the others
     alone     how many of these decide which tiling is taken if it is the only one: the longer it takes there, beside the best, the less
               it is worth
     depth     windows that iterations may take in turn; 1: they have one each
@@ -170,7 +163,9 @@ def by_size(at_sizes: Sequence[Tilings], alone: int, depth: int, most: int) -> t
     few = cycles(drafts, max(alone - 1, 1))
     order = (few / few.min(axis=0)).sum(axis=1).argsort(kind="stable")
     every = cycles([drafts[at] for at in order[:FINALISTS]], alone)
-    first = drafts[order[(every / every.min(axis=0)).sum(axis=1).argmin()]]
+    off = (every / every.min(axis=0)).mean(axis=1)
+    alike = (drafts[order[at]] for at in np.flatnonzero(off <= off.min() + ALIKE))
+    first = min(alike, key=least.walked)
     if most == 1 or len(at_sizes) == 1:
         return (first,)
     others = (one for at in at_sizes[alone - 1 :] for one in at.nearest(depth, SHORTLISTED))
@@ -199,28 +194,33 @@ class SameLoops(TileWork):
         for groups in islice(permutations(alike.values()), MAX_ORDERS):
             yield tuple(axis for axes in groups for axis in axes)
 
-    def candidates(self, depth: int) -> Iterator[Candidates]:
-        """Yield the tilings that fit, by the order of their loops and the loop whose iterations take windows in turn: the outermost
-        one with which they fit, as more windows wait for less.
+    def nearest(self, depth: int, most: int) -> Iterator[tuple[float, Tiling]]:
+        """Yield the tilings that fit and to which the clock gives the fewest cycles, at most so many of each order of loops: cycles,
+        tiling. Windows take turns in the outermost loop with which they fit, as more windows wait for less.
         """
         for order in self.orders():
             loops = (*order, *self.terms)
             body = TilingProgram(self, loops).nodes
             beside = self.beside(loops)
             windows = max(windows_of_results(self.of.made, self.of.spec, beside), 1)
-            if not any(copy.fill for copy in self.of.copies):  # what is filled at borders alone
-                body = fused(body)
-            bound = np.broadcast_to(clock.busy(body, self.of.spec.resources), (self.count,))
             rest = np.ones(self.count, bool)
             for turning in (*(order if depth > 1 else ()), None):
                 depths = window_depths(self, loops, turning, depth)
                 fits = rest & self.fits(self.window_sizes(depths, windows))
                 rest &= ~fits
                 which = np.flatnonzero(fits)
-                if which.size:
-                    which = which[np.argsort(bound[which], kind="stable")]
-                    turns = (turning, depth) if turning else None
-                    yield Candidates(self, loops, turns, depths, body, which, bound)
+                if not which.size:
+                    continue
+                cycles = estimate_cycles(body, depths, self.of.spec.resources)
+                cycles = np.broadcast_to(cycles, (self.count,))
+                turns = (turning, depth) if turning else None
+                for at in which[np.argsort(cycles[which], kind="stable")[:most]]:
+                    yield float(cycles[at]), self.tiling(int(at), loops, turns)
+
+    def tiling(self, number: int, order: tuple[str, ...], depth: tuple[str, int] | None) -> Tiling:
+        """Return the tiling of a number in the arrays, with its loops in an order; `depth` as that of `Tiling`."""
+        tiles = ((axis, self.options[axis][self.every[axis][number]]) for axis in order)
+        return Tiling(tuple(tiles), order, depth)
 
     def window_sizes(self, depths: Mapping[Hashable, int], windows: int) -> list[Counts]:
         """Return what the windows of each tiling take: words of results, then bytes of each memory.
@@ -244,44 +244,6 @@ class SameLoops(TileWork):
         room = spec.words[MemorySpace.OUTPUTS].depth, *spec.memories.values()
         each = [words <= most for words, most in zip(word_counts, room, strict=True)]
         return np.asarray(np.broadcast_to(reduce(np.logical_and, each), (self.count,)))
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Tilings of the same loops in the same order.
-
-    which  those that fit, the one whose busiest resource has least to do first; bound: what that takes, of all
-    """
-
-    same: SameLoops
-    order: tuple[str, ...]
-    turns: tuple[str, int] | None
-    depths: Mapping[Hashable, int]
-    body: tuple[Node, ...]
-    which: NDArray[np.int64]
-    bound: Counts
-
-    @property
-    def least(self) -> float:
-        """Return the cycles that none of them is below."""
-        return float(self.bound[self.which[0]])
-
-    def below(self, limit: float) -> Iterator[tuple[float, int]]:
-        """Yield those to which the clock gives less than a limit, or than the fewest of them and a bit: cycles, number."""
-        for first in range(0, self.which.size, BATCH):
-            some = self.which[first : first + BATCH]
-            some = some[self.bound[some] < limit]
-            if not some.size:
-                break
-            counts = clock.cycles(self.body, self.depths, self.same.of.spec.resources, some)
-            limit = min(limit, NEAR * float(counts.min()))
-            yield from ((float(counts[at]), int(some[at])) for at in np.flatnonzero(counts < limit))
-
-    def tiling(self, number: int) -> Tiling:
-        """Return one."""
-        same = self.same
-        tiles = ((axis, same.options[axis][same.every[axis][number]]) for axis in self.order)
-        return Tiling(tuple(tiles), self.order, self.turns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,11 @@ def typical_sizes(program: Program) -> dict[str, int]:
     return midpoint_sizes(program.sizes)
 
 
+def least_sizes(program: Program) -> dict[str, int]:
+    """Return the least sizes by which anything is computed."""
+    return {size.name: size.at_or_above(1) for size in program.sizes}
+
+
 def sizes_around(program: Program, parts: Sequence[float] = AROUND) -> list[dict[str, int]]:
     """Return typical sizes, then smaller and larger ones, as far as they are allowed, at which a way should be good, too.
 

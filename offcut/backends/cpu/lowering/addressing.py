@@ -23,7 +23,7 @@ from offcut.core.expr import Expr, Var, variables
 from offcut.core.layout import Layout
 from offcut.core.panels import as_panels
 from offcut.core.program import Program
-from offcut.costmodel.statements import FEW_APART
+from offcut.costmodel.statement_costs import FEW_APART
 from offcut.polyhedral import BACK, NEXT, SAME, Spacing, coefficient, row_spacing, spacing
 
 

@@ -50,9 +50,9 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.tile_limits import begun, limits
+from offcut.core.tile_limits import limits, normalize_start
 from offcut.core.traversal import expressions, runs_parts
-from offcut.describe.intrinsic import declared
+from offcut.describe.intrinsic import find_instruction
 from offcut.errors import InternalError
 from offcut.partition import Covered, Parts, Question, Refusal, Surroundings
 from offcut.partition import cover as judge
@@ -323,7 +323,7 @@ class Lowering(Storage):
 
 def _elsewhere(name: str) -> str:
     """Why an instruction that a tile names is none of the CPU's."""
-    kernel = declared(name)
+    kernel = find_instruction(name)
     if kernel is None or kernel.unit == "core":
         return "a declared instruction runs as the loops that say what it does"
     return f"it runs on a {kernel.unit}, and the CPU has none"
@@ -363,7 +363,7 @@ def cover(low: Addressing, tile: Tile, family: Family) -> Parts | Refusal:
     verdict = judge(tile, low.program, kernel, stated_cover, at=at, issued={kernel.columns})
     if isinstance(verdict, Refusal):
         return verdict
-    tile = begun(tile)
+    tile = normalize_start(tile)
     for axis in tile.axes:
         if not low.bounded(axis.extent):
             because = f"nothing bounds the extent {format_expr(axis.extent)} of {axis.iter}"

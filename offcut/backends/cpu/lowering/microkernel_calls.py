@@ -17,7 +17,7 @@ from offcut.core.panels import as_panels
 from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.tile_limits import begun, limits
+from offcut.core.tile_limits import limits, normalize_start
 from offcut.errors import InternalError
 from offcut.partition import Covered, Match, Parts, is_multiple, is_run
 from offcut.polyhedral import coefficient
@@ -40,7 +40,7 @@ class _KernelTile:
     """
 
     def __init__(self, lowering: Vectors, tile: Tile, family: Family) -> None:
-        self.low, self.tile, self.family = lowering, begun(tile), family
+        self.low, self.tile, self.family = lowering, normalize_start(tile), family
         self.kernel = family.microkernel
         self.f = lowering.f
         self.axes = {axis.iter: axis for axis in self.tile.axes}

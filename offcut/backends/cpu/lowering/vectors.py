@@ -31,7 +31,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, dtype_of, loads, variables
 from offcut.core.program import For, Form, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
-from offcut.core.tile_limits import at_most, limits, unlimited
+from offcut.core.tile_limits import at_most, limits, residual_conditions
 from offcut.polyhedral import BACK, NEXT, SAME
 
 TILE_SCRATCH = "%tile_scratch"
@@ -85,7 +85,7 @@ class Vectors(VectorStatements):
 
         memory   where buffers lie that the tile keeps in scratch
         """
-        for condition in reversed(unlimited(tile)):
+        for condition in reversed(residual_conditions(tile)):
             body = (If(condition, tuple(body)),)
         with self.placed(memory):
             self.rows(tile, tile.axes, body)

@@ -63,8 +63,8 @@ _SYSCALL = (
 )
 
 
-def needed(host: Host, texts: Iterable[str]) -> tuple[str, ...]:
-    """The features to generate code of these modules with: no more than what `supported` can ask.
+def required_features(host: Host, texts: Iterable[str]) -> tuple[str, ...]:
+    """The features to generate code of these modules with: no more than what `emit_feature_test` can ask.
 
     What the host has for general code, and of the special features those that the code names.
     """
@@ -80,11 +80,11 @@ def needed(host: Host, texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def all_features(host: Host) -> tuple[str, ...]:
-    """Return all features of the host that `supported` can ask."""
+    """Return all features of the host that `emit_feature_test` can ask."""
     return tuple(name for name in _PLACES if name in host.features)
 
 
-def supported(symbol: str, features: Sequence[str], triple: str) -> str:
+def emit_feature_test(symbol: str, features: Sequence[str], triple: str) -> str:
     """LLVM IR of ``i32 @symbol()``: 1 where processor and system have all `features`, else 0.
 
     Where tiles are among them, Linux is asked to let the process use them.

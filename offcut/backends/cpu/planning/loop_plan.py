@@ -59,7 +59,6 @@ from offcut.schedule import (
     Primitive,
     Schedule,
     Split,
-    at_line,
     cut_program,
     decisions_about,
     each_decision,
@@ -69,6 +68,7 @@ from offcut.schedule import (
     split_names,
     stages_in,
     unit_splits,
+    with_source_line,
 )
 
 
@@ -226,7 +226,7 @@ class _Nests:
             if step.microkernel == VECTORS and not step.axis:
                 at_loop = f"cover {step.stage} at i {VECTORS}, i the outermost of its loops that are a tile"
                 help = (at_loop, *help)
-            with at_line(self.schedule, step):
+            with with_source_line(self.schedule, step):
                 raise self.refused.get(step.stage) or PartitionError(
                     "schedule",
                     f"cannot cover {step.stage}",
@@ -300,7 +300,7 @@ def check_loops(schedule: Schedule) -> None:
             continue
         if isinstance(step, Bind):
             continue
-        with at_line(schedule, step):
+        with with_source_line(schedule, step):
             raise PartitionError(
                 "schedule",
                 "cannot apply a decision here",
@@ -321,7 +321,7 @@ def cut_loops(
     copies = next((step.copies for step in schedule.steps if is_of_loops(step)), 1)
     tiles: dict[str, LoopCut] = {}
     for axis, step in cuts.items():
-        with at_line(schedule, step):
+        with with_source_line(schedule, step):
             sizes = tuple(level.tile for level in step.levels)
             tiles[axis] = LoopCut(checked_tiles(axis, sizes), _strategy(step))
     by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
@@ -332,7 +332,7 @@ def cut_loops(
         names = refused.at.replace(",", " ").split()
         axes = (name for name in cuts if name in names or name.rpartition(".")[2] in names)
         axis = next(axes, next(iter(cuts)))
-        with at_line(schedule, cuts[axis]):
+        with with_source_line(schedule, cuts[axis]):
             raise refused
     return partition.loops, partition.notes
 

@@ -41,7 +41,7 @@ from offcut.errors import PartitionError
 from offcut.partition import (
     Match,
     Users,
-    labelled,
+    rename_for_user,
     separate,
 )
 from offcut.polyhedral import BudgetExceeded, accesses_outside, pass_budget, request_budget
@@ -63,11 +63,11 @@ from offcut.schedule import (
     Way,
     WayPrice,
     apply,
-    at_line,
     is_of_loops,
     nests_in,
     nests_of,
     parts_of,
+    with_source_line,
 )
 
 RUN_TIME_REASON = "whether it reads inside of its arrays is asked at run time, of each element, and no microkernel asks"
@@ -193,7 +193,7 @@ def _check_lines_of_covers(
                 continue
             if any(cut.guards for cut in way.splits):
                 continue
-            with at_line(schedule, view.lines[id(way.cover)]):
+            with with_source_line(schedule, view.lines[id(way.cover)]):
                 raise PartitionError(
                     "schedule",
                     f"cannot cover {nest.last} by {way.cover.microkernel}",
@@ -243,7 +243,7 @@ def computation_of(
     if computation is None:
         return None, "it is not a sequence of whole arrays, each from those before"
     late = None if reassociate else _added_last(computation, program)
-    return (None, late) if late is not None else (labelled(computation, users), "")
+    return (None, late) if late is not None else (rename_for_user(computation, users), "")
 
 
 def _added_last(computation: Computation, program: Program) -> str | None:

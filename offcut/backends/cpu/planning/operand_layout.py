@@ -18,8 +18,8 @@ from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Cast, Expr, Var, variables
 from offcut.core.layout import Layout
-from offcut.core.program import MAX_SIZE, Kind
-from offcut.costmodel import Machine, tile_cycles
+from offcut.core.program import MAX_SIZE, For, Kind, Store
+from offcut.costmodel import Inside, Machine, StatementPrices, tile_cycles
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import (
@@ -56,6 +56,7 @@ class OperandPlanner:
     families     whose microkernels there are, by name
     auto         whether two ways may compete at run time
     reassociate  whether a sum over several axes may add them in another order
+    lanes        elements of float32 in a vector
     """
 
     computation: Computation
@@ -63,6 +64,7 @@ class OperandPlanner:
     machine: Machine
     auto: bool
     reassociate: bool
+    lanes: int
 
     @property
     def kernels(self) -> tuple[Microkernel, ...]:
@@ -70,11 +72,15 @@ class OperandPlanner:
         return tuple(family.microkernel for family in self.families.values())
 
     def best(self, lead: Stage) -> list[OperandChoice]:
-        """Return the best way to lay a microkernel over `lead`; several where packing, or other rows, compete at run time."""
+        """Return the best way to lay a microkernel over `lead`; several where packing, or other rows, compete at run time; none where
+        vectors take less.
+        """
         first = self.cheapest(lead)
         if first is None:
             return []
         price, best = first
+        if self.auto and best.match.rows is None and self.vector_price(lead) < price:
+            return []
         others = list[OperandChoice]()
         if (known_rows := self.known_rows(lead, best)) is not None:
             if known_rows[0] <= price * (1 + self.machine.policy.gain):
@@ -303,6 +309,17 @@ class OperandPlanner:
         return (
             cycles if beside(match.by_rows, match.depth) else cycles * self.machine.traffic.strided
         )
+
+    def vector_price(self, lead: Stage) -> float:
+        """Return the predicted cycles of a multiply–add where vectors along the last axis run the sum, whose start is no call of a function;
+        what a microkernel gains by asking for its operands ahead is added, as the share of it that a conversion may take.
+        """
+        axes, inner = [axis.name for axis in lead.axes], lead.reduce_axes[-1].name
+        store = Store(lead.buffer, tuple(map(Var, axes)), lead.value, lead.reducer)
+        around = For(inner, ix.const(0), ix.const(1), (store,))
+        at = Inside(axes[-1], inner, frozenset((lead.buffer,)))
+        cycles = StatementPrices(self.machine, self.lanes).each(store, at, around) / self.lanes
+        return cycles * (1 + self.machine.traffic.convert_share)
 
     def at_most(self, extent: Expr) -> int:
         """What an extent is at most."""

@@ -25,7 +25,7 @@ from offcut.core.traversal import map_blocks
 from offcut.errors import PartitionError
 from offcut.proof.normal_forms.condition_hoisting import bound, hoist_conditions
 from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms
-from offcut.schedule import Bind, LoopNames, Schedule, Separate, at_line, is_of_loops
+from offcut.schedule import Bind, LoopNames, Schedule, Separate, is_of_loops, with_source_line
 
 
 class PaddedTerms:
@@ -83,6 +83,8 @@ class PaddedTerms:
             return self.loops, self.schedule
         for rows in (True, False):
             result = leave_out_padding(reordered, rows, sums)
+            if rows and _count_conditions_in_tiles(result) > _count_conditions_in_tiles(reordered):
+                continue  # lanes that are off take as long as a product with zero
             if not report_covers(result, self.host, self.options.reassociate).refused:
                 lines = (self.line(reordered, stage, rows) for stage in sums)
                 named = self.named(lines) if result is not reordered else self.schedule
@@ -117,7 +119,7 @@ class PaddedTerms:
     def refuse(self, line: Separate, because: str, *help: str) -> NoReturn:
         """Raise the error of a line; `help` says what is accepted in its place."""
         what = f"{line.stage}.{line.axis}" if line.axis else line.stage
-        with at_line(self.schedule, line):
+        with with_source_line(self.schedule, line):
             raise PartitionError(
                 "schedule",
                 f"cannot leave out terms of {what} that padding makes zero",
@@ -200,6 +202,12 @@ def row_axes(program: Program, stage: str) -> tuple[tuple[Tile, str], ...]:
         for axis in tile.axes
         if axis.iter in variables(conditions_by_store[store])
     )
+
+
+def _count_conditions_in_tiles(program: Program) -> int:
+    """Return how many statements inside of tiles run under a condition."""
+    tiles = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    return sum(isinstance(stmt, If) for tile in tiles for stmt in walk(tile.body))
 
 
 def _turned(stmt: Stmt, conditions_by_store: Mapping[Store, Expr]) -> tuple[Stmt, ...]:

@@ -58,12 +58,12 @@ from offcut.schedule import (
     conversion_stagings,
     decisions_of,
     each_decision,
-    fused,
     min_nest_block_bytes,
     nests_in,
     pack_of,
     position_of,
-    restaged,
+    share_loops,
+    transform_stages,
     value_staging,
     whole_stagings,
     with_orders_of_terms,
@@ -185,7 +185,12 @@ class _Planner:
         """Plan this computation from here on."""
         self.given = computation
         self.operands = OperandPlanner(
-            computation, self.families, self.machine, self.auto, self.reassociate
+            computation,
+            self.families,
+            self.machine,
+            self.auto,
+            self.reassociate,
+            self.isa.lanes("float32"),
         )
         self.tiles = Tiles(computation, self.families, self.machine, self.threads)
         self.names = computation.names()
@@ -196,7 +201,7 @@ class _Planner:
         """Take decisions about the stages."""
         for step in steps:
             self.steps.append(step)
-            self.hold(restaged(self.given, step))
+            self.hold(transform_stages(self.given, step))
 
     def schedule(self) -> Schedule:
         """Return every decision, in order."""
@@ -221,7 +226,7 @@ class _Planner:
                 self.decide(*conversion_stagings(self.given, stage, operands))
         # What fuses depends on what a microkernel computes, and axes that fuse are named alike.
         limits = [self.limit(k, group[0]) for k, group in enumerate(self.given.groups)]
-        parts = fused(self.given, limits)
+        parts = share_loops(self.given, limits)
         self.hold(with_shared(self.given, parts))
         nests = with_orders_of_terms([self.nest(part, ()) for part in parts], self.given)
         sums = frozenset(

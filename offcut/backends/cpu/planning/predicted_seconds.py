@@ -20,7 +20,7 @@ from offcut.core.program import walk as statements
 from offcut.core.traversal import substitute_coordinates
 from offcut.costmodel import Hardware, Level, Machine
 from offcut.costmodel.closed.count_loops import BytesOf
-from offcut.costmodel.closed.counting import counted
+from offcut.costmodel.closed.counting import count_program
 from offcut.costmodel.closed.counts import THOUSANDTHS
 from offcut.costmodel.closed.summation import is_longer
 from offcut.schedule import Applied
@@ -126,7 +126,7 @@ class _Seconds:
         """Cycles of a statement where the loops around are at their middle."""
         body = substitute_coordinates((stmt,), dict(middle))
         program = replace(self.program, body=body)
-        counts = counted(program, self.hardware, {}, bytes_of=BytesOf.NOTHING)
+        counts = count_program(program, self.hardware, {}, bytes_of=BytesOf.NOTHING)
         total = ix.add(*(one.cycles for one in counts.counts))
         for name, value in reversed([*counts.values.items()]):
             total = substitute(total, {name: value})

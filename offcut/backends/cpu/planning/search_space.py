@@ -46,7 +46,7 @@ from offcut.schedule import (
     nests_of,
     panel_copies,
     parts_of,
-    restaged,
+    transform_stages,
     with_orders_of_terms,
 )
 from offcut.search import ScheduleSpace
@@ -179,7 +179,7 @@ class OpenDecisions:
             if place == dropped:
                 continue
             try:
-                computation = restaged(computation, self.first.steps[place])
+                computation = transform_stages(computation, self.first.steps[place])
             except PartitionError:
                 return None  # it needs the one that is taken back
         axes = {g[0].buffer: tuple(axis.name for axis in g[0].axes) for g in computation.groups}

@@ -43,11 +43,11 @@ from offcut.schedule import (
     Separate,
     Split,
     Step,
-    at_line,
     each_decision,
     hand_steps,
     stages_of,
     unit_splits,
+    with_source_line,
 )
 from offcut.schedule.decisions import SERIAL
 from offcut.schedule.text import format_decision
@@ -156,7 +156,7 @@ class _UnitBinder:
         for line in binds.lines:
             named = any(binds.name(line, loop) for loop in _loops(program))
             if line.stage != ANY and not named and not binds.names.says(line):
-                with at_line(self.schedule, line):
+                with with_source_line(self.schedule, line):
                     self.refuse(program, binds, line)
 
     def absent_loops(self, program: Program) -> tuple[str, ...]:
@@ -178,23 +178,26 @@ class _UnitBinder:
         """
         binds = Binds.of(self.schedule, UNROLL)
         for split in unit_splits(self.schedule):
-            with at_line(self.schedule, split):
+            with with_source_line(self.schedule, split):
                 checked_tiles(split.axis, split.levels[0].tile)
         for step in self.schedule.steps:
             if not isinstance(step, Bind):
                 continue
             if step.unit == UNROLL and binds.split_of(step) is None:
                 name = f"{step.stage}.{step.axis}"
-                with at_line(self.schedule, step):
+                with with_source_line(self.schedule, step):
                     raise PartitionError(
                         "schedule",
                         f"cannot unroll {name}",
                         because="no split says how many iterations run together",
-                        help=(f"split {name} 4 as {step.axis}_tile {step.axis}_in",),
+                        help=(
+                            f"split {name} 4 as {step.axis}_tile {step.axis}_in",
+                            f"bind {name}_in {UNROLL}, where {step.axis} runs in turn around tiles",
+                        ),
                     )
             if step.unit not in (LANE, THREAD, UNROLL, None):
                 of = ANY if step.stage == ANY else f"{step.stage}.{step.axis}"
-                with at_line(self.schedule, step):
+                with with_source_line(self.schedule, step):
                     raise PartitionError(
                         "schedule",
                         f"cannot bind {'loops' if of == ANY else of} to {step.unit}",
@@ -203,7 +206,7 @@ class _UnitBinder:
                     )
         for step in each_decision(self.schedule.steps):
             if isinstance(step, Bind) and step not in self.schedule.steps:
-                with at_line(self.schedule, step):
+                with with_source_line(self.schedule, step):
                     raise PartitionError(
                         "bind",
                         f"cannot bind {step.stage}.{step.axis} in one option",
@@ -290,7 +293,7 @@ class _UnitBinder:
                 continue
             named = [loop for loop in _loops(program) if binds.name(line, loop)]
             if named and all(isinstance(loop, Tile) for loop in named):
-                with at_line(self.schedule, line):
+                with with_source_line(self.schedule, line):
                     self.refuse(program, binds, line)
 
     def unroll(self, units: UnitBinding) -> UnitBinding:
@@ -318,7 +321,7 @@ class _UnitBinder:
             forced = replace(binds, forced=unmatched)
             result, loops = run(forced)
             for line in _unmatched_lines(program, forced, loops):
-                with at_line(self.schedule, line):
+                with with_source_line(self.schedule, line):
                     self.refuse(program, binds, line)
         self.schedule = _with_loop_names(self.schedule, binds, loops)
         return result

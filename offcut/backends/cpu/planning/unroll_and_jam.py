@@ -33,12 +33,12 @@ from offcut.core.expr import Expr, Load, loads, variables
 from offcut.core.program import STATUS, THREAD, UNROLL, For, Program, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
-from offcut.core.tile_limits import unlimited
+from offcut.core.tile_limits import residual_conditions
 from offcut.core.traversal import expressions, map_blocks
 from offcut.errors import PartitionError
 from offcut.polyhedral import coefficient
 from offcut.polyhedral.sync import has_loops_of
-from offcut.schedule import Binds, Split, at_line
+from offcut.schedule import Binds, Split, with_source_line
 
 
 def unroll_and_jam(
@@ -186,7 +186,7 @@ class _Marker:
             if because is None:
                 because = "no loop of that name runs in turn around tiles"
                 help = "the schedule without this line, and without the split"
-            with at_line(self.binds.schedule, line):
+            with with_source_line(self.binds.schedule, line):
                 raise PartitionError(
                     "bind",
                     f"cannot run {split.levels[0].tile} iterations of {name} together",
@@ -215,7 +215,7 @@ class _Marker:
         """Return why iterations of `loop` may not run a tile together; None if they may."""
         if tile.microkernel is not None:
             return f"a microkernel runs the tile in it: {tile.microkernel}"
-        if len(tile.axes) != 1 or unlimited(tile):
+        if len(tile.axes) != 1 or residual_conditions(tile):
             return "the tile in it has several axes, or a condition in each instance"
         (axis,) = tile.axes
         where = () if tile.where is None else (tile.where,)

@@ -27,7 +27,7 @@ from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays, stored_arrays
 from offcut.core.expr import Expr, Var, reads_memory
 from offcut.core.memo import memo
-from offcut.core.plain_loops import unsynchronized
+from offcut.core.plain_loops import strip_synchronization
 from offcut.core.program import (
     THREAD,
     Alloc,
@@ -89,7 +89,7 @@ def mark_parallel_loops(
     threads  at most, of a call
     binds    which loops may be marked
     """
-    return _Marker(unsynchronized(program), chunk, threads, binds).marked()
+    return _Marker(strip_synchronization(program), chunk, threads, binds).marked()
 
 
 def is_decided_by_memory(stmt: Stmt) -> bool:
@@ -106,7 +106,7 @@ def check_race_free(parallel: Parallel, chunk: int, threads: int) -> None:
     name = cache.key("threads", repr(parallel))
     if not debug.verifies() and cache.read(name) is not None:
         return
-    check_parallel_loops(unsynchronized(parallel.program), True, set())
+    check_parallel_loops(strip_synchronization(parallel.program), True, set())
     again = mark_parallel_loops(parallel.program, chunk, threads, NO_LOOP)
     for buffer in sorted(again.own ^ parallel.own):
         own = buffer in again.own

@@ -37,7 +37,7 @@ from offcut.core.program import Alloc, Choose, For, If, Kind, Program, Stmt, Syn
 from offcut.core.text.c_expressions import CExpressions, signed_names
 from offcut.core.text.printer import format_expr, format_head
 from offcut.core.traversal import map_blocks, substitute_coordinates
-from offcut.polyhedral.index_bounds import index_bounds
+from offcut.polyhedral.index_overflow import index_bounds
 from offcut.polyhedral.window_room import agent_count
 
 REGISTERS = 65536

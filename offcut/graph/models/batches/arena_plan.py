@@ -40,7 +40,7 @@ class ArenaPlan:
             return
         begins = [0]
         for need in self.slots:
-            begins.append(begins[-1] + rounded(need))
+            begins.append(begins[-1] + align_up(need))
         self.starts, self.bytes = {name: begins[at] for name, at in arena.of.items()}, begins[-1]
 
     def _in_parts(
@@ -59,10 +59,10 @@ class ArenaPlan:
                     last = run.end - 1
                 lives[name] = first, last
         order = sorted(lives, key=lambda name: lives[name][0])
-        return packed({name: needs[name] for name in order}, lives)
+        return pack_slots({name: needs[name] for name in order}, lives)
 
 
-def packed(
+def pack_slots(
     needs: Mapping[str, int], lives: Mapping[str, tuple[int, int]]
 ) -> tuple[dict[str, int], int]:
     """Where values begin so that none lies over another that is there at once, each as low as can be; and the end of all.
@@ -76,12 +76,12 @@ def packed(
         for other in sorted(there, key=starts.__getitem__):
             if starts[other] - start >= need:
                 break
-            start = max(start, starts[other] + rounded(needs[other]))
+            start = max(start, starts[other] + align_up(needs[other]))
         starts[name] = start
-        end = max(end, start + rounded(need))
+        end = max(end, start + align_up(need))
     return starts, end
 
 
-def rounded(count: int) -> int:
+def align_up(count: int) -> int:
     """Bytes up to where the next value may begin."""
     return -(-count // ALIGNMENT) * ALIGNMENT

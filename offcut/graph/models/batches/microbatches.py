@@ -34,8 +34,8 @@ from offcut.errors import PartitionError
 from offcut.graph.graph import Value
 from offcut.graph.models.batches.parts import Part, Parts, parse_parts, said_by
 from offcut.graph.models.compiling.batch_strides import couplings
+from offcut.graph.models.kernel_step import Step
 from offcut.graph.models.memory.calls import Calls, Operands
-from offcut.graph.models.step import Step
 from offcut.graph.sizes.extent_values import Numbers, Valued
 from offcut.graph.sizes.extents import product
 

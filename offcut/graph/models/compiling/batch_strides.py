@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.text.printer import format_expr
-from offcut.graph.fusion.parallel import Coupling
-from offcut.graph.models.compiling.wanted import Binding
-from offcut.graph.models.step import Operand, Step
-from offcut.graph.placing.places import ZERO
+from offcut.graph.fusion.batch_axes import Coupling
+from offcut.graph.layout.placement import ZERO
+from offcut.graph.models.compiling.kernel_request import Binding
+from offcut.graph.models.kernel_step import Operand, Step
 from offcut.graph.sizes import extents
 
 

@@ -13,11 +13,20 @@ from offcut.core.expr import Expr
 from offcut.core.program import Size
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph.fusion.folding import scaled
-from offcut.graph.graph import Node, Value, renamed
-from offcut.graph.models.compiling.ahead import Ahead, Compilation
+from offcut.graph.fusion.folding import scaled_name
+from offcut.graph.graph import Node, Value, rename_values
+from offcut.graph.layout.placement import ONE, ZERO, Place, PlacedRegion, own_place
 from offcut.graph.models.compiling.batch_strides import batch_strides
-from offcut.graph.models.compiling.kept import BoundKernels, Call, RegionSteps, bind_kernels
+from offcut.graph.models.compiling.compile_pool import Compilation, CompilePool
+from offcut.graph.models.compiling.kernel_request import (
+    Binding,
+    CanonicalRegion,
+    Derived,
+    DescribedKernel,
+    make_kernel_request,
+    zero,
+)
+from offcut.graph.models.compiling.plan_cache import BoundKernels, Call, RegionSteps, bind_kernels
 from offcut.graph.models.compiling.split import (
     TargetKernel,
     Targets,
@@ -27,16 +36,7 @@ from offcut.graph.models.compiling.split import (
     memory_of,
     resolve_targets,
 )
-from offcut.graph.models.compiling.wanted import (
-    Binding,
-    CanonicalRegion,
-    Derived,
-    DescribedKernel,
-    make_kernel_request,
-    zero,
-)
-from offcut.graph.models.step import Operand, Step
-from offcut.graph.placing.places import ONE, ZERO, Place, Placed, own_place
+from offcut.graph.models.kernel_step import Operand, Step
 from offcut.graph.sizes import extents
 from offcut.kernel import Kernel, KernelCode
 from offcut.pipeline import compile
@@ -47,7 +47,7 @@ class NamedRegion:
     """A region in its canonical form, and what it calls its values; its constants by the former's names."""
 
     asked: CanonicalRegion
-    placed: Placed
+    placed: PlacedRegion
     names: Mapping[str, str]
     constants: Mapping[str, Array] = field(repr=False)
 
@@ -61,7 +61,7 @@ class Kernels:
     compiled  one for each code, by its number
     memory  that the values lie in; takes_strides: whether all targets read and write there at strides
     packs   whether a target packs constants
-    least_filled, distributive  as `offcut.graph.compiled` says
+    least_filled, distributive  as `offcut.graph.compile_graph` says
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Kernels:
 
     def asked(
         self,
-        placed_region: Placed,
+        placed_region: PlacedRegion,
         unpacked: Collection[str] = (),
         constant_orders: Mapping[str, tuple[int, ...]] | None = None,
     ) -> NamedRegion:
@@ -119,7 +119,7 @@ class Kernels:
         }
         turns = constant_orders or {}
         for name in known & turns.keys():
-            orders |= dict.fromkeys((names[name], scaled(names[name])), turns[name])
+            orders |= dict.fromkeys((names[name], scaled_name(names[name])), turns[name])
         apart = frozenset(
             (names[name], at)
             for name, place in places.items()
@@ -132,7 +132,7 @@ class Kernels:
         canonical = CanonicalRegion(self.sizes, nodes, types, fixed, orders, apart, before)
         return NamedRegion(canonical, placed_region, names, constants)
 
-    def ahead(self, regions: Sequence[NamedRegion], count: int) -> Ahead:
+    def ahead(self, regions: Sequence[NamedRegion], count: int) -> CompilePool:
         """Helpers for the kernels that are not there yet.
 
         count  of processes that may compile, this one among them
@@ -140,7 +140,7 @@ class Kernels:
         jobs = dict[str, Compilation]()
         target, *others = as_targets(self.targets)
         if others or count == 1:  # of several, which takes it is not known
-            return Ahead((), 1)
+            return CompilePool((), 1)
         for one in regions:
             if one.asked.key in self._known:
                 continue
@@ -153,10 +153,10 @@ class Kernels:
                     kinds = {name: (a.dtype, a.shape) for name, a in each.constants.items()}
                     arguments = each.output, each.inputs, kinds, self.threads, target
                     jobs.setdefault(each.key, Compilation(each.key, *arguments))
-        return Ahead([job for key, job in jobs.items() if key not in self._numbers], count)
+        return CompilePool([job for key, job in jobs.items() if key not in self._numbers], count)
 
     def steps(
-        self, region: NamedRegion, ahead: Ahead, priced: bool = False
+        self, region: NamedRegion, ahead: CompilePool, priced: bool = False
     ) -> tuple[RegionSteps, list[Step]]:
         """The steps of a region, for any constants and with its own. The last computes its results; where that assumes how
         large data is, one before it measures that.
@@ -179,7 +179,7 @@ class Kernels:
         return result, [*result.steps(bound, priced)]
 
     def _held(
-        self, region: NamedRegion, ahead: Ahead, priced: bool
+        self, region: NamedRegion, ahead: CompilePool, priced: bool
     ) -> tuple[tuple[Call, ...], BoundKernels]:
         """The kernels of a region with its constants: those of another of the same computation, or new ones."""
         request, constants = region.asked, region.constants
@@ -243,7 +243,7 @@ class Kernels:
         value = self.values[place.root]
         return place == own_place(value.name, value.shape)
 
-    def made(self, request: DescribedKernel, ahead: Ahead) -> tuple[int, Kernel]:
+    def made(self, request: DescribedKernel, ahead: CompilePool) -> tuple[int, Kernel]:
         """The number of its code, and a kernel with its constants: compiled where none that computes the same is."""
         known = self._numbers.get(request.key)
         if known is not None:
@@ -270,8 +270,8 @@ class Kernels:
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:
     results = tuple(replace(value, name=names[value.name]) for value in node.results)
-    arguments = tuple(renamed(one, names) for one in node.arguments)
-    options = tuple((name, renamed(one, names)) for name, one in node.options)
+    arguments = tuple(rename_values(one, names) for one in node.arguments)
+    options = tuple((name, rename_values(one, names)) for name, one in node.options)
     return Node(results, node.op, arguments, options)
 
 

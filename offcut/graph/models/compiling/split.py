@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from offcut import pipeline
-from offcut.backends.checked_results import check_result
 from offcut.backends.memory import HOST, Memory
+from offcut.backends.result_checks import check_result
 from offcut.backends.target import Target
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.sizes.numbers import typical_sizes

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from offcut.errors import OffcutError
-from offcut.graph.fusion.reading import Readings
+from offcut.graph.fusion.access_analysis import NodeAccesses
 from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Node
-from offcut.graph.models.compiling.ahead import processes
-from offcut.graph.models.compiling.kept import RegionSteps, Stepped
+from offcut.graph.layout.axis_orders import depthwise_constants, orders_of, unpackable_constants
+from offcut.graph.layout.placement import place_graph
+from offcut.graph.models.compiling.compile_pool import max_processes
 from offcut.graph.models.compiling.kernels import Kernels, NamedRegion
-from offcut.graph.models.step import Step
-from offcut.graph.placing.layouts import depthwise_constants, orders_of, unpackable_constants
-from offcut.graph.placing.places import place_graph
+from offcut.graph.models.compiling.plan_cache import RegionSteps, Stepped
+from offcut.graph.models.kernel_step import Step
 from offcut.graph.views import VIEWS
 
 
@@ -28,10 +28,10 @@ def steps_of_bound(
     priced  whether they are asked for their cost alone
     orders  of the axes of outputs in memory, as `compiled` says
     """
-    graph, readings, notes = bound.graph, Readings(bound.graph), list[str]()
+    graph, readings, notes = bound.graph, NodeAccesses(bound.graph), list[str]()
     fused: Sequence[Region | Node] = regions_of(graph, readings)
     requested, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
-    count = processes()
+    count = max_processes()
     while True:
         placed_graph = place_graph(graph, fused, readings, orders, requested, kernels.takes_strides)
         try:
@@ -64,7 +64,7 @@ def steps_of_bound(
 
 def _constants(
     region: Region,
-    readings: Readings,
+    readings: NodeAccesses,
     bound: Bound,
     orders: Mapping[str, tuple[int, ...]],
     packs: bool,

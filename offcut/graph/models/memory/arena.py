@@ -13,7 +13,7 @@ from offcut.core.expr import Const, Expr
 from offcut.core.program import Size
 from offcut.core.text.printer import format_expr
 from offcut.graph.graph import Value
-from offcut.graph.models.step import Step
+from offcut.graph.models.kernel_step import Step
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.sizes.numbers import typical_sizes

@@ -19,8 +19,8 @@ from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.describe.request import Array
 from offcut.errors import CallError, InternalError
 from offcut.graph.graph import Value
-from offcut.graph.models.step import Operand
-from offcut.graph.placing.places import ONE, ZERO, Place
+from offcut.graph.layout.placement import ONE, ZERO, Place
+from offcut.graph.models.kernel_step import Operand
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extent_values import Numbers
 
@@ -28,7 +28,7 @@ SLOT = 256
 """Bytes of which the address of an input or a result in a block is a multiple."""
 
 
-class Blocks:
+class MemoryBlocks:
     """The blocks of a model's calls, each for one call at a time.
 
     name  of the model
@@ -75,7 +75,7 @@ class Passage:
         self, memory: Memory, inputs: Sequence[int | None], results: Sequence[int | None]
     ) -> None:
         self.memory, counts = memory, (*inputs, *results)
-        *starts, self.bytes = accumulate((rounded(count or 0) for count in counts), initial=0)
+        *starts, self.bytes = accumulate((slot_bytes(count or 0) for count in counts), initial=0)
         copies = [
             (number, start, count)
             for number, (start, count) in enumerate(zip(starts, counts, strict=True))
@@ -105,7 +105,7 @@ class Passage:
             self.memory.wait(stream)
 
 
-def rounded(count: int) -> int:
+def slot_bytes(count: int) -> int:
     """Return the bytes that an array takes of a block."""
     return -(-count // SLOT) * SLOT
 

@@ -14,8 +14,8 @@ from offcut.backends.host.call_sequence import WORKSPACE, CallSequence
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
-from offcut.graph.models.step import Operand, Step
-from offcut.graph.placing.places import ONE, ZERO
+from offcut.graph.layout.placement import ONE, ZERO
+from offcut.graph.models.kernel_step import Operand, Step
 from offcut.graph.sizes.extent_values import Numbers, Valued
 
 _WORD = 8  # bytes

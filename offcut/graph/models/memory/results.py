@@ -15,8 +15,8 @@ from offcut.backends.memory import Memory
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.expr import Expr
 from offcut.graph.graph import Value
+from offcut.graph.layout.placement import Place, own_place
 from offcut.graph.models.memory.call_memory import Lent, Passage, empty_there
-from offcut.graph.placing.places import Place, own_place
 from offcut.graph.sizes.extent_values import Numbers
 
 

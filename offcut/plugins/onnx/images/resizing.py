@@ -18,18 +18,18 @@ from offcut.core.expr import Expr
 from offcut.core.integers import simple_fraction
 from offcut.describe.request import Array
 from offcut.graph.sizes.numbers import arithmetic, extent, product
-from offcut.plugins.onnx.images.placed import placed
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.negative import raise_sizes
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.images.dynamic_resize import resample
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
+    UnsupportedNode,
     check_count,
-    said,
+    format_values,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator
 
@@ -98,7 +98,7 @@ def _cropped(
     if not outside.any():
         return resized
     along = [len(outside) if n == axis else 1 for n in range(len(shape))]
-    holds = g.broadcast(Known(outside.reshape(along), "bool"), g.shape(resized))
+    holds = g.broadcast(KnownArray(outside.reshape(along), "bool"), g.shape(resized))
     return g.op("where", holds, float(call.get("extrapolation_value", 0.0)), resized)
 
 
@@ -117,7 +117,7 @@ def _along(
 ) -> Operand:
     whole = g.shape(x)[axis]
     if not g.is_float(x) and call.get("mode", "nearest") != "nearest":
-        raise Refused(f"weights of {g.dtype(x)}", "floats")
+        raise UnsupportedNode(f"weights of {g.dtype(x)}", "floats")
     if not isinstance(whole, Expr) and not isinstance(extent, Expr):
         size = g.whole(whole, "an extent")
         matrix = _matrix(call, size, scale, None if extent is None else int(extent))
@@ -142,7 +142,7 @@ def _stretched(
         or call.get("antialias", 0)
         or call.get("exclude_outside", 0)
     ):
-        return placed(g, call, x, axis, scale, size)
+        return resample(g, call, x, axis, scale, size)
     before, after = product(shape[:axis]), product(shape[axis + 1 :])
     flat = g.reshape(x, [before, shape[axis], after])
     result = g.op(
@@ -152,9 +152,11 @@ def _stretched(
     )  # fmt: skip
     count = g.shape(result)[1]
     if mode == "pytorch_half_pixel":  # one element is the first, not that in the middle
-        raise_sizes(g, extent(count, -2))
+        require_minimum_sizes(g, extent(count, -2))
         if g.bounds(count)[0] < 2:
-            raise Refused(f"pytorch_half_pixel to {said(count)} elements", "two at least")
+            raise UnsupportedNode(
+                f"pytorch_half_pixel to {format_values(count)} elements", "two at least"
+            )
     return g.reshape(result, [*shape[:axis], count, *shape[axis + 1 :]])
 
 
@@ -209,9 +211,9 @@ def _by_matrix(g: Context, call: Call, x: Operand, axis: int, matrix: Array) -> 
     """Along an axis of known extents."""
     shape, whole = g.shape(x), matrix.shape[1]
     if call.get("mode", "nearest") == "nearest":
-        return g.op("take", x, Known(matrix.argmax(axis=1), "int64"), axis=axis)
+        return g.op("take", x, KnownArray(matrix.argmax(axis=1), "int64"), axis=axis)
     dtype = g.dtype(x)
-    weights = Known(matrix.astype(numpy_dtype(dtype)), dtype)
+    weights = KnownArray(matrix.astype(numpy_dtype(dtype)), dtype)
     before, after = shape[:axis], shape[axis + 1 :]
     flat = g.reshape(x, [product(before), whole, product(after)])
     result: Operand = g.op("matmul", weights, flat)
@@ -234,7 +236,7 @@ def _matrix(
     from onnx.reference import ReferenceEvaluator  # loads all operators that there are
 
     if whole > LONGEST:
-        raise Refused(f"an axis of {whole} elements", f"{LONGEST} at most")
+        raise UnsupportedNode(f"an axis of {whole} elements", f"{LONGEST} at most")
     skipped = ("scales", "axes", "keep_aspect_ratio_policy", "extrapolation_value")
     options = {name: value for name, value in call.attributes.items() if name not in skipped}
     old = call.version < 11

@@ -9,14 +9,14 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.graph.sizes.numbers import arithmetic, extent
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
+    UnsupportedNode,
     known,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
@@ -35,7 +35,7 @@ def _grid_sample(g: Context, call: Call) -> Results:
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(attribute, attribute)
     around, corners = call.get("padding_mode", "zeros"), bool(call.get("align_corners", 0))
     if mode not in POINTS or around not in ("zeros", "border", "reflection"):
-        raise Refused(f"mode={mode}, padding_mode={around}", "linear, nearest or cubic")
+        raise UnsupportedNode(f"mode={mode}, padding_mode={around}", "linear, nearest or cubic")
     axes, last = g.rank(x) - 2, g.rank(grid) - 1
     spatial, outer = g.shape(x)[2:], g.shape(grid)[:-1]
     points: list[Points] = []
@@ -98,7 +98,7 @@ def _aligned(g: Context, call: Call) -> Results:
     half = call.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
     half = half and call.version >= 16
     if ratio < 1:
-        raise Refused("as many points as a region is large", "sampling_ratio=2")
+        raise UnsupportedNode("as many points as a region is large", "sampling_ratio=2")
     count = g.shape(regions)[0]
     sizes = [call.get(name, 1) for name in ("output_height", "output_width")]
     points: list[Points] = []
@@ -115,7 +115,7 @@ def _aligned(g: Context, call: Call) -> Results:
             extent_of = scalar(g, "maximum", extent_of, 1.0)
         steps = (np.arange(parts * ratio) + 0.5) / (parts * ratio)
         dtype = g.dtype(regions)
-        shares = Known(steps.astype(numpy_dtype(dtype))[None], dtype)
+        shares = KnownArray(steps.astype(numpy_dtype(dtype))[None], dtype)
         at: Operand = g.binary("add", low, g.binary("multiply", extent_of, shares))
         at = g.reshape(at, [count, parts * ratio, 1] if n == 0 else [count, 1, parts * ratio])
         points.append(_within_one(g, at, whole))
@@ -153,7 +153,7 @@ def _deformed(g: Context, call: Call) -> Results:
     channels = g.whole(inner, "the channels")
     window = [g.whole(one, "the extent of a window") for one in g.shape(w)[2:]]
     if len(window) != 2:
-        raise Refused(f"windows of {len(window)} axes", "of two")
+        raise UnsupportedNode(f"windows of {len(window)} axes", "of two")
     strides, dilations = (call.get(name) or [1, 1] for name in ("strides", "dilations"))
     before = (call.get("pads") or [0] * 4)[:2]
     taps, inner, places = window[0] * window[1], channels // apart, g.shape(offset)[2:]
@@ -161,7 +161,7 @@ def _deformed(g: Context, call: Call) -> Results:
     dtype, points = g.dtype(offset), list[Points]()
     for n in range(2):
         own = np.indices(window)[n].ravel() * dilations[n] - float(before[n])
-        tap = Known(own.astype(numpy_dtype(dtype)).reshape(1, 1, taps, 1, 1), dtype)
+        tap = KnownArray(own.astype(numpy_dtype(dtype)).reshape(1, 1, taps, 1, 1), dtype)
         start = scalar(
             g, "multiply", g.cast(g.op("iota", places[n], "int64"), dtype), float(strides[n])
         )

@@ -13,20 +13,20 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.graph.sizes.extents import places
 from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
+    UnsupportedNode,
     check_count,
+    format_values,
     known,
-    said,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
-from offcut.plugins.onnx.rules.reductions import reduced
+from offcut.plugins.onnx.rules.reductions import emit_reduction
 from offcut.plugins.operators.windows import (
     Windows,
     crop_windows,
@@ -57,7 +57,7 @@ def windows_of(g: Context, call: Call, x: Operand, sizes: Sequence[int]) -> Wind
             less, more = total // 2, total - total // 2
             before[n], after[n] = (less, more) if auto == "SAME_UPPER" else (more, less)
     if any(one < 0 for one in (*before, *after)):
-        raise Refused("padding below 0", "a Slice before it")
+        raise UnsupportedNode("padding below 0", "a Slice before it")
     return Windows(tuple(sizes), strides, dilations, tuple(before), tuple(after))
 
 
@@ -65,8 +65,8 @@ def _same_total(whole: Element, reach: int, stride: int) -> int:
     if stride == 1:
         return reach - 1
     if isinstance(whole, Expr):
-        raise Refused(
-            f"padding that depends on the size {said(whole)}: auto_pad with a stride of {stride}",
+        raise UnsupportedNode(
+            f"padding that depends on the size {format_values(whole)}: auto_pad with a stride of {stride}",
             "pads as numbers",
         )
     return max((-(-whole // stride) - 1) * stride + reach - whole, 0)
@@ -77,13 +77,13 @@ def window_sizes(g: Context, w: Operand) -> list[int]:
     return [g.whole(one, "the extent of a window") for one in g.shape(w)[2:]]
 
 
-def convolved(
+def emit_convolution(
     g: Context, x: Operand, w: Operand, bias: Operand | None, windows: Windows, groups: int
 ) -> Operand:
     """Return a convolution over one to three spatial axes."""
     axes = len(windows.sizes)
     if axes not in (1, 2, 3):
-        raise Refused(f"a convolution over {axes} spatial axes", "1 to 3")
+        raise UnsupportedNode(f"a convolution over {axes} spatial axes", "1 to 3")
     options: dict[str, Any] = {} if bias is None else {"bias": bias}
     result: Operand = g.op(
         f"conv{axes}d", x, w, stride=windows.strides, padding=windows.padding,
@@ -95,7 +95,7 @@ def convolved(
 def _conv(g: Context, call: Call) -> Results:
     x, w = call[0], call[1]
     windows = windows_of(g, call, x, window_sizes(g, w))
-    return convolved(g, x, w, call.input(2), windows, call.get("group", 1))
+    return emit_convolution(g, x, w, call.input(2), windows, call.get("group", 1))
 
 
 def _conv_transposed(g: Context, call: Call) -> Results:
@@ -109,7 +109,7 @@ def _conv_transposed(g: Context, call: Call) -> Results:
     before, after = _transposed_pads(g, call, x, sizes, extra)
     options: dict[str, Any] = {} if call.input(2) is None else {"bias": call.input(2)}
     if axes > 3:
-        raise Refused(f"a transposed convolution over {axes} spatial axes", "1 to 3")
+        raise UnsupportedNode(f"a transposed convolution over {axes} spatial axes", "1 to 3")
     even = before == after and all(
         0 <= one < step for one, step in zip(extra, strides, strict=True)
     )
@@ -163,7 +163,9 @@ def _cropped(
         end = more - high
         if end > 0:
             if bias is not None:
-                raise Refused("rows that are added after all, with a bias", "an Add after it")
+                raise UnsupportedNode(
+                    "rows that are added after all, with a bias", "an Add after it"
+                )
             padding = tuple(end if n == axis else 0 for n in range(g.rank(x)))
             x = g.op("pad", x, (0,) * g.rank(x), padding)
             end = 0
@@ -200,7 +202,7 @@ def _ceiled(
     return max((count - 1) * stride + reach - whole - before, 0), None
 
 
-def pooled(
+def emit_pooling(
     g: Context, x: Operand, windows: Windows, name: str, **options: Any
 ) -> tuple[Operand, ...]:
     """Return the results of pooling over one to three spatial axes.
@@ -210,7 +212,7 @@ def pooled(
     Raises Refused for more axes.
     """
     if len(windows.sizes) not in (1, 2, 3):
-        raise Refused(f"pooling over {len(windows.sizes)} spatial axes", "1 to 3")
+        raise UnsupportedNode(f"pooling over {len(windows.sizes)} spatial axes", "1 to 3")
     results: tuple[Operand, ...] = pool(g, x, windows, name, **options)
     return results
 
@@ -219,11 +221,11 @@ def _max_pool(g: Context, call: Call) -> Results:
     x, columns = call[0], bool(call.get("storage_order", 0))
     windows, counts = _pool(g, call, x)
     if call.outputs == 1:
-        (values,) = pooled(g, x, windows, "max_pool2d")
+        (values,) = emit_pooling(g, x, windows, "max_pool2d")
         return g.of_some(crop_windows(g, values, counts), g.shape(x)[2:])
     if len(windows.sizes) > 2:
-        raise Refused("the places of what is greatest over three axes", "one output")
-    results = pooled(g, x, windows, "max_pool2d_with_places")
+        raise UnsupportedNode("the places of what is greatest over three axes", "one output")
+    results = emit_pooling(g, x, windows, "max_pool2d_with_places")
     values, places = (crop_windows(g, one, counts) for one in results)
     return g.of_some(values, g.shape(x)[2:]), _in_the_whole(g, x, places, columns)
 
@@ -286,22 +288,22 @@ def _averages(g: Context, call: Call) -> Operand:
     inside = bool(call.get("count_include_pad", 0))
     plain = all(one == 1 for one in windows.dilations)
     if plain and not (call.get("ceil_mode", 0) and inside):
-        (mean,) = pooled(g, x, windows, "avg_pool2d", count_include_pad=inside)
+        (mean,) = emit_pooling(g, x, windows, "avg_pool2d", count_include_pad=inside)
         averages: Operand = crop_windows(g, mean, counts_of_axes)
         return averages
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
-    sums = summed(g, x, windows)
+    sums = emit_window_sums(g, x, windows)
     counts = _counts(g, x, windows, counted)
-    return g.binary("divide", sums, Known(counts.astype(numpy_dtype(g.dtype(x))), g.dtype(x)))
+    return g.binary("divide", sums, KnownArray(counts.astype(numpy_dtype(g.dtype(x))), g.dtype(x)))
 
 
-def summed(g: Context, x: Operand, windows: Windows) -> Operand:
+def emit_window_sums(g: Context, x: Operand, windows: Windows) -> Operand:
     """Return the sums of windows: a convolution of each channel with ones."""
     shape = g.shape(x)
     dtype = g.dtype(x)
     ones = np.ones((1, 1, *windows.sizes), numpy_dtype(dtype))
     flat = g.reshape(x, (product(shape[:2]), 1, *shape[2:]))
-    result = convolved(g, flat, Known(ones, dtype), None, windows, 1)
+    result = emit_convolution(g, flat, KnownArray(ones, dtype), None, windows, 1)
     return g.reshape(result, (*shape[:2], *g.shape(result)[2:]))
 
 
@@ -329,7 +331,7 @@ def _power_pool(g: Context, call: Call) -> Results:
     """``(sum of |x|**p) ** (1/p)`` of windows."""
     x, p = call[0], call.get("p", 2)
     windows, counts = _pool(g, call, x)
-    result = crop_windows(g, _rooted(g, summed(g, _raised(g, x, p), windows), p), counts)
+    result = crop_windows(g, _rooted(g, emit_window_sums(g, _raised(g, x, p), windows), p), counts)
     return g.of_some(result, g.shape(x)[2:])
 
 
@@ -348,13 +350,13 @@ def _rooted(g: Context, x: Operand, p: int) -> Operand:
 
 def _whole_image(g: Context, call: Call, *, name: str) -> Results:
     x = call[0]
-    return g.of_some(reduced(g, name, x, list(range(2, g.rank(x))), True), g.shape(x)[2:])
+    return g.of_some(emit_reduction(g, name, x, list(range(2, g.rank(x))), True), g.shape(x)[2:])
 
 
 def _global_power(g: Context, call: Call) -> Results:
     x, p = call[0], call.get("p", 2)
     axes = list(range(2, g.rank(x)))
-    total = g.of_some(reduced(g, "sum", _raised(g, x, p), axes, True), g.shape(x)[2:])
+    total = g.of_some(emit_reduction(g, "sum", _raised(g, x, p), axes, True), g.shape(x)[2:])
     return _rooted(g, total, p)
 
 
@@ -366,7 +368,7 @@ def _local_response(g: Context, call: Call) -> Results:
     flat = g.reshape(g.op("square", x), (shape[0], 1, shape[1], product(shape[2:])))
     low = (size - 1) // 2
     near = Windows((size, 1), (1, 1), (1, 1), (low, 0), (size - 1 - low, 0))
-    sums = g.reshape(summed(g, flat, near), shape)
+    sums = g.reshape(emit_window_sums(g, flat, near), shape)
     base = scalar(g, "add", scalar(g, "multiply", sums, alpha / size), bias)
     return g.binary("divide", x, g.binary("power", base, number(g, base, beta)))
 
@@ -378,7 +380,7 @@ def _laid_over(g: Context, call: Call) -> Results:
     window = [int(one) for one in g.numbers(call[2], "block_shape")]
     axes = len(window)
     if axes > 3:
-        raise Refused(f"windows of {axes} axes", "of one to three")
+        raise UnsupportedNode(f"windows of {axes} axes", "of one to three")
     strides, dilations = (call.get(each) or [1] * axes for each in ("strides", "dilations"))
     pads = call.get("pads") or [0] * (2 * axes)
     for values, what in (

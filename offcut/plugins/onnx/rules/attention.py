@@ -7,8 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 from offcut.graph.sizes.numbers import arithmetic
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, Results, known
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import (
+    Call,
+    Element,
+    Operand,
+    Results,
+    UnsupportedNode,
+    known,
+)
 from offcut.plugins.onnx.rules.elementwise import Operator
 
 
@@ -16,13 +23,13 @@ def _attention(g: Context, call: Call) -> Results:
     q, k, v, mask = call[0], call[1], call[2], call.input(3)
     for name, default in (("softcap", 0.0), ("qk_matmul_output_mode", 0)):
         if call.get(name, default) != default:
-            raise Refused(f"{name}={call.get(name)}", f"{name}={default}")
+            raise UnsupportedNode(f"{name}={call.get(name)}", f"{name}={default}")
     call.overlook("softmax_precision")
     operands = [k, v, *(one for one in map(call.input, (4, 5, 6)) if one is not None)]
     g.require_equal("batches differ", *((g.shape(q)[0], g.shape(one)[0]) for one in operands))
     g.require_equal("keys and values differ in their rows", (g.shape(k)[-2], g.shape(v)[-2]))
     if call.outputs > 3:
-        raise Refused("the products of queries and keys as an output", "three outputs")
+        raise UnsupportedNode("the products of queries and keys as an output", "three outputs")
     flat = g.rank(q) == 3
     if flat:
         q = _heads(g, q, call.get("q_num_heads"))
@@ -40,12 +47,12 @@ def _attention(g: Context, call: Call) -> Results:
         options["scale"] = call.get("scale")
     if call.input(6) is not None:
         if causal:
-            raise Refused("is_causal=1 with nonpad_kv_seqlen", "a mask")
+            raise UnsupportedNode("is_causal=1 with nonpad_kv_seqlen", "a mask")
         lengths = g.binary("minimum", call[6], known(g.shape(k)[2]))
         options["lengths"] = g.cast(g.binary("maximum", lengths, known(0)), "int32")
     if mask is not None:
         if not g.same(g.shape(mask)[-1], g.shape(k)[2]):
-            raise Refused("a mask of other keys than there are")
+            raise UnsupportedNode("a mask of other keys than there are")
         options["mask"] = mask if not g.is_float(mask) else g.cast(mask, g.dtype(q))
     result: Operand = g.op("attention", q, k, v, **options)
     return (_join_heads(g, result) if flat else result, k, v)[: max(call.outputs, 1)]
@@ -58,7 +65,7 @@ def grouped_attention(g: Context, call: Call) -> Results:
     """
     for name, default in (("softcap", 0.0), ("smooth_softmax", 0), ("qk_output", 0)):
         if call.get(name, default) not in (default, -1):
-            raise Refused(f"{name}={call.get(name)}", f"{name}={default}")
+            raise UnsupportedNode(f"{name}={call.get(name)}", f"{name}={default}")
     heads, groups = call.get("num_heads"), call.get("kv_num_heads")
     if call.input(1) is None:
         depth = arithmetic("//", g.shape(call[0])[2], heads + 2 * groups)
@@ -71,7 +78,7 @@ def grouped_attention(g: Context, call: Call) -> Results:
     whole = arithmetic("+", past, rows)
     if call.get("do_rotary", 0):
         if call.get("rotary_interleaved", 0):
-            raise Refused("rotary_interleaved=1", "rotary_interleaved=0")
+            raise UnsupportedNode("rotary_interleaved=1", "rotary_interleaved=0")
         turns = [g.slice(call[place], 0, past, whole) for place in (7, 8)]
         q, k = (_rotate(g, x, *turns) for x in (q, k))
     if call.input(3) is not None:
@@ -102,7 +109,9 @@ def _rotate(g: Context, x: Operand, cosines: Operand, sines: Operand) -> Operand
     """
     half = g.shape(cosines)[1]
     if not g.same(arithmetic("*", half, 2), g.shape(x)[3]):
-        raise Refused("angles of a part of the elements", "as many angles as half of a head")
+        raise UnsupportedNode(
+            "angles of a part of the elements", "as many angles as half of a head"
+        )
     one, other = g.slice(x, 3, 0, half), g.slice(x, 3, half, g.shape(x)[3])
     first = g.binary(
         "subtract", g.binary("multiply", one, cosines), g.binary("multiply", other, sines)

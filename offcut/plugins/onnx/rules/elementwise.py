@@ -11,10 +11,16 @@ import numpy as np
 
 from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED, numpy_dtype
 from offcut.core.function_table import FUNCTIONS
-from offcut.plugins.onnx.making.context import Context, single_number
-from offcut.plugins.onnx.making.dtypes import dtype_of
-from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
-from offcut.plugins.operators.integer_quotient import truncated_quotient
+from offcut.plugins.onnx.importer.context import Context, single_number
+from offcut.plugins.onnx.importer.dtypes import dtype_of
+from offcut.plugins.onnx.importer.operands import (
+    Call,
+    KnownArray,
+    Operand,
+    Results,
+    UnsupportedNode,
+)
+from offcut.plugins.operators.arithmetic import truncated_quotient
 
 Operator: TypeAlias = Callable[[Context, Call], Results]
 """What a node gives, from its inputs; it raises Refused for one that it cannot take."""
@@ -35,16 +41,16 @@ def scalar(g: Context, name: str, x: Operand, value: float) -> Operand:
     return g.binary(name, x, number(g, x, value))
 
 
-def number(g: Context, like: Operand, value: float) -> Known:
+def number(g: Context, like: Operand, value: float) -> KnownArray:
     """A number of the type of an operand.
 
     Raises Refused for an integer that is none of the type.
     """
     dtype = g.dtype(like)
     try:
-        return Known(np.array(value, numpy_dtype(dtype)), dtype)
+        return KnownArray(np.array(value, numpy_dtype(dtype)), dtype)
     except OverflowError:
-        raise Refused(f"{value} is not a value of {dtype}") from None
+        raise UnsupportedNode(f"{value} is not a value of {dtype}") from None
 
 
 def _attributed(name: str, **options: tuple[str, float]) -> Operator:
@@ -73,10 +79,12 @@ def _quotient(g: Context, a: Operand, b: Operand) -> Operand:
 
 def _divisor(g: Context, b: Operand) -> Operand:
     """A divisor of integers: a call in which one is 0 is refused, where that is not seen to be none."""
-    if isinstance(b, Known) and all(low > 0 or high < 0 for low, high in map(g.bounds, b.elements)):
+    if isinstance(b, KnownArray) and all(
+        low > 0 or high < 0 for low, high in map(g.bounds, b.elements)
+    ):
         return b
-    if isinstance(b, Known) and 0 in b.elements:
-        raise Refused("an integer is divided by 0")
+    if isinstance(b, KnownArray) and 0 in b.elements:
+        raise UnsupportedNode("an integer is divided by 0")
     return g.required(b, g.binary("not_equal", b, number(g, b, 0)))
 
 
@@ -84,7 +92,7 @@ def _power(g: Context, call: Call) -> Results:
     x, exponent = call[0], call[1]
     if g.is_float(x):
         powers = g.binary("power", x, g.cast(exponent, g.dtype(x)))
-        if not isinstance(exponent, Known) or exponent.elements != [0.5]:
+        if not isinstance(exponent, KnownArray) or exponent.elements != [0.5]:
             return powers
         # that is the square root, but for -0.0 and -inf
         positive = g.op("where", scalar(g, "equal", x, 0.0), 0.0, powers)
@@ -143,7 +151,7 @@ def _bit_cast(g: Context, call: Call) -> Results:
     old, new = g.dtype(call[0]), dtype_of(call.get("to"))
     integers = new in INTEGERS and old in (*INTEGERS, "bool")
     if old != new and not (integers and ITEM_BYTES[old] == ITEM_BYTES[new]):
-        raise Refused(f"bits of {old} as {new}", "integers of as many bits")
+        raise UnsupportedNode(f"bits of {old} as {new}", "integers of as many bits")
     return g.cast(call[0], new)
 
 
@@ -157,7 +165,7 @@ def _dropout(g: Context, call: Call) -> Results:
     call.overlook("seed", "ratio")
     training, ratio = call.input(2), call.input(1)
     if g.number(training, "training_mode", False) and g.number(ratio, "ratio", 0.5):
-        raise Refused("it draws at random in training mode", "training_mode=0")
+        raise UnsupportedNode("it draws at random in training mode", "training_mode=0")
     if call.outputs == 1:
         return call[0]
     dtype = "bool" if call.version >= 10 else g.dtype(call[0])
@@ -180,7 +188,7 @@ def _celu(g: Context, call: Call) -> Results:
     """``x`` above 0, ``alpha * (exp(x / alpha) - 1)`` below; where alpha is not above 0, what the body of ONNX says."""
     alpha, x = call.get("alpha", 1.0), call[0]
     if not alpha > 0:
-        raise Refused(f"alpha is {alpha}", "alpha above 0")
+        raise UnsupportedNode(f"alpha is {alpha}", "alpha above 0")
     low = g.op("elu", scalar(g, "divide", x, alpha), alpha)
     return g.op("where", scalar(g, "greater", x, 0.0), x, low)
 

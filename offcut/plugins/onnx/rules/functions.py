@@ -7,9 +7,9 @@ from functools import partial
 
 from offcut.core.dtypes import FLOATS
 from offcut.graph import Ref
-from offcut.graph.composed import Make
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Refused, Results
+from offcut.graph.call_conditions import Make
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import Call, Results, UnsupportedNode
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.operators import functions as special
 
@@ -20,7 +20,7 @@ def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:
     def rule(g: Context, call: Call) -> Results:
         dtype = g.dtype(call[0])
         if dtype not in FLOATS or dtype == "float64":
-            raise Refused(f"it is not exact in {dtype}", "float32 and narrower")
+            raise UnsupportedNode(f"it is not exact in {dtype}", "float32 and narrower")
         return g.cast(formula(g.op, g.ref(g.cast(call[0], "float64"))), dtype)
 
     return rule

@@ -8,19 +8,19 @@ import numpy as np
 
 from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr, Var
-from offcut.graph.composed import restated
+from offcut.graph.call_conditions import assert_shape
 from offcut.graph.sizes.numbers import arithmetic, extent, product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.negative import raise_sizes
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
+    UnsupportedNode,
+    format_values,
     known,
-    said,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 
@@ -28,9 +28,9 @@ from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 def _gather(g: Context, call: Call) -> Results:
     x, indices = call[0], call[1]
     axis = g.axis(x, call.get("axis", 0))
-    if isinstance(indices, Known) and not indices.array.ndim:
+    if isinstance(indices, KnownArray) and not indices.array.ndim:
         return _one(g, x, indices.elements[0], axis)
-    if isinstance(indices, Known) and not indices.symbolic:
+    if isinstance(indices, KnownArray) and not indices.symbolic:
         run = _run(indices.elements)
         if run is not None and indices.array.ndim == 1:
             return g.slice(x, axis, *run)
@@ -41,7 +41,7 @@ def _one(g: Context, x: Operand, place: Element, axis: int) -> Operand:
     """Return the elements at one place of an axis, which goes away."""
     whole = g.shape(x)[axis]
     start = _counted_place(g, place, whole)
-    raise_sizes(g, extent(whole, -1))
+    require_minimum_sizes(g, extent(whole, -1))
     element = g.slice(x, axis, start, extent(start, 1))
     shape = g.shape(element)
     return g.reshape(element, (*shape[:axis], *shape[axis + 1 :]))
@@ -54,11 +54,13 @@ def _counted_place(g: Context, place: Element, whole: Element) -> Element:
     """
     start = extent(place, whole) if g.bounds(place)[1] < 0 else place
     if g.bounds(start)[0] < 0:
-        raise_sizes(g, start)
+        require_minimum_sizes(g, start)
     if not isinstance(start, Expr) and not isinstance(whole, Expr) and not 0 <= start < whole:
-        raise Refused(f"there is no place {said(place)} among {said(whole)}")
+        raise UnsupportedNode(
+            f"there is no place {format_values(place)} among {format_values(whole)}"
+        )
     if not isinstance(start, Expr):
-        raise_sizes(g, extent(whole, -start - 1))
+        require_minimum_sizes(g, extent(whole, -start - 1))
     return start
 
 
@@ -97,7 +99,7 @@ def _scatter_elements(g: Context, call: Call) -> Results:
     if len(own) == len(extents) and any(calculated):
         pairs = zip(own, extents, calculated, strict=True)
         shape = [other if is_calculated else one for one, other, is_calculated in pairs]
-        updates = restated(g.op, updates, own, shape)
+        updates = assert_shape(g.op, updates, own, shape)
     return g.op("scatter_elements", x, call[1], updates, axis, drop=False, **_reduction(call))
 
 
@@ -118,7 +120,7 @@ def _reduction(call: Call) -> dict[str, str]:
     """What becomes of several updates of one place."""
     reduction = call.get("reduction", "none")
     if reduction not in ("none", "add", "mul", "max", "min"):
-        raise Refused(f"reduction={reduction}", "reduction=none, add, mul, max or min")
+        raise UnsupportedNode(f"reduction={reduction}", "reduction=none, add, mul, max or min")
     return {} if reduction == "none" else {"reduction": reduction}
 
 
@@ -165,7 +167,7 @@ def _one_hot(g: Context, call: Call) -> Results:
         from_end = scalar(g, "add", indices, depth)
         indices = g.op("where", scalar(g, "less", indices, 0), from_end, indices)
     places = g.reshape(indices, [*shape[:axis], 1, *shape[axis:]])
-    counted: Operand = Known(np.arange(depth), "int64")
+    counted: Operand = KnownArray(np.arange(depth), "int64")
     counted = g.reshape(counted, [depth if n == axis else 1 for n in range(rank)])
     here = g.binary("equal", places, counted)
     off, on = (g.reshape(g.slice(values, 0, n, n + 1), []) for n in (0, 1))

@@ -6,24 +6,31 @@ from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
 from offcut.graph.sizes.numbers import product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Element, Known, Operand, Refused, Results
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import (
+    Call,
+    Element,
+    KnownArray,
+    Operand,
+    Results,
+    UnsupportedNode,
+)
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
-from offcut.plugins.onnx.rules.reductions import reduced
-from offcut.plugins.onnx.rules.shapes import unsqueezed
-from offcut.plugins.operators.determinant import MAX_DETERMINANT_ROWS, determinants
+from offcut.plugins.onnx.rules.reductions import emit_reduction
+from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
+from offcut.plugins.operators.arithmetic import MAX_DETERMINANT_ROWS, determinants
 
 BYTES = ("int8", "uint8")
 
 
-def multiplied(g: Context, a: Operand, b: Operand) -> Operand:
+def emit_matmul(g: Context, a: Operand, b: Operand) -> Operand:
     """``a @ b`` as numpy has it: a vector is a row before, a column after."""
     row, column = g.rank(a) == 1, g.rank(b) == 1
     dtype = g.dtype(a)
     if not g.rank(a) or not g.rank(b):
-        raise Refused("an operand has no axis")
-    left = unsqueezed(g, a, [0]) if row else a
-    right = unsqueezed(g, b, [1]) if column else b
+        raise UnsupportedNode("an operand has no axis")
+    left = emit_unsqueeze(g, a, [0]) if row else a
+    right = emit_unsqueeze(g, b, [1]) if column else b
     if g.rank(right) == 2 and g.rank(left) > 2:
         result: Operand = g.op("dense", left, right)
     else:
@@ -71,7 +78,7 @@ def _einsum(g: Context, call: Call) -> Results:
         parts.insert(0, _pair(g, (one, x), (other, y), later))
     term, x = parts[0]
     gone = [place for place, letter in enumerate(term) if letter not in output]
-    x = reduced(g, "sum", x, gone, False)
+    x = emit_reduction(g, "sum", x, gone, False)
     term = "".join(letter for letter in term if letter in output)
     return g.transpose(x, [term.index(letter) for letter in output])
 
@@ -123,7 +130,7 @@ def _pair(
     m, k, n = (product(extents(letters)) for letters in (rows, inner, columns))
     x = g.reshape(x, [*extents(both), m, k])
     y = g.reshape(y, [*extents(both), k, n])
-    result = multiplied(g, x, y)
+    result = emit_matmul(g, x, y)
     letters = [*both, *rows, *columns]
     return "".join(letters), g.reshape(result, extents(letters))
 
@@ -131,14 +138,14 @@ def _pair(
 def _alone(g: Context, x: Operand, term: str, letters: set[str]) -> tuple[Operand, str]:
     """Return a term without the letters that nothing else has."""
     gone = [place for place, letter in enumerate(term) if letter not in letters]
-    total = reduced(g, "sum", x, gone, False)
+    total = emit_reduction(g, "sum", x, gone, False)
     return total, "".join(letter for letter in term if letter in letters)
 
 
 def without_zero(g: Context, x: Operand, zero: Operand | None, axis: int = -1) -> Operand:
     """``x - zero`` in int32, a zero point for all or for each place of an axis. Bytes that are known stay bytes, for products of them."""
     wide = g.op("cast", x, "int32") if g.dtype(x) in BYTES else g.cast(x, "int32")
-    if zero is None or (isinstance(zero, Known) and not zero.array.any()):
+    if zero is None or (isinstance(zero, KnownArray) and not zero.array.any()):
         return wide
     points = g.cast(zero, "int32")
     if g.rank(points) == 1 and g.shape(points) not in ((1,), g.shape(x)):
@@ -153,14 +160,14 @@ def integer_matmul(
     g: Context, a: Operand, a_zero: Operand | None, b: Operand, b_zero: Operand | None
 ) -> Operand:
     """Return ``(a - a_zero) @ (b - b_zero)`` in int32."""
-    return multiplied(g, without_zero(g, a, a_zero, -2), without_zero(g, b, b_zero, -1))
+    return emit_matmul(g, without_zero(g, a, a_zero, -2), without_zero(g, b, b_zero, -1))
 
 
 def _determinant(g: Context, call: Call) -> Results:
     order = g.whole(g.shape(call[0])[-1], "the rows of a matrix")
     result: Operand | None = determinants(g, call[0])
     if result is None:
-        raise Refused(f"the determinant of {order} rows", f"1 to {MAX_DETERMINANT_ROWS}")
+        raise UnsupportedNode(f"the determinant of {order} rows", f"1 to {MAX_DETERMINANT_ROWS}")
     return result
 
 
@@ -168,7 +175,7 @@ PRODUCTS: Mapping[str, Operator] = {
     "Det": _determinant,
     "Einsum": _einsum,
     "Gemm": _gemm,
-    "MatMul": lambda g, call: multiplied(g, call[0], call[1]),
+    "MatMul": lambda g, call: emit_matmul(g, call[0], call[1]),
     "MatMulInteger": lambda g, call: integer_matmul(
         g, call[0], call.input(2), call[1], call.input(3)
     ),

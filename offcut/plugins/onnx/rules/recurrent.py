@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import Call, Operand, Results, UnsupportedNode
 from offcut.plugins.onnx.rules.elementwise import Operator
-from offcut.plugins.onnx.rules.shapes import unsqueezed
+from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
 from offcut.plugins.operators.recurrence import recurrence
 
 FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu"}
@@ -43,9 +43,9 @@ def layer(
         x, b, lengths = prepare(g, call[0]), call.input(3), call.input(4)
         call.overlook("hidden_size", "output_sequence")
         if call.get("input_forget", 0):
-            raise Refused("input_forget=1", "input_forget=0")
+            raise UnsupportedNode("input_forget=1", "input_forget=0")
         if call.get("activation_alpha") or call.get("activation_beta"):
-            raise Refused("activations with parameters", "Sigmoid, Tanh or Relu")
+            raise UnsupportedNode("activations with parameters", "Sigmoid, Tanh or Relu")
         is_batch_first = bool(call.get("layout", 0))
         kinds = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         directions = kinds[call.get("direction", "forward")]
@@ -94,7 +94,7 @@ def layer(
 def _function(name: str) -> str:
     own = FUNCTIONS.get(name.lower())
     if own is None:
-        raise Refused(f"the activation {name}", "Sigmoid, Tanh or Relu")
+        raise UnsupportedNode(f"the activation {name}", "Sigmoid, Tanh or Relu")
     return own
 
 
@@ -117,7 +117,7 @@ def _results(g: Context, runs: Sequence[tuple[Operand, ...]], is_batch_first: bo
     """(steps, directions, batch, hidden), and (directions, batch, hidden) of each state; `is_batch_first`: batches first."""
 
     def join(parts: Sequence[Operand], axis: int) -> Operand:
-        apart = tuple(unsqueezed(g, one, [axis]) for one in parts)
+        apart = tuple(emit_unsqueeze(g, one, [axis]) for one in parts)
         return g.op("concat", apart, axis=axis) if len(apart) > 1 else apart[0]
 
     every, *states = zip(*runs, strict=True)

@@ -7,11 +7,18 @@ from functools import partial
 
 from offcut.core.expr import Expr
 from offcut.graph.sizes.numbers import arithmetic, extent, product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
-from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results, known, said
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.nonnegative_extents import refuse_negative, require_minimum_sizes
+from offcut.plugins.onnx.importer.operands import (
+    Call,
+    Operand,
+    Results,
+    UnsupportedNode,
+    format_values,
+    known,
+)
 from offcut.plugins.onnx.rules.elementwise import Operator
-from offcut.plugins.onnx.rules.shapes import axes_of, given
+from offcut.plugins.onnx.rules.shapes import attribute_or_input, axes_of
 from offcut.plugins.operators.norms import log_sum_exp
 from offcut.plugins.operators.sorting import accumulate, top_elements
 
@@ -22,7 +29,7 @@ MOST = 64
 def _axes(g: Context, call: Call, x: Operand) -> list[int] | None:
     """Return the axes that are reduced; None: the operand is given as it is."""
     call.overlook("noop_with_empty_axes", "keepdims")
-    axes = given(g, call, 1, "axes")
+    axes = attribute_or_input(g, call, 1, "axes")
     if axes:
         return axes_of(g, x, axes)
     return None if call.get("noop_with_empty_axes", 0) else list(range(g.rank(x)))
@@ -40,14 +47,16 @@ def _reduction(
         dtype, axes = g.dtype(x), _axes(g, call, x)
         inner = x if before is None else before(g, x)
         if axes is not None:
-            inner = reduced(g, name, inner, axes, bool(call.get("keepdims", 1)))
+            inner = emit_reduction(g, name, inner, axes, bool(call.get("keepdims", 1)))
         result = inner if after is None else after(g, inner)
         return g.cast(result, dtype)
 
     return rule
 
 
-def reduced(g: Context, name: str, x: Operand, axes: Sequence[int], keepdims: bool) -> Operand:
+def emit_reduction(
+    g: Context, name: str, x: Operand, axes: Sequence[int], keepdims: bool
+) -> Operand:
     """Return a reduction over axes; over none, the operand."""
     if not axes:
         return x
@@ -55,7 +64,9 @@ def reduced(g: Context, name: str, x: Operand, axes: Sequence[int], keepdims: bo
     if dtype == "bool":
         x = g.cast(x, "uint8")
     if name == "mean" and not g.is_float(x):
-        raise Refused(f"the mean of {dtype} is not of this type", "a Cast to float32 before it")
+        raise UnsupportedNode(
+            f"the mean of {dtype} is not of this type", "a Cast to float32 before it"
+        )
     result: Operand = g.op(name, x, axis=tuple(axes), keepdims=keepdims)
     return g.cast(result, dtype)
 
@@ -66,7 +77,7 @@ def _log_sum_exp(g: Context, call: Call) -> Results:
     if axes is None:
         return x
     if not g.is_float(x):
-        raise Refused(f"exp of {g.dtype(x)}", "floats")
+        raise UnsupportedNode(f"exp of {g.dtype(x)}", "floats")
     result: Operand = log_sum_exp(g, x, axes, bool(call.get("keepdims", 1)))
     return result
 
@@ -81,7 +92,7 @@ def _product(g: Context, call: Call) -> Results:
     for axis in axes:
         count = g.whole(shape[axis], "the extent whose product is taken")
         if count > MOST:
-            raise Refused(f"a product of {count} elements", f"{MOST} at most")
+            raise UnsupportedNode(f"a product of {count} elements", f"{MOST} at most")
         one = g.full([*shape[:axis], 1, *shape[axis + 1 :]], 1, g.dtype(x))
         total = g.slice(x, axis, 0, 1) if count else one
         for place in range(1, count):
@@ -117,7 +128,9 @@ def _hardmax(g: Context, call: Call) -> Results:
     x = call[0]
     axis = g.axis(x, call.get("axis", -1 if call.version >= 13 else 1))
     if call.version < 13 and axis != g.rank(x) - 1:
-        raise Refused("over several axes, as before the operator set 13", "the operator set 13")
+        raise UnsupportedNode(
+            "over several axes, as before the operator set 13", "the operator set 13"
+        )
     first: Operand = g.op("argmax", x, axis=axis, keepdims=True)
     places: Operand = g.op("iota", g.shape(x)[axis], "int64")
     places = g.reshape(places, [-1 if n == axis else 1 for n in range(g.rank(x))])
@@ -149,12 +162,14 @@ def _top(g: Context, call: Call) -> Results:
     call.overlook("sorted")  # that they are sorted is asked for, or nothing
     whole = g.shape(x)[axis]
     if isinstance(k, Expr):
-        refuse_negative(g, arithmetic("-", whole, k), f"beyond the first {said(k)} there is")
+        refuse_negative(
+            g, arithmetic("-", whole, k), f"beyond the first {format_values(k)} there is"
+        )
         return top_elements(g, x, k, axis, largest)
     if not isinstance(whole, Expr) and k > whole:
-        raise Refused(f"the first {k} of {said(whole)}")
+        raise UnsupportedNode(f"the first {k} of {format_values(whole)}")
     rest = extent(whole, -int(k))
-    raise_sizes(g, rest)
+    require_minimum_sizes(g, rest)
     refuse_negative(g, rest, f"beyond the first {k} there is")
     return top_elements(g, x, int(k), axis, largest)
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offcut.graph.sizes.numbers import arithmetic, extent
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import (
     Call,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
-    Several,
+    SequenceValue,
+    UnsupportedNode,
     known,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator
-from offcut.plugins.onnx.rules.shapes import unsqueezed
+from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
 
 
 def _empty(g: Context, call: Call) -> Results:
     call.overlook("dtype")
-    return Several(())
+    return SequenceValue(())
 
 
 def _at(g: Context, call: Call) -> Results:
@@ -32,13 +32,13 @@ def _at(g: Context, call: Call) -> Results:
 def _inserted(g: Context, call: Call) -> Results:
     sequence = _held(call, 0)
     place = len(sequence) if call.input(2) is None else _place(g, call, 2, len(sequence))
-    return Several((*sequence[:place], call[1], *sequence[place:]))
+    return SequenceValue((*sequence[:place], call[1], *sequence[place:]))
 
 
 def _erased(g: Context, call: Call) -> Results:
     sequence = _held(call, 0)
     place = len(sequence) - 1 if call.input(1) is None else _place(g, call, 1, len(sequence) - 1)
-    return Several((*sequence[:place], *sequence[place + 1 :]))
+    return SequenceValue((*sequence[:place], *sequence[place + 1 :]))
 
 
 def _split(g: Context, call: Call) -> Results:
@@ -46,7 +46,7 @@ def _split(g: Context, call: Call) -> Results:
     x, sizes = call[0], call.input(1)
     axis = g.axis(x, call.get("axis", 0))
     whole, keepdims = g.shape(x)[axis], bool(call.get("keepdims", 1)) or sizes is not None
-    if isinstance(sizes, Known) and sizes.array.ndim:
+    if isinstance(sizes, KnownArray) and sizes.array.ndim:
         extents = g.elements(sizes, "split")
     else:
         part = 1 if sizes is None else int(g.number(sizes, "split"))
@@ -59,17 +59,17 @@ def _split(g: Context, call: Call) -> Results:
         parts.append(g.slice(x, axis, start, stop))
         start = stop
     if keepdims:
-        return Several(tuple(parts))
+        return SequenceValue(tuple(parts))
     shape = [one for n, one in enumerate(g.shape(x)) if n != axis]
-    return Several(tuple(g.reshape(part, shape) for part in parts))
+    return SequenceValue(tuple(g.reshape(part, shape) for part in parts))
 
 
 def _joined(g: Context, call: Call) -> Results:
     sequence, axis = _held(call, 0), call.get("axis", 0)
     if not sequence:
-        raise Refused("nothing is joined: its sequence is empty")
+        raise UnsupportedNode("nothing is joined: its sequence is empty")
     if call.get("new_axis", 0):
-        sequence = tuple(unsqueezed(g, one, [axis]) for one in sequence)
+        sequence = tuple(emit_unsqueeze(g, one, [axis]) for one in sequence)
     if len(sequence) == 1:
         return sequence[0]
     return g.op("concat", sequence, axis=g.axis(sequence[0], axis))
@@ -78,15 +78,15 @@ def _joined(g: Context, call: Call) -> Results:
 def _optional(g: Context, call: Call) -> Results:
     call.overlook("type")
     if not call.inputs:
-        raise Refused("an optional that holds nothing", "the value itself")
+        raise UnsupportedNode("an optional that holds nothing", "the value itself")
     return call[0]
 
 
 def _held(call: Call, place: int) -> tuple[Operand, ...]:
     """What a sequence holds."""
     sequence = call[place]
-    if not isinstance(sequence, Several):
-        raise Refused("it is not known at import what its sequence holds")
+    if not isinstance(sequence, SequenceValue):
+        raise UnsupportedNode("it is not known at import what its sequence holds")
     return sequence.values
 
 
@@ -95,7 +95,7 @@ def _place(g: Context, call: Call, place: int, last: int) -> int:
     position = int(g.number(call[place], "position"))
     counted = position + last + 1 if position < 0 else position
     if not 0 <= counted <= last:
-        raise Refused(f"there is no place {position} in its sequence")
+        raise UnsupportedNode(f"there is no place {position} in its sequence")
     return counted
 
 
@@ -105,7 +105,7 @@ SEQUENCES: Mapping[str, Operator] = {
     "OptionalGetElement": _optional,
     "OptionalHasElement": lambda _, call: known(bool(call.present), "bool"),
     "SequenceAt": _at,
-    "SequenceConstruct": lambda _, call: Several(tuple(call.present)),
+    "SequenceConstruct": lambda _, call: SequenceValue(tuple(call.present)),
     "SequenceEmpty": _empty,
     "SequenceErase": _erased,
     "SequenceInsert": _inserted,

@@ -11,26 +11,26 @@ import numpy as np
 from offcut.core.expr import Expr
 from offcut.core.integers import MOST_PARTS, binary_fraction
 from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.dtypes import dtype_of
-from offcut.plugins.onnx.making.negative import raise_sizes
-from offcut.plugins.onnx.making.ones import is_one, require_one
-from offcut.plugins.onnx.making.operands import (
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.dtypes import dtype_of
+from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
+from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
-    Known,
+    KnownArray,
     Operand,
-    Refused,
     Results,
+    UnsupportedNode,
     check_count,
+    format_values,
     known,
-    said,
 )
+from offcut.plugins.onnx.importer.unit_extents import is_one, require_one
 from offcut.plugins.onnx.rules.elementwise import Operator, number
 from offcut.plugins.operators.padding import pad, tile, wrap
 
 
-def given(g: Context, call: Call, place: int, name: str) -> list[int] | None:
+def attribute_or_input(g: Context, call: Call, place: int, name: str) -> list[int] | None:
     """Numbers that are an attribute in older operator sets and an input in newer; None where they are left out."""
     if name in call.attributes:
         values = call.get(name)
@@ -56,7 +56,7 @@ def _reshape(g: Context, call: Call) -> Results:
     extents = call.get("shape") if call.version < 5 else g.elements(call[1], "shape")
     keeps_zeros = not call.get("allowzero", 0)
     if keeps_zeros and any(one == 0 and n >= len(own) for n, one in enumerate(extents)):
-        raise Refused(f"it keeps an extent of {len(own)} axes that is not there")
+        raise UnsupportedNode(f"it keeps an extent of {len(own)} axes that is not there")
     shape = [
         own[n] if keeps_zeros and isinstance(one, int) and one == 0 else one
         for n, one in enumerate(extents)
@@ -73,8 +73,8 @@ def _filled(g: Context, own: Sequence[Element], shape: list[Element]) -> list[El
         if rows:
             count = math.prod(own)  # type: ignore[arg-type]
             if count % rows:
-                raise Refused(
-                    f"it has {count} elements, and [{said(*shape)}] is of a multiple of {rows}"
+                raise UnsupportedNode(
+                    f"it has {count} elements, and [{format_values(*shape)}] is of a multiple of {rows}"
                 )
             shape[place] = count // rows
     return shape
@@ -84,14 +84,14 @@ def _flatten(g: Context, call: Call) -> Results:
     x, axis = call[0], call.get("axis", 1)
     shape = g.shape(x)
     if not -len(shape) <= axis <= max(len(shape), 1):
-        raise Refused(f"there is no axis {axis} of {len(shape)}")
+        raise UnsupportedNode(f"there is no axis {axis} of {len(shape)}")
     first = shape[:axis]
     return g.reshape(x, (product(first), product(shape[len(first) :])))
 
 
 def _squeeze(g: Context, call: Call) -> Results:
     x = call[0]
-    shape, axes = g.shape(x), given(g, call, 1, "axes")
+    shape, axes = g.shape(x), attribute_or_input(g, call, 1, "axes")
     if axes is None:
         gone = [axis for axis, one in enumerate(shape) if is_one(g, one, axis)]
     else:
@@ -102,12 +102,12 @@ def _squeeze(g: Context, call: Call) -> Results:
     return g.reshape(x, [one for n, one in enumerate(shape) if n not in gone])
 
 
-def unsqueezed(g: Context, x: Operand, axes: Sequence[int]) -> Operand:
+def emit_unsqueeze(g: Context, x: Operand, axes: Sequence[int]) -> Operand:
     """Return an operand with axes of extent 1, counted in the result."""
     rank = g.rank(x) + len(axes)
     new, own = {axis % rank for axis in axes if -rank <= axis < rank}, iter(g.shape(x))
     if len(new) < len(axes):
-        raise Refused(f"axes {said(*axes)} of {rank}", "each axis once")
+        raise UnsupportedNode(f"axes {format_values(*axes)} of {rank}", "each axis once")
     return g.reshape(x, [1 if n in new else next(own) for n in range(rank)])
 
 
@@ -124,17 +124,17 @@ def _concat(g: Context, call: Call) -> Results:
 def _split(g: Context, call: Call) -> Results:
     x = call[0]
     axis = g.axis(x, call.get("axis", 0))
-    whole, sizes = g.shape(x)[axis], given(g, call, 1, "split")
+    whole, sizes = g.shape(x)[axis], attribute_or_input(g, call, 1, "split")
     if sizes is None:
         count = call.get("num_outputs", call.outputs)
         part = arithmetic("//", extent(whole, count - 1), count)
         ends = [arithmetic("min", arithmetic("*", n + 1, part), whole) for n in range(count - 1)]
     else:
-        because = f"parts of {said(*sizes)} elements, of {said(whole)}"
+        because = f"parts of {format_values(*sizes)} elements, of {format_values(whole)}"
         if min(sizes) < 0:
-            raise Refused(because)
+            raise UnsupportedNode(because)
         if not g.same(whole, sum(sizes)):
-            raise Refused(because, equations=[(whole, sum(sizes))])
+            raise UnsupportedNode(because, equations=[(whole, sum(sizes))])
         ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
     places = [0, *ends, whole]
     return tuple(g.slice(x, axis, places[n], places[n + 1]) for n in range(len(places) - 1))
@@ -147,7 +147,10 @@ def _slice(g: Context, call: Call) -> Results:
         steps = None
     else:
         starts, ends = g.elements(call[1], "starts"), g.elements(call[2], "ends")
-        axes, steps = given(g, call, 3, "axes"), given(g, call, 4, "steps")
+        axes, steps = (
+            attribute_or_input(g, call, 3, "axes"),
+            attribute_or_input(g, call, 4, "steps"),
+        )
     axes = axes if axes is not None else list(range(len(starts)))
     steps = steps if steps is not None else [1] * len(starts)
     for values, what in ((ends, "ends"), (axes, "axes"), (steps, "steps")):
@@ -183,9 +186,9 @@ def _inside(g: Context, value: Element, whole: Element, last: Element) -> Elemen
     if top < 0:
         return _clipped(g, extent(value, whole), 0, "max")
     if floor < 0:
-        raise_sizes(g, value)
-        raise_sizes(g, extent(_minus(value), -1))
-        raise Refused(f"a place of {said(value)}, which may be below 0 or not")
+        require_minimum_sizes(g, value)
+        require_minimum_sizes(g, extent(_minus(value), -1))
+        raise UnsupportedNode(f"a place of {format_values(value)}, which may be below 0 or not")
     if last is whole:
         return _clipped(g, value, last, "min")
     return extent(last, _minus(_clipped(g, extent(last, _minus(value)), 0, "max")))
@@ -208,8 +211,8 @@ def _expand(g: Context, call: Call) -> Results:
     shape = []
     for mine, other in zip(own, extents, strict=True):
         if other != 1 and mine != 1 and not g.same(mine, other):
-            raise Refused(
-                f"extents {said(mine)} and {said(other)} are neither 1 nor seen to be equal",
+            raise UnsupportedNode(
+                f"extents {format_values(mine)} and {format_values(other)} are neither 1 nor seen to be equal",
                 equations=[(mine, other)],
             )
         shape.append(plain(mine if other == 1 else other))
@@ -242,7 +245,9 @@ def _pad(g: Context, call: Call) -> Results:
     if symbolic and mode != "wrap":
         return cast("Operand", pad(g, x, before, after, mode, value))
     if symbolic and mode == "wrap":
-        raise Refused(f"it is padded by {said(*symbolic)}, with mode={mode}", "mode=constant")
+        raise UnsupportedNode(
+            f"it is padded by {format_values(*symbolic)}, with mode={mode}", "mode=constant"
+        )
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         if low < 0 or high < 0:
             whole = g.shape(x)[axis]
@@ -252,7 +257,9 @@ def _pad(g: Context, call: Call) -> Results:
         return cast("Operand", pad(g, x, before, after, mode, value))
     for whole, most in zip(g.shape(x), map(max, before, after), strict=True):
         if most > g.bounds(whole)[0]:
-            raise Refused(f"it wraps {most} elements around an axis of {said(whole)}")
+            raise UnsupportedNode(
+                f"it wraps {most} elements around an axis of {format_values(whole)}"
+            )
     return cast("Operand", wrap(g, x, before, after))
 
 
@@ -260,7 +267,7 @@ def _constant_of_shape(g: Context, call: Call) -> Results:
     value = call.get("value")
     one = np.zeros(1, np.float32) if value is None else value
     shape = g.elements(call[0], "shape")
-    return g.broadcast(Known(one.reshape(()), str(one.dtype)), [plain(size) for size in shape])
+    return g.broadcast(KnownArray(one.reshape(()), str(one.dtype)), [plain(size) for size in shape])
 
 
 def _range(g: Context, call: Call) -> Results:
@@ -271,8 +278,8 @@ def _range(g: Context, call: Call) -> Results:
     start, limit, delta = map(_whole, (start, limit, delta))
     parts = [part for one in (start, limit, delta) if (part := _fraction(one)) is not None]
     if isinstance(delta, Expr) or delta == 0 or len(parts) < 3:
-        raise Refused(
-            f"a range of {dtype} from {said(start)} to {said(limit)} by {said(delta)}",
+        raise UnsupportedNode(
+            f"a range of {dtype} from {format_values(start)} to {format_values(limit)} by {format_values(delta)}",
             f"ends and a step that are multiples of 1/{MOST_PARTS}, the step no size and not 0",
         )
     scale = max(under for _, under in parts)
@@ -313,7 +320,7 @@ def _diagonal(g: Context, rows: Element, columns: Element, k: Element, compare: 
     down: Operand = g.op("iota", rows, "int64")
     if k != 0:
         down = g.binary("add", down, known(k))
-    return g.binary(compare, g.op("iota", columns, "int64"), unsqueezed(g, down, [1]))
+    return g.binary(compare, g.op("iota", columns, "int64"), emit_unsqueeze(g, down, [1]))
 
 
 def _trilu(g: Context, call: Call) -> Results:
@@ -350,7 +357,10 @@ def _pixels(g: Context, call: Call) -> Results:
 
 def _known_only(what: str) -> Any:
     def rule(g: Context, call: Call) -> Results:
-        raise Refused(f"{what} depends on values of its inputs", "inputs that are known at import")
+        raise UnsupportedNode(
+            f"{what} depends on values of its inputs",
+            "from_onnx(…, constants={…}) of what it reads, where a call never changes it",
+        )
 
     return rule
 
@@ -377,5 +387,7 @@ SHAPES: Mapping[str, Operator] = {
     "Transpose": _transpose,
     "Trilu": _trilu,
     "Unique": _known_only("how many elements it gives"),
-    "Unsqueeze": lambda g, call: unsqueezed(g, call[0], given(g, call, 1, "axes") or []),
+    "Unsqueeze": lambda g, call: emit_unsqueeze(
+        g, call[0], attribute_or_input(g, call, 1, "axes") or []
+    ),
 }

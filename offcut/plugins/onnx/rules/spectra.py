@@ -13,8 +13,14 @@ import numpy as np
 from offcut.core.dtypes import numpy_dtype
 from offcut.describe.request import Array
 from offcut.graph.sizes.numbers import product
-from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.operands import (
+    Call,
+    KnownArray,
+    Operand,
+    Results,
+    UnsupportedNode,
+)
 from offcut.plugins.onnx.rules.elementwise import Operator
 
 LARGEST = 1 << 24
@@ -29,7 +35,9 @@ def _matrix(extent: int, parts: int, length: int, inverse: bool, onesided: bool)
     """
     columns = length // 2 + 1 if onesided else length
     if extent * parts * columns * 2 > LARGEST:
-        raise Refused(f"a transform of {extent} elements by a length of {length}", "shorter frames")
+        raise UnsupportedNode(
+            f"a transform of {extent} elements by a length of {length}", "shorter frames"
+        )
     basis = np.eye(extent * parts).reshape(-1, extent, parts)
     vectors = basis[..., 0] if parts == 1 else basis[..., 0] + 1j * basis[..., 1]
     if inverse and onesided:
@@ -51,12 +59,14 @@ def _transform(g: Context, call: Call) -> Results:
     inverse, onesided = bool(call.get("inverse", 0)), bool(call.get("onesided", 0))
     last = g.rank(x) - 1
     if axis == last:
-        raise Refused("a transform along real and imaginary parts", "another axis")
+        raise UnsupportedNode("a transform along real and imaginary parts", "another axis")
     extent, parts = (g.whole(g.shape(x)[n], "an extent of a transform") for n in (axis, last))
     default = 2 * (extent - 1) if inverse and onesided else extent
     length = int(g.number(call.input(1), "dft_length", default))
     if extent < 1 or length < 1:
-        raise Refused(f"a transform of {extent} elements by a length of {length}", "one at least")
+        raise UnsupportedNode(
+            f"a transform of {extent} elements by a length of {length}", "one at least"
+        )
     matrix = _matrix(extent, parts, length, inverse, onesided)
     order = [n for n in range(last) if n != axis]
     transposed = g.transpose(x, [*order, axis, last])
@@ -78,7 +88,9 @@ def _frames(g: Context, call: Call) -> Results:
     length = int(g.number(call.input(3), "frame_length", window_length))
     parts = g.whole(g.shape(signal)[2], "the count of real and imaginary parts")
     if window_length not in (None, length):
-        raise Refused(f"a window of {window_length} elements for frames of {length}", "as many")
+        raise UnsupportedNode(
+            f"a window of {window_length} elements for frames of {length}", "as many"
+        )
     matrix = _matrix(length, parts, length, False, bool(call.get("onesided", 1)))
     weights: Operand = _constant(g, signal, np.moveaxis(matrix.reshape(length, parts, -1), -1, 0))
     weights = g.transpose(weights, [0, 2, 1])
@@ -90,12 +102,12 @@ def _frames(g: Context, call: Call) -> Results:
     return g.reshape(g.transpose(result, [0, 2, 1]), [batch, count, *matrix.shape[2:]])
 
 
-def _constant(g: Context, like: Operand, values: Array) -> Known:
+def _constant(g: Context, like: Operand, values: Array) -> KnownArray:
     """Numbers of the element type of an operand."""
     dtype = g.dtype(like)
     if not g.is_float(like):
-        raise Refused(f"a transform of {dtype}", "floats")
-    return Known(np.ascontiguousarray(values).astype(numpy_dtype(dtype)), dtype)
+        raise UnsupportedNode(f"a transform of {dtype}", "floats")
+    return KnownArray(np.ascontiguousarray(values).astype(numpy_dtype(dtype)), dtype)
 
 
 def _mel_weights(g: Context, call: Call) -> Results:
@@ -103,7 +115,7 @@ def _mel_weights(g: Context, call: Call) -> Results:
     names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
     for operand, name in zip(call.present, names, strict=True):
         g.numbers(operand, name)
-    raise Refused("mel weights of sizes", "numbers")
+    raise UnsupportedNode("mel weights of sizes", "numbers")
 
 
 SPECTRA: Mapping[str, Operator] = {

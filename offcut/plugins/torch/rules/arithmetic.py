@@ -10,16 +10,16 @@ import torch
 from offcut.core.dtypes import HALVES, INTEGERS
 from offcut.core.expr import Expr
 from offcut.graph import Ref
-from offcut.graph.composed import required
+from offcut.graph.call_conditions import assert_condition
 from offcut.graph.sizes.numbers import plain
+from offcut.plugins.operators.arithmetic import truncated_quotient
 from offcut.plugins.operators.functions import is_negative
-from offcut.plugins.operators.integer_quotient import truncated_quotient
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.halves import is_rounded
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.half_precision import is_rounded
+from offcut.plugins.torch.rule_table import register_rule
 from offcut.plugins.torch.rules.functions import operand, truth
-from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Operand, Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 _MOST = 64
 """Whole powers up to this are products."""
@@ -56,7 +56,7 @@ def _is_wider(t: Translation, x: Operand, kind: str) -> bool:
     return is_rounded(x, kind)
 
 
-def promoted(t: Translation, x: Operand, y: Operand) -> str:
+def promoted_dtype(t: Translation, x: Operand, y: Operand) -> str:
     """The element type in which torch compares two operands."""
     samples = [
         torch.empty([1] * min(t.rank(one), 1), dtype=_TORCH[t.dtype(one)])
@@ -74,25 +74,25 @@ def arithmetic(t: Translation, x: Operand, y: Operand, *, op: str) -> Any:
 
 
 def comparison(t: Translation, x: Operand, y: Operand, *, op: str) -> Any:
-    dtype = promoted(t, x, y)
+    dtype = promoted_dtype(t, x, y)
     return binary(t, op, x, y, "int32" if dtype == "bool" else dtype)  # compared as numbers
 
 
 for _name, _op in (("mul", "multiply"), ("maximum", "maximum"), ("minimum", "minimum")):
     _ends = ("Tensor", "Scalar", "Scalar_Tensor")
-    takes(_name, *(f"{_name}.{end}" for end in _ends), op=_op)(arithmetic)
+    register_rule(_name, *(f"{_name}.{end}" for end in _ends), op=_op)(arithmetic)
 
 for _name, _op in (
     *(("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal")),
     *(("gt", "greater"), ("ge", "greater_equal")),
 ):
-    takes(f"{_name}.Tensor", f"{_name}.Scalar", op=_op)(comparison)
+    register_rule(f"{_name}.Tensor", f"{_name}.Scalar", op=_op)(comparison)
 
-takes("div.Tensor", "div.Scalar", "true_divide.Tensor", op="divide")(arithmetic)
+register_rule("div.Tensor", "div.Scalar", "true_divide.Tensor", op="divide")(arithmetic)
 
 
-@takes("fmax", op="maximum")
-@takes("fmin", op="minimum")
+@register_rule("fmax", op="maximum")
+@register_rule("fmin", op="minimum")
 def extreme_but_for_nan(t: Translation, x: Ref, y: Ref, *, op: str) -> Any:
     """One of two, the other where the one is NaN."""
     x, y = t.as_result(x), t.as_result(y)
@@ -102,13 +102,13 @@ def extreme_but_for_nan(t: Translation, x: Ref, y: Ref, *, op: str) -> Any:
     return t.node(op, one, t.node("where", t.node("equal", y, y), y, one))
 
 
-@takes("add.Tensor", "add.Scalar", op="add")
-@takes("sub.Tensor", "sub.Scalar", "subtract.Tensor", op="subtract")
+@register_rule("add.Tensor", "add.Scalar", op="add")
+@register_rule("sub.Tensor", "sub.Scalar", "subtract.Tensor", op="subtract")
 def add_scaled(t: Translation, x: Operand, y: Operand, alpha: Any = 1, *, op: str) -> Any:
     return binary(t, op, x, times(t, y, alpha))
 
 
-@takes("div.Tensor_mode", "div.Scalar_mode")
+@register_rule("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return binary(t, "divide", x, y)
@@ -117,7 +117,7 @@ def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | Non
     if t.result in INTEGERS:
         return _truncated_quotient(t, x, y)
     if "float" not in t.result:
-        raise Left(f"it rounds a quotient of {t.result} towards 0")
+        raise Unsupported(f"it rounds a quotient of {t.result} towards 0")
     quotient = binary(t, "divide", x, y)
     quotient = (
         t.as_held(quotient) if isinstance(y, Ref) else quotient
@@ -152,12 +152,12 @@ def _of_divisor(t: Translation, y: Operand, quotient: Callable[[], Any]) -> Any:
     if t.result not in INTEGERS or (isinstance(y, int) and y != 0) or t.is_above_0(y):
         return quotient()
     if not isinstance(y, Ref | Expr):
-        raise Left("it divides integers by 0")
+        raise Unsupported("it divides integers by 0")
     (divisor,) = _as_refs(t, y)
-    return required(t.node, quotient(), t.result, t.node("not_equal", divisor, 0))
+    return assert_condition(t.node, quotient(), t.result, t.node("not_equal", divisor, 0))
 
 
-@takes("remainder", *(f"remainder.{end}" for end in ("Tensor", "Scalar", "Scalar_Tensor")))
+@register_rule("remainder", *(f"remainder.{end}" for end in ("Tensor", "Scalar", "Scalar_Tensor")))
 def remainder(t: Translation, x: Operand, y: Operand) -> Any:
     """The remainder that has the sign of the divisor; of floats, one that is 0 has that of the dividend."""
     if t.result in INTEGERS:
@@ -167,13 +167,13 @@ def remainder(t: Translation, x: Operand, y: Operand) -> Any:
     return t.node("where", t.node("equal", rest, 0.0), t.node("multiply", x, 0.0), rest)
 
 
-@takes("floor_divide", "floor_divide.Scalar")
+@register_rule("floor_divide", "floor_divide.Scalar")
 def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
     """The quotient, rounded down: of floats, without the remainder, and the next integer below where that has another sign."""
     if t.result in INTEGERS:
         return _of_divisor(t, y, lambda: binary(t, "floor_divide", x, y))
     if "float" not in t.result:
-        raise Left(f"it rounds a quotient of {t.result}")
+        raise Unsupported(f"it rounds a quotient of {t.result}")
     x, y = _as_refs(t, x, y)
     rest, quotient = fmod(t, x, y), t.node("divide", x, y)
     ratio = t.node("divide", t.node("subtract", x, rest), y)
@@ -186,7 +186,7 @@ def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
     return t.node("where", t.node("equal", y, 0.0), quotient, floored)
 
 
-@takes("fmod.Tensor", "fmod.Scalar")
+@register_rule("fmod.Tensor", "fmod.Scalar")
 def fmod(t: Translation, x: Operand, y: Operand) -> Any:
     """The remainder that has the sign of the dividend."""
     if t.result in INTEGERS:
@@ -198,7 +198,7 @@ def fmod(t: Translation, x: Operand, y: Operand) -> Any:
     return copysign(t, t.node("remainder", *(t.node("absolute", one) for one in (x, y))), x)
 
 
-@takes("copysign.Tensor", "copysign.Scalar")
+@register_rule("copysign.Tensor", "copysign.Scalar")
 def copysign(t: Translation, x: Ref, y: Operand) -> Any:
     """The size of one with the sign of the other, which zeros have, too."""
     other = t.as_result(y) if isinstance(y, Ref) else t.scalar(y, t.result)
@@ -208,11 +208,13 @@ def copysign(t: Translation, x: Ref, y: Operand) -> Any:
 
 for _name, _op in (("left", "shift_left"), ("right", "shift_right")):
     _ends = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
-    takes(*(f"bitwise_{_name}_shift.{end}" for end in _ends), op=_op)(arithmetic)
-    takes(*(f"__{_name[0]}shift__.{end}" for end in ("Tensor", "Scalar")), op=_op)(arithmetic)
+    register_rule(*(f"bitwise_{_name}_shift.{end}" for end in _ends), op=_op)(arithmetic)
+    register_rule(*(f"__{_name[0]}shift__.{end}" for end in ("Tensor", "Scalar")), op=_op)(
+        arithmetic
+    )
 
 
-@takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+@register_rule("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(t: Translation, x: Operand, y: Operand) -> Any:
     if isinstance(y, int | float) and 1 <= y <= _MOST and y == int(y):
         return _multiplied(t, t.as_result(x), int(y))
@@ -224,13 +226,13 @@ def power(t: Translation, x: Operand, y: Operand) -> Any:
     return binary(t, "power", x, y)
 
 
-@takes("addcmul", op="multiply")
-@takes("addcdiv", op="divide")
+@register_rule("addcmul", op="multiply")
+@register_rule("addcdiv", op="divide")
 def plus_combined(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1, op: str) -> Any:
     return binary(t, "add", x, binary(t, op, times(t, y, value), z))
 
 
-@takes("lerp.Scalar", "lerp.Tensor")
+@register_rule("lerp.Scalar", "lerp.Tensor")
 def lerp(t: Translation, x: Ref, y: Ref, weight: Operand) -> Any:
     """From the end that is nearer."""
     x, y, weight = _as_refs(t, x, y, weight)
@@ -241,7 +243,7 @@ def lerp(t: Translation, x: Ref, y: Ref, weight: Operand) -> Any:
     return t.node("where", is_near, near, t.node("subtract", y, back))
 
 
-@takes("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+@register_rule("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def where(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
     operands = [operand(t, one, t.result) for one in (x, y)]
     if not any(isinstance(one, Ref) for one in operands):
@@ -259,7 +261,7 @@ def logical(t: Translation, x: Operand, y: Operand, *, word: str) -> Any:
 for _word in ("and", "or", "xor"):
     _ends = ("Tensor", "Scalar", "Scalar_Tensor")
     _names = f"logical_{_word}", *(f"bitwise_{_word}.{end}" for end in _ends)
-    takes(*_names, word=_word)(logical)
+    register_rule(*_names, word=_word)(logical)
 
 
 def _multiplied(t: Translation, x: Any, times: int) -> Any:

@@ -17,14 +17,14 @@ from offcut.core.integers import MOST_PARTS
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.operators.windows import Windows, crop_windows, pool, transposed_convolution
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.rule_table import register_rule
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 _FORWARD = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
 
 
-@takes("convolution", "_convolution")
+@register_rule("convolution", "_convolution")
 def convolution(
     t: Translation,
     x: Ref,
@@ -39,7 +39,7 @@ def convolution(
     *_: Any,
 ) -> Any:
     if not isinstance(groups, int):
-        raise Left("how many groups it has is a size")
+        raise Unsupported("how many groups it has is a size")
     axes = t.rank(w) - 2
     if t.rank(x) != axes + 2:
         batch = t.reshape(x, (1, *t.shape(x)))
@@ -87,9 +87,9 @@ def without_batch(t: Translation, x: Ref) -> Ref:
     return t.reshape(x, t.shape(x)[1:])
 
 
-@takes("max_pool2d", op="max_pool2d", axes=2)
-@takes("max_pool2d_with_indices", op="max_pool2d_with_places", axes=2)
-@takes("max_pool3d", op="max_pool2d", axes=3)
+@register_rule("max_pool2d", op="max_pool2d", axes=2)
+@register_rule("max_pool2d_with_indices", op="max_pool2d_with_places", axes=2)
+@register_rule("max_pool3d", op="max_pool2d", axes=3)
 def max_pool(
     t: Translation,
     x: Ref,
@@ -106,13 +106,13 @@ def max_pool(
     return results if len(results) > 1 else results[0]
 
 
-@takes("max_pool3d_with_indices")
+@register_rule("max_pool3d_with_indices")
 def max_pool_of_volumes(t: Translation, *arguments: Any) -> Any:
     return max_pool(t, *arguments, op="max_pool2d", axes=3), None
 
 
-@takes("avg_pool2d", axes=2)
-@takes("avg_pool3d", axes=3)
+@register_rule("avg_pool2d", axes=2)
+@register_rule("avg_pool3d", axes=3)
 def average_pool(
     t: Translation,
     x: Ref,
@@ -126,12 +126,12 @@ def average_pool(
     axes: int,
 ) -> Any:
     if divisor is not None and ceil:
-        raise Left("it has a divisor, and rounds the number of its windows up")
+        raise Unsupported("it has a divisor, and rounds the number of its windows up")
     if divisor is not None:  # of all elements of a window, those of the padding are 0
         mean = average_pool(t, x, window, stride, padding, axes=axes)
         return t.node("multiply", mean, math.prod(spread(window, axes)) / divisor)
     if ceil and any(spread(padding, axes)) and count_include_pad:
-        raise Left("windows beyond the padding count less")
+        raise Unsupported("windows beyond the padding count less")
     inside = count_include_pad and not ceil
     windows = window, stride, padding, 1
     (result,) = _pooled(t, "avg_pool2d", x, axes, windows, ceil, count_include_pad=inside)
@@ -163,7 +163,7 @@ def _pooled(
         windows = replace(windows, after=tuple(after))
         each = zip(windows.strides, pads, windows.reach, strict=True)
         if any(by + pad > reach for by, pad, reach in each):
-            raise Left("its last window begins behind the image at some sizes")
+            raise Unsupported("its last window begins behind the image at some sizes")
     batch = x if t.rank(x) == axes + 2 else t.reshape(x, (1, *t.shape(x)))
     for n, whole in enumerate(t.shape(batch)[2:]):  # torch refuses images of no window
         t.require_at_least(whole, windows.reach[n] - windows.before[n] - windows.after[n])
@@ -173,7 +173,7 @@ def _pooled(
     return results if batch is x else tuple(without_batch(t, one) for one in results)
 
 
-@takes(
+@register_rule(
     *("adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool3d"),
     op="adaptive_avg_pool2d",
     reduction="mean",
@@ -195,7 +195,7 @@ def adaptive_pool(t: Translation, x: Ref, size: Sequence[Any], *, op: str, reduc
     return t.reshape(lines, (n, c, *size))
 
 
-@takes("adaptive_max_pool2d", "adaptive_max_pool3d")
+@register_rule("adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
     return adaptive_pool(t, x, size, op="adaptive_max_pool2d", reduction="max"), None
 
@@ -214,13 +214,13 @@ for _name, _mode in (
     *(("linear1d.vec", "linear"), ("bicubic2d", "cubic")),
 ):
     _upsampling = {f"upsample_{_name}", f"upsample_{_name.partition('.')[0]}.vec"}
-    takes(*_upsampling, mode=_mode)(resize)
+    register_rule(*_upsampling, mode=_mode)(resize)
 
 
-@takes("grid_sampler", "grid_sampler_2d")
+@register_rule("grid_sampler", "grid_sampler_2d")
 def grid_sampler(t: Translation, x: Ref, grid: Ref, mode: int, padding: int, corners: bool) -> Any:
     if mode > 1 or t.rank(x) != 4:
-        raise Left("places between four elements along an axis, or in volumes")
+        raise Unsupported("places between four elements along an axis, or in volumes")
     for extent in t.shape(x)[2:]:
         t.require_at_least(extent, 1)
     options = {
@@ -232,15 +232,15 @@ def grid_sampler(t: Translation, x: Ref, grid: Ref, mode: int, padding: int, cor
     return t.node("grid_sample", t.as_result(x), t.as_result(grid), **options)
 
 
-@takes("_upsample_bilinear2d_aa", rounds_each=True, name="_upsample_bilinear2d_aa")
-@takes("_upsample_bicubic2d_aa", rounds_each=True, name="_upsample_bicubic2d_aa")
+@register_rule("_upsample_bilinear2d_aa", rounds_each=True, name="_upsample_bilinear2d_aa")
+@register_rule("_upsample_bicubic2d_aa", rounds_each=True, name="_upsample_bicubic2d_aa")
 def resize_antialiased(
     t: Translation, x: Ref, size: Sequence[Any], align: bool, *scales: Any, name: str
 ) -> Any:
     """Along axes of known extents it is linear: what torch makes of each element alone is a column of a matrix."""
     wholes = [plain(one) for one in t.shape(x)[-2:]]
     if not all(isinstance(one, int) for one in (*wholes, *size)):
-        raise Left("it is smoothed, and an extent is not known")
+        raise Unsupported("it is smoothed, and an extent is not known")
     dtype, rows = t.dtype(x), t.shape(x)[:-2]
     factors = scales or (None, None)
     matrices = []
@@ -259,7 +259,7 @@ def _interpolated(t: Translation, x: Ref, mode: str, align: bool, size: Any, sca
     if scales is None:
         return t.node("interpolate", x, size=tuple(size), **options)
     if not all(_as_torch_places(scale, mode) for scale in scales):
-        raise Left(f"it is scaled by {list(scales)}")
+        raise Unsupported(f"it is scaled by {list(scales)}")
     return t.node("interpolate", x, scale=tuple(scales), **options)
 
 

@@ -11,26 +11,26 @@ from offcut.core import index as ix
 from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rule_table import register_rule
 from offcut.plugins.torch.rules.functions import operand
-from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 
-@takes("full", "full_like", "new_full", "scalar_tensor")
+@register_rule("full", "full_like", "new_full", "scalar_tensor")
 def full(t: Translation, *arguments: Any, **_: Any) -> Any:
-    return filled(t, arguments[-1])
+    return fill(t, arguments[-1])
 
 
-@takes("ones", "ones_like", "new_ones", value=1)
-@takes("zeros", "zeros_like", "new_zeros", value=0)
-@takes("empty.memory_format", "empty_permuted", "new_empty", value=0)
+@register_rule("ones", "ones_like", "new_ones", value=1)
+@register_rule("zeros", "zeros_like", "new_zeros", value=0)
+@register_rule("empty.memory_format", "empty_permuted", "new_empty", value=0)
 def constant_array(t: Translation, *_: Any, value: int, **__: Any) -> Any:
     """What is said to be empty may hold anything, so that it may be 0."""
-    return filled(t, value)
+    return fill(t, value)
 
 
-@takes("arange", "arange.start", "arange.start_step")
+@register_rule("arange", "arange.start", "arange.start_step")
 def arange(t: Translation, *bounds: Any, **_: Any) -> Any:
     start = _counted(t, bounds[0]) if len(bounds) > 1 else 0
     step = _counted(t, bounds[2]) if len(bounds) > 2 else 1
@@ -47,12 +47,12 @@ def _counted(t: Translation, value: Any) -> Any:
     if "float" in t.result or not isinstance(value, float):
         return value
     if not value.is_integer():
-        raise Left(f"it counts integers by {value}")
+        raise Unsupported(f"it counts integers by {value}")
     return int(value)
 
 
-@takes("tril_indices", places=np.tril_indices)
-@takes("triu_indices", places=np.triu_indices)
+@register_rule("tril_indices", places=np.tril_indices)
+@register_rule("triu_indices", places=np.triu_indices)
 def triangle_places(
     t: Translation,
     rows: Any,
@@ -64,12 +64,12 @@ def triangle_places(
 ) -> Any:
     """The rows and the columns of the elements of a triangle."""
     if not (isinstance(rows, int) and isinstance(columns, int)):
-        raise Left("how many places it has is not an expression in sizes")
+        raise Unsupported("how many places it has is not an expression in sizes")
     array = np.stack(places(rows, offset, columns)).astype(t.result)
     return t.builder.constant(t.builder.fresh("places"), array)
 
 
-def filled(t: Translation, value: Any) -> Any:
+def fill(t: Translation, value: Any) -> Any:
     """The shape of the result, of one number."""
     number = t.cast(value, t.result) if isinstance(value, Ref) else t.scalar(value, t.result)
     return t.node("broadcast_to", number, t.extents) if t.extents else number

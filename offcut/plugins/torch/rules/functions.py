@@ -12,9 +12,9 @@ from offcut.core.function import Function
 from offcut.core.function_table import FUNCTIONS
 from offcut.graph import Ref
 from offcut.plugins.operators import functions as special
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import same, takes, takes_prim
+from offcut.plugins.torch.rule_table import register_rule, same, takes_prim
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 for _name in (
     "relu",
@@ -27,16 +27,16 @@ for _name in (
     "hardswish",
     "hardsigmoid",
 ):
-    takes(_name, op=_name)(same)
-takes("neg", op="negative")(same)
+    register_rule(_name, op=_name)(same)
+register_rule("neg", op="negative")(same)
 
 
-@takes("gelu")
+@register_rule("gelu")
 def gelu(t: Translation, x: Ref, *, approximate: str = "none") -> Any:
     return t.node("gelu_tanh" if approximate == "tanh" else "gelu", x)
 
 
-@takes("elu")
+@register_rule("elu")
 def elu(
     t: Translation, x: Ref, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> Any:
@@ -48,7 +48,7 @@ def elu(
     return result if scale == 1 else t.node("multiply", result, scale)
 
 
-@takes("expm1")
+@register_rule("expm1")
 def expm1(t: Translation, x: Ref) -> Any:
     """``2 * tanh(x/2) / (1 - tanh(x/2))`` where x is small, for which ``exp(x) - 1`` loses its digits."""
     value = t.as_result(x)
@@ -58,14 +58,14 @@ def expm1(t: Translation, x: Ref) -> Any:
     return t.node("where", t.node("less", t.node("absolute", value), 1.0), small, large)
 
 
-@takes("cosh")
+@register_rule("cosh")
 def cosh(t: Translation, x: Ref) -> Any:
     value = t.as_result(x)
     ends = t.node("exp", value), t.node("exp", t.node("negative", value))
     return t.node("multiply", t.node("add", *ends), 0.5)
 
 
-@takes("sinh")
+@register_rule("sinh")
 def sinh(t: Translation, x: Ref) -> Any:
     """``(e + e / (e + 1)) / 2`` of ``e = exp(x) - 1``: no digits are lost near 0."""
     size = t.node("absolute", t.as_result(x))
@@ -78,7 +78,7 @@ def sinh(t: Translation, x: Ref) -> Any:
     return special.odd(t.node, t.as_result(x), small)
 
 
-@takes("tan")
+@register_rule("tan")
 def tan(t: Translation, x: Ref) -> Any:
     value = t.as_result(x)
     return t.node("divide", t.node("sin", value), t.node("cos", value))
@@ -87,7 +87,7 @@ def tan(t: Translation, x: Ref) -> Any:
 def in_double(t: Translation, *operands: Any, formula: Callable[..., Ref]) -> Any:
     """Translate a function that cancels near 0, calculated in float64 for narrower floats."""
     if t.result == "float64":
-        raise Left("it is not exact in float64")
+        raise Unsupported("it is not exact in float64")
     return t.as_result(formula(t.node, *(t.cast(one, "float64") for one in operands)))
 
 
@@ -98,30 +98,30 @@ for _theirs, _formula in (
     *(("erfc", special.complementary_error), ("special_erfcx", special.scaled_complementary_error)),
     *(("lgamma", special.log_gamma), ("digamma", special.digamma)),
 ):
-    takes(_theirs, formula=_formula)(in_double)
+    register_rule(_theirs, formula=_formula)(in_double)
 
 
-@takes("atan")
+@register_rule("atan")
 def atan(t: Translation, x: Ref) -> Any:
     return special.arctangent(t.node, t.as_result(x))
 
 
-@takes("exp2")
+@register_rule("exp2")
 def exp2(t: Translation, x: Ref) -> Any:
     return t.node("power", t.scalar(2, t.result), t.as_result(x))
 
 
-@takes("signbit")
+@register_rule("signbit")
 def signbit(t: Translation, x: Ref) -> Any:
     if "float" not in t.dtype(x):
         return t.node("less", t.cast(x, "int32") if t.dtype(x) == "bool" else x, 0)
     return special.is_negative(t.node, x)
 
 
-@takes("round.decimals")
+@register_rule("round.decimals")
 def round_decimals(t: Translation, x: Ref, *, decimals: Any = 0) -> Any:
     if not isinstance(decimals, int):
-        raise Left("how many digits it keeps is a size")
+        raise Unsupported("how many digits it keeps is a size")
     if "float" not in t.result or not decimals:
         return x if "float" not in t.result else t.node("round", x)
     scale, ways = float(10 ** abs(decimals)), ("multiply", "divide")
@@ -129,14 +129,14 @@ def round_decimals(t: Translation, x: Ref, *, decimals: Any = 0) -> Any:
     return t.node(back, t.node("round", t.node(into, x, scale)), scale)
 
 
-@takes("trunc", "fix")
+@register_rule("trunc", "fix")
 def trunc(t: Translation, x: Ref) -> Any:
     if not t.result.startswith(("float", "bfloat")):
         return x
     return t.node("where", t.node("less", x, 0.0), t.node("ceil", x), t.node("floor", x))
 
 
-@takes("sign", "sgn")
+@register_rule("sign", "sgn")
 def sign(t: Translation, x: Ref) -> Any:
     """That of NaN is 0, and so is that of -0.0."""
     if t.result == "bool":
@@ -147,12 +147,12 @@ def sign(t: Translation, x: Ref) -> Any:
     return t.node("where", t.node("greater", t.node("absolute", result), 0.0), result, 0.0)
 
 
-@takes("leaky_relu")
+@register_rule("leaky_relu")
 def leaky_relu(t: Translation, x: Ref, slope: float = 0.01) -> Any:
     return t.node("leaky_relu", x, slope=float(slope))
 
 
-@takes("softplus")
+@register_rule("softplus")
 def softplus(t: Translation, x: Ref, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """``log(1 + exp(beta * x)) / beta``, and x where ``beta * x`` is above the threshold."""
     scaled = x if beta == 1 else t.node("multiply", x, float(beta))
@@ -163,7 +163,7 @@ def softplus(t: Translation, x: Ref, beta: float = 1.0, threshold: float = 20.0)
     return t.node("where", t.node("greater", scaled, float(threshold)), x, result)
 
 
-@takes("hypot")
+@register_rule("hypot")
 def hypot(t: Translation, x: Ref, y: Ref) -> Any:
     """``sqrt(x**2 + y**2)`` without its overflow: the larger size times that of the smaller in its units; inf where one is."""
     sizes = [t.node("absolute", t.as_result(one)) for one in (x, y)]
@@ -174,7 +174,7 @@ def hypot(t: Translation, x: Ref, y: Ref) -> Any:
     return t.node("where", far, math.inf, result)
 
 
-@takes("angle")
+@register_rule("angle")
 def angle(t: Translation, x: Ref) -> Any:
     """Of real numbers: pi below 0."""
     value = t.as_result(x)
@@ -182,23 +182,23 @@ def angle(t: Translation, x: Ref) -> Any:
     return t.node("where", isnan(t, value), value, result)
 
 
-@takes("ldexp.Tensor", rounds_each=True)
+@register_rule("ldexp.Tensor", rounds_each=True)
 def ldexp(t: Translation, x: Ref, exponent: Ref) -> Any:
     power = t.node("power", t.scalar(2, t.result), t.as_result(exponent))
     return t.node("multiply", t.as_result(x), power)
 
 
-@takes("mish")
+@register_rule("mish")
 def mish(t: Translation, x: Ref) -> Any:
     return t.node("multiply", x, t.node("tanh", t.node("softplus", x)))
 
 
-@takes("hardtanh")
+@register_rule("hardtanh")
 def hardtanh(t: Translation, x: Ref, low: float = -1.0, high: float = 1.0) -> Any:
     return t.node("clip", x, low=low, high=high)
 
 
-@takes("clamp", "clamp.Tensor", "clip", "clip.Tensor")
+@register_rule("clamp", "clamp.Tensor", "clip", "clip.Tensor")
 def clamp(t: Translation, x: Ref, low: Any = None, high: Any = None) -> Any:
     result = t.as_result(x)
     if not any(isinstance(one, Ref | Expr) for one in (low, high)):
@@ -209,26 +209,28 @@ def clamp(t: Translation, x: Ref, low: Any = None, high: Any = None) -> Any:
     return result
 
 
-@takes("log2", base=2)
-@takes("log10", base=10)
+@register_rule("log2", base=2)
+@register_rule("log10", base=10)
 def logarithm(t: Translation, x: Ref, *, base: int) -> Any:
     return t.node("multiply", t.node("log", t.as_result(x)), 1 / math.log(base))
 
 
-@takes("logical_not", "bitwise_not")
+@register_rule("logical_not", "bitwise_not")
 def logical_not(t: Translation, x: Ref) -> Any:
     if t.result != "bool":
         return t.node("bitwise_not", x)
     return t.node("logical_not", truth(t, x))
 
 
-@takes("isnan")
+@register_rule("isnan")
 def isnan(t: Translation, x: Ref) -> Any:
     return t.node("not_equal", x, x)
 
 
-@takes("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "clone", "contiguous", "type_as")
-def converted(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
+@register_rule(
+    "_to_copy", "to.dtype", "to.device", "to.dtype_layout", "clone", "contiguous", "type_as"
+)
+def convert(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
     """Return the same elements, in the type of the result; whether memory is shared is seen to where it is given out."""
     if t.result == "bool":
         return truth(t, x)
@@ -250,34 +252,34 @@ def _truncated(t: Translation, x: Ref) -> Ref:
     return t.cast(t.cast(t.node("where", near, wide, least), kind), t.result)
 
 
-@takes("view.dtype")
+@register_rule("view.dtype")
 def seen_as(t: Translation, x: Ref, kind: Any) -> Any:
     """Of integers: those of as many bits wrap."""
     old, new = t.dtype(x), t.result
     integers = old in INTEGERS and new in INTEGERS
     if old != new and not (integers and ITEM_BYTES[old] == ITEM_BYTES[new]):
-        raise Left(f"it takes bits of {old} for {new}")
+        raise Unsupported(f"it takes bits of {old} for {new}")
     return t.cast(x, new)
 
 
-takes_prim("convert_element_type", "copy_strided")(converted)
+takes_prim("convert_element_type", "copy_strided")(convert)
 
 
-@takes(
+@register_rule(
     *("alias", "detach", "lift_fresh_copy", "lift_fresh", "_assert_tensor_metadata", "positive"),
 )
 def itself(t: Translation, x: Ref) -> Any:
     return x
 
 
-@takes("dropout", "feature_dropout", "native_dropout")
+@register_rule("dropout", "feature_dropout", "native_dropout")
 def dropout(t: Translation, x: Ref, rate: float, train: bool | None) -> Any:
     if train and rate:
-        raise Left("it is random")
+        raise Unsupported("it is random")
     return (x, None) if isinstance(t.fake, tuple | list) else x
 
 
-@takes("isinf")
+@register_rule("isinf")
 def infinite(t: Translation, x: Ref) -> Ref:
     """Return whether each element is infinite."""
     result: Ref = t.node("equal", t.node("absolute", x), math.inf)
@@ -306,6 +308,6 @@ def elementwise_function(t: Translation, *operands: Any, row: Function) -> Any:
 
 for _row in FUNCTIONS.values():
     if _row.aten and _row.public:
-        takes(_row.aten, row=_row)(
+        register_rule(_row.aten, row=_row)(
             elementwise_function
         )  # in place of a rule above that composes it

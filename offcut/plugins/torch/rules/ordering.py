@@ -10,12 +10,12 @@ from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators import sorting
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.rule_table import register_rule
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 
-@takes("sort", "sort.stable")
+@register_rule("sort", "sort.stable")
 def sort(
     t: Translation,
     x: Ref,
@@ -25,7 +25,7 @@ def sort(
     stable: bool | None = None,
 ) -> Any:
     if not t.rank(x):
-        raise Left("it is of a number")
+        raise Unsupported("it is of a number")
     dtype = t.dtype(x)
     keys = t.cast(x, "uint8") if dtype == "bool" else x
     axis = t.axis(x, dim)
@@ -33,7 +33,7 @@ def sort(
     return t.cast(values, dtype), places
 
 
-@takes("topk")
+@register_rule("topk")
 def topk(
     t: Translation,
     x: Ref,
@@ -43,20 +43,20 @@ def topk(
     ordered: bool = True,
 ) -> Any:
     if not t.rank(x):
-        raise Left("it is of a number")
+        raise Unsupported("it is of a number")
     return sorting.top_elements(t, x, k, t.axis(x, axis), largest)
 
 
-@takes("kthvalue")
+@register_rule("kthvalue")
 def kth(t: Translation, x: Ref, k: Expr | int, axis: int = -1, keepdims: bool = False) -> Any:
     place = normal(ix.index(k))
     if variables(place) - {name for extent in t.shape(x) for name in variables(extent)}:
-        raise Left("its k is a size of another array")
+        raise Unsupported("its k is a size of another array")
     return _chosen(t, _line(t, x, axis), plain(place), axis, keepdims)
 
 
-@takes("median", "median.dim", which="median")
-@takes("nanmedian", "nanmedian.dim", which="nanmedian")
+@register_rule("median", "median.dim", which="median")
+@register_rule("nanmedian", "nanmedian.dim", which="nanmedian")
 def median(
     t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, which: str
 ) -> Any:
@@ -65,7 +65,7 @@ def median(
     return _chosen(t, _line(t, x, axis), which, axis, keepdims)
 
 
-@takes("mode")
+@register_rule("mode")
 def mode(t: Translation, x: Ref, axis: int = -1, keepdims: bool = False) -> Any:
     """The most common elements, of several the least, and the last place of each; torch names any of its places.
 
@@ -93,14 +93,14 @@ def _line(t: Translation, x: Ref, axis: int) -> Ref:
 def _chosen(t: Translation, x: Ref, k: Any, axis: int, keepdims: bool) -> tuple[Ref, ...]:
     """The k-th element along an axis and its place, as `offcut.ops.kth` says it."""
     if not t.rank(x):
-        raise Left("it is of a number")
+        raise Unsupported("it is of a number")
     results = t.node("kth", x, k, axis=t.axis(x, axis))
     return tuple(one if keepdims else t.reshape(one, t.extents) for one in results)
 
 
 def _ascending(t: Translation, x: Ref, axis: int) -> tuple[int, tuple[Ref, Ref]]:
     if not t.rank(x):
-        raise Left("it is of a number")
+        raise Unsupported("it is of a number")
     place = t.axis(x, axis)
     values, places = sorting.sort(t, x, place, descending=False)
     return place, (values, places)

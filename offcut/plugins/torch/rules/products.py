@@ -7,62 +7,64 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain
-from offcut.plugins.operators.determinant import MAX_DETERMINANT_ROWS, determinants
-from offcut.plugins.torch.halves import wide
-from offcut.plugins.torch.left import Left
+from offcut.plugins.operators.arithmetic import MAX_DETERMINANT_ROWS, determinants
+from offcut.plugins.torch.half_precision import accumulation_dtype
+from offcut.plugins.torch.rule_table import register_rule, takes_of_others
 from offcut.plugins.torch.rules.arithmetic import binary
-from offcut.plugins.torch.table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 
-@takes("addmm")
+@register_rule("addmm")
 def addmm(t: Translation, bias: Ref, x: Ref, w: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
     plain = alpha == 1 and beta == 1
     if plain and t.rank(bias) == 1 and t.shape(bias) == t.shape(w)[1:]:
         return layer(t, x, w, bias)
-    return _added(t, layer(t, x, w, None, wide(t.result)), bias, beta, alpha)
+    return _added(t, layer(t, x, w, None, accumulation_dtype(t.result)), bias, beta, alpha)
 
 
-@takes("linear")
+@register_rule("linear")
 def linear(t: Translation, x: Ref, w: Ref, bias: Ref | None = None) -> Any:
     return t.node("dense", x, w, bias=bias, transpose_w=True)
 
 
-@takes("baddbmm")
+@register_rule("baddbmm")
 def baddbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(t, multiplied(t, x, y, wide(t.result)), bias, beta, alpha)
+    return _added(t, batched_product(t, x, y, accumulation_dtype(t.result)), bias, beta, alpha)
 
 
-@takes("addbmm")
+@register_rule("addbmm")
 def addbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    products = multiplied(t, x, y, wide(t.result))
+    products = batched_product(t, x, y, accumulation_dtype(t.result))
     return _added(t, t.node("sum", products, axis=0), bias, beta, alpha)
 
 
-@takes("matmul")
+@register_rule("matmul")
 def matmul(t: Translation, x: Ref, y: Ref) -> Any:
     if t.rank(x) == 1 and t.rank(y) == 1:
         return dot(t, x, y)
     if t.rank(x) == 1:
         row = t.reshape(x, (1, *t.shape(x)))
-        return t.reshape(multiplied(t, row, y), t.extents)
+        return t.reshape(batched_product(t, row, y), t.extents)
     if t.rank(y) == 1:
         return matrix_vector_product(t, x, y)
     if t.rank(y) == 2:
         return layer(t, x, y)
-    return multiplied(t, x, y)
+    return batched_product(t, x, y)
 
 
-@takes("mv")
+@register_rule("mv")
 def matrix_vector_product(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     row = t.reshape(y, (1, *t.shape(y)))
     result = t.node("dense", x, row, transpose_w=True, dtype=dtype)
     return t.reshape(result, t.shape(x)[:-1])
 
 
-@takes("addmv")
+@register_rule("addmv")
 def addmv(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(t, matrix_vector_product(t, x, y, wide(t.result)), bias, beta, alpha)
+    return _added(
+        t, matrix_vector_product(t, x, y, accumulation_dtype(t.result)), bias, beta, alpha
+    )
 
 
 def _added(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> Any:
@@ -76,7 +78,7 @@ def _added(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> An
     return t.cast(product, t.result)
 
 
-@takes("_grouped_mm")
+@register_rule("_grouped_mm")
 @takes_of_others("transformers::grouped_mm_fallback")
 def grouped_mm(
     t: Translation,
@@ -88,12 +90,12 @@ def grouped_mm(
 ) -> Any:
     """Groups of rows, each with a matrix of its own."""
     if ends is None or bias is not None or (t.rank(x), t.rank(w)) != (2, 3):
-        raise Left("it is not a product of groups of rows with a matrix for each")
+        raise Unsupported("it is not a product of groups of rows with a matrix for each")
     w = t.restated(w, (*t.shape(ends), t.shape(x)[1], t.shape(w)[2]))
     return t.as_result(t.node("grouped_matmul", x, w, ends))
 
 
-@takes("_trilinear", rounds_each=True)
+@register_rule("_trilinear", rounds_each=True)
 def trilinear(
     t: Translation,
     x: Ref,
@@ -115,12 +117,12 @@ def trilinear(
     return t.node("sum", product, axis=tuple(axes))
 
 
-@takes("dot")
+@register_rule("dot")
 def dot(t: Translation, x: Ref, y: Ref) -> Any:
     return t.node("sum", t.node("multiply", x, y))
 
 
-@takes("_scaled_dot_product_flash_attention_for_cpu")
+@register_rule("_scaled_dot_product_flash_attention_for_cpu")
 def flash(
     t: Translation,
     q: Ref,
@@ -135,7 +137,7 @@ def flash(
     return attention(t, q, k, v, attn_mask, dropout, causal, scale=scale), None
 
 
-@takes("scaled_dot_product_attention")
+@register_rule("scaled_dot_product_attention")
 def attention(
     t: Translation,
     q: Ref,
@@ -150,7 +152,7 @@ def attention(
 ) -> Any:
     """``softmax(scale * q @ k.T + mask) @ v``; the scale is a value where it depends on sizes: on the depth of any number."""
     if dropout:
-        raise Left("dropout is random")
+        raise Unsupported("dropout is random")
     if mask is not None and t.dtype(mask) == "bool":
         mask = t.cast(mask, "int8")
     depth = t.shape(q)[-1]
@@ -161,7 +163,7 @@ def attention(
     return t.node("attention", q, k, v, mask=mask, scale=scale, causal=causal or None)
 
 
-@takes("mm", "_int_mm")
+@register_rule("mm", "_int_mm")
 def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None = None, dtype: str | None = None) -> Any:
     """``x @ w + bias`` of a matrix; one that is transposed is read as it lies."""
     transposed = t.turned(w)
@@ -170,8 +172,8 @@ def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None = None, dtype: str | 
     return t.node("dense", x, w, bias=bias, dtype=dtype)
 
 
-@takes("bmm")
-def multiplied(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
+@register_rule("bmm")
+def batched_product(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     """``x @ y`` of matrices in batches; one that is transposed is read as it lies."""
     left, right = t.turned(x), t.turned(y)
     return t.node(
@@ -184,9 +186,11 @@ def multiplied(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     )
 
 
-@takes("_linalg_det")
+@register_rule("_linalg_det")
 def determinant_of(t: Translation, x: Ref) -> Any:
     result = determinants(t, x)
     if result is None:
-        raise Left(f"its matrices have any number of rows, or more than {MAX_DETERMINANT_ROWS}")
+        raise Unsupported(
+            f"its matrices have any number of rows, or more than {MAX_DETERMINANT_ROWS}"
+        )
     return result, None, None

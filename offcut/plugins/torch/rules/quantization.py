@@ -10,9 +10,9 @@ from offcut.core.dtypes import finite_range
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes_of_others
+from offcut.plugins.torch.rule_table import takes_of_others
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 BYTES = ("int8", "uint8")
 
@@ -35,9 +35,9 @@ def quantize_per_channel(
     """``clip(round(x / scale) + zero, low, high)``."""
     kind = NAMES.get(dtype, str(dtype))
     if kind not in BYTES:
-        raise Left(f"it gives {kind}, not bytes")
+        raise Unsupported(f"it gives {kind}, not bytes")
     if not isinstance(low, int) or not isinstance(high, int):
-        raise Left("the ends of its range are not numbers")
+        raise Unsupported("the ends of its range are not numbers")
     scale, zero = _parameter(t, scales, "float32"), _parameter(t, zeros, "int32")
     whole = t.node(
         "quantize", t.cast(x, "float32"), scale, zero, dtype=kind, **_axis_option(t, x, axis)
@@ -80,7 +80,7 @@ def dequantize_per_channel(
 ) -> Any:
     """``(x - zero) * scale``."""
     if t.dtype(x) not in (*BYTES, "int32"):
-        raise Left(f"it is of {t.dtype(x)}, not of bytes")
+        raise Unsupported(f"it is of {t.dtype(x)}, not of bytes")
     scale = _parameter(t, scales, "float32")
     zero = 0 if zeros is None else _parameter(t, zeros, "int32")
     return t.as_result(t.node("dequantize", x, scale, zero, **_axis_option(t, x, axis)))

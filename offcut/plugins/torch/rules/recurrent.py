@@ -7,9 +7,9 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.plugins.operators.recurrence import recurrence
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes, takes_of_others
+from offcut.plugins.torch.rule_table import register_rule, takes_of_others
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 
 def recurrent_stack(
@@ -33,7 +33,7 @@ def recurrent_stack(
     hx    for each state, (layers · directions, batch, columns)
     """
     if dropout and train:
-        raise Left("dropout is random")
+        raise Unsupported("dropout is random")
     directions = 2 if bidirectional else 1
     per = len(params) // (num_layers * directions)
     last: list[list[Ref]] = [[] for _ in hx]
@@ -85,4 +85,4 @@ for _name, _options in (
     ("rnn_relu", {"kind": "rnn", "activation": "relu"}),
 ):
     takes_of_others(f"offcut::{_name}", rounds_each=True, **_options)(recurrent)
-    takes(f"{_name}.input", rounds_each=True, **_options)(recurrent)
+    register_rule(f"{_name}.input", rounds_each=True, **_options)(recurrent)

@@ -12,24 +12,24 @@ from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.operators.sorting import accumulate
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rule_table import register_rule
 from offcut.plugins.torch.rules.functions import truth
-from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 Axes = int | Sequence[int] | None
 
 
-@takes("sum", "sum.dim_IntList", op="sum")
-@takes("mean", "mean.dim", op="mean")
+@register_rule("sum", "sum.dim_IntList", op="sum")
+@register_rule("mean", "mean.dim", op="mean")
 def sum_or_mean(
     t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, dtype: Any = None, op: str
 ) -> Any:
     return _over(t, op, t.as_result(x), axes, keepdims)
 
 
-@takes("amax", "max", op="max")
-@takes("amin", "min", op="min")
+@register_rule("amax", "max", op="max")
+@register_rule("amin", "min", op="min")
 def extreme(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, op: str) -> Any:
     return _over(t, op, _of_something(t, x, axes), axes, keepdims)
 
@@ -41,8 +41,8 @@ def _of_something(t: Translation, x: Ref, axes: Axes) -> Ref:
     return x
 
 
-@takes("max.dim", op="max")
-@takes("min.dim", op="min")
+@register_rule("max.dim", op="max")
+@register_rule("min.dim", op="min")
 def extreme_and_place(
     t: Translation, x: Ref, axis: int, keepdims: bool = False, *, op: str
 ) -> tuple[Any, Any]:
@@ -51,8 +51,8 @@ def extreme_and_place(
     return extreme, t.node(f"arg{op}", x, axis=t.axis(x, axis), keepdims=keepdims)
 
 
-@takes("argmax", op="argmax")
-@takes("argmin", op="argmin")
+@register_rule("argmax", op="argmax")
+@register_rule("argmin", op="argmin")
 def extreme_place(
     t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, op: str
 ) -> Any:
@@ -62,13 +62,13 @@ def extreme_place(
     return t.node(op, x, axis=t.axis(x, axis), keepdims=keepdims)
 
 
-@takes("any", "any.dim", "any.dims")
+@register_rule("any", "any.dim", "any.dims")
 def any_of(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) -> Any:
     greatest = _over(t, "max", t.cast(truth(t, x), "int32"), axes, keepdims)
     return t.node("greater", greatest, 0)
 
 
-@takes("var.correction", "var.dim")
+@register_rule("var.correction", "var.dim")
 def variance(
     t: Translation,
     x: Ref,
@@ -82,7 +82,7 @@ def variance(
     return spread(t, x, axes, less, keepdim)[0]
 
 
-@takes("std.correction")
+@register_rule("std.correction")
 def deviation(
     t: Translation, x: Ref, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
@@ -90,14 +90,14 @@ def deviation(
     return t.node("sqrt", spread(t, x, axes, less, keepdim)[0])
 
 
-@takes("var_mean.correction")
+@register_rule("var_mean.correction")
 def variance_and_mean(
     t: Translation, x: Ref, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
     return spread(t, x, axes, 1 if correction is None else correction, keepdim)
 
 
-@takes("linalg_vector_norm")
+@register_rule("linalg_vector_norm")
 def norm(
     t: Translation,
     x: Ref,
@@ -126,7 +126,7 @@ def _norm(t: Translation, x: Ref, order: float, axes: Axes, keepdims: bool = Fal
     return t.node("power", total, 1 / order)
 
 
-@takes("_cdist_forward")
+@register_rule("_cdist_forward")
 def distances(t: Translation, x: Ref, y: Ref, order: float, _: Any = None) -> Any:
     """Between each row of one and each of the other."""
     if plain(t.shape(x)[-1]) == 0:
@@ -136,7 +136,7 @@ def distances(t: Translation, x: Ref, y: Ref, order: float, _: Any = None) -> An
     return _norm(t, t.node("subtract", rows, others), order, -1)
 
 
-@takes("prod", "prod.dim_int")
+@register_rule("prod", "prod.dim_int")
 def total_product(
     t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, dtype: Any = None
 ) -> Any:
@@ -155,9 +155,9 @@ def total_product(
     return t.reshape(t.slice(running, place, count, end), t.extents)
 
 
-@takes("cumsum", reduction="add")
-@takes("cumprod", reduction="mul")
-@takes("logcumsumexp", reduction="logaddexp")
+@register_rule("cumsum", reduction="add")
+@register_rule("cumprod", reduction="mul")
+@register_rule("logcumsumexp", reduction="logaddexp")
 def running(t: Translation, x: Ref, axis: int, *, dtype: Any = None, reduction: str) -> Any:
     return _accumulated(t, t.as_result(x), t.axis(x, axis), reduction)
 
@@ -166,20 +166,20 @@ def _accumulated(t: Translation, x: Ref, axis: int, reduction: str) -> Any:
     return accumulate(t, x, axis, reduction) if t.rank(x) else x
 
 
-@takes("cummax", reduction="max")
-@takes("cummin", reduction="min")
+@register_rule("cummax", reduction="max")
+@register_rule("cummin", reduction="min")
 def running_extreme(t: Translation, x: Ref, axis: int, *, reduction: str) -> Any:
     """The extremes, and the place of each: of equal elements the last, of NaN, too."""
     if not t.rank(x):
-        raise Left("it is of a number")
+        raise Unsupported("it is of a number")
     return accumulate(t, x, t.axis(x, axis), reduction, places=True)
 
 
-@takes("histc")
+@register_rule("histc")
 def histogram(t: Translation, x: Ref, bins: int = 100, least: Any = 0, most: Any = 0) -> Any:
     """How many elements lie in each of as wide intervals of a range, of which the last holds its end."""
     if not all(isinstance(one, int | float) for one in (bins, least, most)) or least >= most:
-        raise Left("its range depends on data, or is a size")
+        raise Unsupported("its range depends on data, or is a size")
     flat = t.reshape(x, (-1,))
     ends = t.node("greater_equal", flat, least), t.node("less_equal", flat, most)
     scaled = t.node(
@@ -204,7 +204,7 @@ def spread(t: Translation, x: Ref, axes: Axes, correction: Any, keepdims: bool) 
         result = t.node("sum", squares, axis=over, keepdims=keepdims)
         if isinstance(count, int):
             if count <= correction:
-                raise Left("it divides by nothing")
+                raise Unsupported("it divides by nothing")
             result = t.node("multiply", result, 1.0 / (count - correction))
         else:
             less = t.node("subtract", t.scalar(count, t.result), float(correction))

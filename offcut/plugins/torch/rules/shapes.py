@@ -15,12 +15,12 @@ from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.operators.padding import pad, tile, wrap
-from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.rule_table import register_rule
 from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.unsupported import Unsupported
 
 
-@takes(
+@register_rule(
     *("view", "_unsafe_view", "reshape", "unsqueeze"),
     *("flatten.using_ints", "unflatten.int", "view_as", "_reshape_copy", "reshape_as"),
     *("_reshape_alias", "view_copy", "unsqueeze_copy", "squeeze_copy"),
@@ -38,7 +38,7 @@ def reshape(t: Translation, x: Ref, *_: Any) -> Any:
     return t.viewed(x)
 
 
-@takes("squeeze", "squeeze.dim", "squeeze.dims")
+@register_rule("squeeze", "squeeze.dim", "squeeze.dims")
 def squeeze(t: Translation, x: Ref, dim: int | Sequence[int] | None = None) -> Any:
     """Without the axes that are 1 in the traced call: a call in which another is 1 is torch's."""
     axes = [dim] if isinstance(dim, int) else range(t.rank(x)) if dim is None else dim
@@ -48,16 +48,16 @@ def squeeze(t: Translation, x: Ref, dim: int | Sequence[int] | None = None) -> A
     return reshape(t, x)
 
 
-@takes("expand", "expand_as", "broadcast_to", "expand_copy")
+@register_rule("expand", "expand_as", "broadcast_to", "expand_copy")
 def expand(t: Translation, x: Ref, *_: Any, implicit: bool = False) -> Any:
     shape = t.extents
     return x if shape == t.shape(x) else t.node("broadcast_to", x, shape)
 
 
-takes("permute", "permute_copy")(Translation.transpose)
+register_rule("permute", "permute_copy")(Translation.transpose)
 
 
-@takes("slice.Tensor", "slice_copy.Tensor")
+@register_rule("slice.Tensor", "slice_copy.Tensor")
 def part(
     t: Translation, x: Ref, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
@@ -70,7 +70,7 @@ def part(
     return _cut(t, x, place, first, extent, step)
 
 
-@takes("select.int", "select_copy.int")
+@register_rule("select.int", "select_copy.int")
 def select(t: Translation, x: Ref, axis: int, number: Any) -> Any:
     place = t.axis(x, axis)
     if isinstance(number, int):
@@ -80,7 +80,7 @@ def select(t: Translation, x: Ref, axis: int, number: Any) -> Any:
     return t.reshape(one, (*own[:place], *own[place + 1 :]))
 
 
-@takes(
+@register_rule(
     "split.Tensor",
     "split_with_sizes",
     "chunk",
@@ -97,7 +97,7 @@ def split(t: Translation, x: Ref, _: Any, axis: int = 0) -> Any:
     return tuple(t.slice(x, place, plain(start), plain(stop)) for start, stop in pairwise(ends))
 
 
-@takes("cat", "concat", "concatenate")
+@register_rule("cat", "concat", "concatenate")
 def concat(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
     some = [
         one for one in operands if t.rank(one) > 1 or t.shape(one) != (ix.const(0),)
@@ -114,7 +114,7 @@ def concat(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
     return t.node("concat", each, axis=place)
 
 
-@takes("diagonal", "diagonal_copy")
+@register_rule("diagonal", "diagonal_copy")
 def diagonal(t: Translation, x: Ref, offset: int = 0, one: int = 0, other: int = 1) -> Any:
     """The elements whose places along two axes differ by `offset`, along a last axis."""
     ends = t.axis(x, one), t.axis(x, other)
@@ -127,27 +127,27 @@ def diagonal(t: Translation, x: Ref, offset: int = 0, one: int = 0, other: int =
     return t.node("take", t.transpose(x, [*rest, *ends]), tuple(places), axis=len(rest))
 
 
-@takes("unfold", "unfold_copy")
+@register_rule("unfold", "unfold_copy")
 def unfold(t: Translation, x: Ref, axis: int, size: int, step: int) -> Any:
     """Windows of an axis, each `step` after the one before, their elements along a last axis."""
     return t.node("sliding_windows", x, t.axis(x, axis), size, step)
 
 
-@takes("flip")
+@register_rule("flip")
 def flip(t: Translation, x: Ref, axes: Sequence[int]) -> Any:
     return t.node("flip", x, tuple(t.axis(x, axis) for axis in axes))
 
 
-@takes("roll")
+@register_rule("roll")
 def roll(t: Translation, x: Ref, shifts: Any, axes: Any = ()) -> Any:
     if not axes:
-        raise Left("it rolls all axes as one")
+        raise Unsupported("it rolls all axes as one")
     result = x
     for shift, axis in zip(shifts, axes, strict=True):
         place = t.axis(x, axis)
         extent = plain(t.shape(x)[place])
         if not isinstance(shift, int) or extent == 0:
-            raise Left("it rolls by a symbolic number")
+            raise Unsupported("it rolls by a symbolic number")
         at: Any = -shift % extent if isinstance(extent, int) else -shift
         if (
             not isinstance(extent, int) and shift > 0
@@ -159,7 +159,7 @@ def roll(t: Translation, x: Ref, shifts: Any, axes: Any = ()) -> Any:
     return result
 
 
-@takes("repeat")
+@register_rule("repeat")
 def repeat(t: Translation, x: Ref, counts: Sequence[Any]) -> Any:
     own = t.reshape(x, (*[1] * (len(counts) - t.rank(x)), *t.shape(x)))
     if all(count == 1 for count in counts):
@@ -169,13 +169,13 @@ def repeat(t: Translation, x: Ref, counts: Sequence[Any]) -> Any:
     return tile(t, own, counts)
 
 
-@takes("copy")
+@register_rule("copy")
 def copy(t: Translation, x: Ref, source: Ref, *_: Any) -> Any:
     result, shape = t.as_result(source), t.extents
     return result if shape == t.shape(result) else t.node("broadcast_to", result, shape)
 
 
-@takes("slice_scatter")
+@register_rule("slice_scatter")
 def slice_scatter(
     t: Translation,
     x: Ref,
@@ -228,7 +228,7 @@ def _interleaved(t: Translation, x: Ref, source: Ref, axis: int, start: Any, ste
 _MODES = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}
 
 
-@takes("constant_pad_nd", "pad")
+@register_rule("constant_pad_nd", "pad")
 def pad_by_mode(
     t: Translation, x: Ref, amounts: Sequence[Any], mode: Any = "constant", value: Any = None
 ) -> Any:
@@ -237,19 +237,19 @@ def pad_by_mode(
     if mode == "circular":
         return _wrapped(t, x, amounts)
     if mode not in _MODES:
-        raise Left(f"it pads by {mode}")
+        raise Unsupported(f"it pads by {mode}")
     return _padded(t, x, amounts, _MODES[mode], 0 if value is None else value)
 
 
 def _wrapped(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
     """The other end of each axis put before and after it."""
     if not all(isinstance(one, int) and one >= 0 for one in amounts):
-        raise Left("it is wrapped by a symbolic size, or cut")
+        raise Unsupported("it is wrapped by a symbolic size, or cut")
     return wrap(t, x, *_by_axis(t, x, amounts))
 
 
-@takes(*(f"reflection_pad{axes}d" for axes in (1, 2, 3)), mode="reflect")
-@takes(*(f"replication_pad{axes}d" for axes in (1, 2, 3)), mode="edge")
+@register_rule(*(f"reflection_pad{axes}d" for axes in (1, 2, 3)), mode="reflect")
+@register_rule(*(f"replication_pad{axes}d" for axes in (1, 2, 3)), mode="edge")
 def pad_around(t: Translation, x: Ref, amounts: Sequence[Any], *, mode: str) -> Any:
     return _padded(t, x, amounts, mode, 0)
 

@@ -1,0 +1,102 @@
+"""What a call of a program of torch runs in kernels of ours, and what that is predicted to cost: its regions, one after the other.
+
+A size has the name of an argument and its axis, ``x_0``, or of an argument that is a number; torch's own names are of a trace alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from offcut.core.interpret.run_arguments import given_sizes
+from offcut.core.program import Size
+from offcut.graph import Model, ModelCost, ModelPlan
+
+Quotients = Sequence[tuple[str, str, int]]
+"""Of symbols that are multiples: the name of the quotient, that of the symbol, and the divisor."""
+
+
+class ProgramCost:
+    """The regions of a program as what they cost.
+
+    models  that run them, in order
+    called  what a user calls each symbol of torch
+    left    what torch runs beside them, in words
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        called: Mapping[str, str],
+        quotients: Quotients,
+        left: Sequence[str],
+    ) -> None:
+        self.models, self.called, self.quotients, self.left = models, called, quotients, left
+        own = {size.name: size for model in models for size in model.bound.graph.sizes}
+        self.sizes = tuple(
+            own_size for symbol in called if (own_size := self._size(symbol, own)) is not None
+        )
+
+    def _size(self, symbol: str, own: Mapping[str, Size]) -> Size | None:
+        """A symbol as a user knows it; None for one that no kernel asks for."""
+        name = self.called[symbol]
+        for quotient, whole, by in self.quotients:
+            if whole == symbol and quotient in own:
+                return Size(name, own[quotient].min * by, own[quotient].max * by, by)
+        size = own.get(symbol)
+        return None if size is None else Size(name, size.min, size.max)
+
+    def plan(self, sizes: Mapping[str, int]) -> ModelPlan:
+        """The kernels of a call; in formulas where no size is given.
+
+        Raises CallError for a size that is missing, unknown, or not allowed.
+        """
+        at = given_sizes("plan", "the model", self.sizes, sizes) if sizes else {}
+        plans = [model.plan(**one) for model, one in self._each(at)]
+        rows = (row for plan in plans for row in plan.rows)
+        return ModelPlan(
+            "torch",
+            at,
+            rows=tuple((*row[:3], self.shown(row[3]), row[4]) for row in rows),
+            kernels=sum(plan.kernels for plan in plans),
+            arena=tuple(self.shown(slot) for plan in plans for slot in plan.arena),
+            parts=tuple(
+                replace(part, size=self.shown(part.size)) for plan in plans for part in plan.parts
+            ),
+            split=tuple(line for plan in plans for line in plan.split),
+            distributed=tuple(name for plan in plans for name in plan.distributed),
+            notes=(*(self.shown(line) for plan in plans for line in plan.notes), *self.left),
+        )
+
+    def cost(self, sizes: Mapping[str, int]) -> ModelCost:
+        """What the kernels of a call cost, without what torch runs.
+
+        Raises CallError for a size that is missing, unknown, or not allowed.
+        """
+        at = given_sizes("cost", "the model", self.sizes, sizes)
+        costs = (model.cost(**one) for model, one in self._each(at))
+        return ModelCost("torch", at, tuple(kernel for cost in costs for kernel in cost.kernels))
+
+    def _each(self, at: Mapping[str, int]) -> list[tuple[Model, dict[str, int]]]:
+        """The models, with the sizes of each by its own names; none where none are given."""
+        own = {symbol: at[name] for symbol, name in self.called.items() if name in at}
+        own |= {name: own[whole] // by for name, whole, by in self.quotients if whole in own}
+        return [
+            (model, {s.name: own[s.name] for s in model.bound.graph.sizes} if own else {})
+            for model in self.models
+        ]
+
+    def named(self, symbol: str) -> tuple[str, int]:
+        """What a user calls a size of a region, and of which number of it that is a multiple."""
+        for quotient, whole, by in self.quotients:
+            if quotient == symbol:
+                return self.called[whole], by
+        return self.called.get(symbol, symbol), 1
+
+    def shown(self, formula: str) -> str:
+        """A formula in the names of the user."""
+        names: dict[str, Any] = dict(self.called)
+        names |= {name: f"({self.called[whole]}//{by})" for name, whole, by in self.quotients}
+        return re.sub(r"\b\w+\b", lambda word: names.get(word[0], word[0]), formula)

@@ -1,0 +1,165 @@
+"""Operators that are traced without asking which of their sizes are 1, and a few that ask with a guard.
+
+Of norms, pools and convolutions torch asks it to choose a library, and by that a layout; of products, to choose how rows and batches are joined.
+With sizes that start at 0, torch takes a size that is not known to be 1 for one that is not: of axes that are left out and of the ends
+of parts of an axis, which make another result, it is a guard instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._meta_registrations import calc_conv_nd_return_shape
+from torch._subclasses.fake_impls import _compute_slice_index
+
+from offcut.plugins.torch.tracing_patches.layout import contiguous, has_channels_last, reshape
+
+aten = torch.ops.aten
+
+
+def group_norm(
+    x: Any,
+    num_groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Any:
+    """Return the norm of each group: by rows, or with channels last where an image is so.
+
+    Raises RuntimeError where groups do not divide the channels.
+    """
+    batch, channels, *inner = x.shape
+    torch._check(channels % num_groups == 0, lambda: f"{channels} channels in {num_groups} groups")
+    last = has_channels_last(x)
+    kind = torch.channels_last if last else torch.contiguous_format
+    x = x if last else contiguous(x)
+    # Torch's kernel reads its weights side by side, however they lie.
+    weight, bias = (None if one is None else contiguous(one) for one in (weight, bias))
+    result = aten.native_group_norm(
+        x, weight, bias, batch, channels, math.prod(inner), num_groups, eps
+    )[0]
+    return result.contiguous(memory_format=kind) if last else result
+
+
+def squeeze(x: Any, dim: int | Sequence[int] | None = None) -> Any:
+    """Return the elements without the axes that are 1, among those that are named."""
+    dims = range(x.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    gone = {axis % x.dim() for axis in dims if x.dim()}
+    axes = [axis for axis in range(x.dim()) if axis not in gone or not bool(x.shape[axis] == 1)]
+    shape, strides = ([of[axis] for axis in axes] for of in (x.shape, x.stride()))
+    return x.as_strided(shape, strides, x.storage_offset())
+
+
+def average(op: Any, axes: int) -> Callable[..., Any]:
+    """What stands for an adaptive average over so many innermost axes."""
+
+    def averaged(x: Any, output_size: Sequence[Any]) -> Any:
+        """Return the mean where one place is asked for; every other call as torch decides it."""
+        if x.dim() > axes and all(isinstance(one, int) and one == 1 for one in output_size):
+            return x.mean(tuple(range(-axes, 0)), keepdim=True)
+        return op._op_dk(DispatchKey.CompositeImplicitAutograd, x, output_size)
+
+    return averaged
+
+
+def slice_index(size: Any, index: Any) -> Any:
+    """Return an index from 0 on and within the axis; None for one that only data tell."""
+    bounds = _compute_slice_index(size, index)
+    if bounds is not None or not _known(size) or not _known(index):
+        return bounds
+    if index >= 0:
+        return index if index <= size else size
+    return index + size if index >= -size else 0
+
+
+def _known(value: Any) -> bool:
+    return not isinstance(value, torch.SymInt) or value.node.has_hint()
+
+
+SHARED, UNKNOWN = 1, 2
+"""As torch numbers what it finds of two elements of one array."""
+
+
+def overlap(x: Any) -> int:
+    """Return `SHARED` where an axis repeats its elements, as one that is broadcast does; `UNKNOWN` of all others."""
+    axes = zip(x.shape, x.stride(), strict=True)
+    repeats = any(isinstance(step, int) and step == 0 and size > 1 for size, step in axes)
+    return SHARED if repeats else UNKNOWN
+
+
+def copy(mode: Any, op: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
+    """Return an array of the same shape that holds what is broadcast to it, without the elements.
+
+    Raises RuntimeError where that cannot be broadcast.
+    """
+    with mode:
+        torch._refs.expand(source, x.shape)
+        return x.new_empty(x.shape)
+
+
+def convolution(mode: Any, op: Any, *arguments: Any, **options: Any) -> Any:
+    """Return the result without its elements: by rows, or with channels last where an image is so.
+
+    Raises RuntimeError where channels or element types do not fit, or an image is smaller than the window.
+    """
+    names = [one.name for one in op._schema.arguments]
+    values = {**dict(zip(names, arguments, strict=False)), **options}
+    x, weight, transposed = (values[name] for name in ("input", "weight", "transposed"))
+    torch._check(x.dtype == weight.dtype, lambda: f"{x.dtype} with weights of {weight.dtype}")
+    if transposed:
+        torch._check(x.shape[1] == weight.shape[0], lambda: "channels that the weights have not")
+    shape = calc_conv_nd_return_shape(
+        x,
+        weight,
+        *(values[name] for name in ("stride", "padding", "dilation")),
+        transposed,
+        values["groups"],
+        values["output_padding"] if transposed else None,
+    )
+    with mode:
+        result = x.new_empty(shape)
+        return result.to(memory_format=torch.channels_last) if has_channels_last(x) else result
+
+
+def dense(x: Any, w: Any, bias: Any = None) -> Any:
+    """``x @ w.T + bias`` of rows that lie together: those that do not are copied."""
+    if x.dim() <= 2 or w.dim() != 2 or (bias is not None and bias.dim() != 1):
+        return aten.linear.default._op_dk(DispatchKey.CompositeImplicitAutograd, x, w, bias)
+    *rows, k = x.shape
+    flat = reshape(x, (math.prod(rows), k))
+    result = flat.mm(w.t()) if bias is None else torch.addmm(bias, flat, w.t())
+    return result.view(*rows, w.shape[0])
+
+
+def einsum(equation: str, operands: Sequence[Any], *, path: Sequence[int] | None = None) -> Any:
+    """Return the sum of products that an equation says, as torch takes it apart.
+
+    Torch's own fails where a size of 1 that is traced as a size is broadcast: that it is 1 is a guard before.
+    """
+    sizes = dict[str, list[Any]]()
+    terms = equation.replace(" ", "").partition("->")[0].split(",")
+    for term, x in zip(terms, operands, strict=True):
+        before, dots, after = term.partition("...")
+        covered = x.dim() - len(before) - len(after) if dots else 0
+        labels = (*before, *(f".{place}" for place in reversed(range(covered))), *after)
+        for label, size in zip(labels, x.shape, strict=True):
+            sizes.setdefault(label, []).append(size)
+    for each in sizes.values():
+        ones = [_traced_size(size) == 1 for size in each]
+        if not all(ones):
+            _ = [bool(size == 1) for size, is_one in zip(each, ones, strict=True) if is_one]
+    return torch.ops.aten.einsum.default._op_dk(
+        DispatchKey.CompositeImplicitAutograd, equation, operands, path=path
+    )
+
+
+def _traced_size(size: Any) -> Any:
+    """Return what a size is in the traced call; None for one that only data tell."""
+    if not isinstance(size, torch.SymInt):
+        return size
+    return size.node.hint if size.node.has_hint() else None
