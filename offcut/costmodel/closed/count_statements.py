@@ -29,7 +29,7 @@ from offcut.costmodel.closed.sums import SumMethod
 from offcut.costmodel.closed.traffic import Held
 from offcut.costmodel.resources import Hardware
 from offcut.costmodel.simplification import simplify_index
-from offcut.costmodel.statements import Inside, StatementPrices
+from offcut.costmodel.statement_costs import Inside, StatementPrices
 
 
 class StatementCounts(ProgramCounts):
