@@ -105,7 +105,7 @@ _NAMES = {
     # Searches and records.
     "Case": "costmodel.learned.case",
     "ClosedForm": "tuning.schedule_prices",
-    "Cases": "tuning.learning.corrected",
+    "Cases": "tuning.learning.online_model",
     "Measured": "tuning.problem",
     "Problem": "tuning.problem",
     "LoopCuts": "backends.cpu.planning.loop_decisions",
