@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from offcut.graph.substitution.substitute import TIDIED
+from offcut.graph.substitution.rewrite_search import TIDIED
 
 from offcut.core.memo import lazy_property
 from offcut.core.text.printer import format_expr
