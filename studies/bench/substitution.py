@@ -12,7 +12,6 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from offcut.graph.substitution.substitute import TIDIED
 
 from offcut.core.memo import lazy_property
 from offcut.core.text.printer import format_expr
@@ -30,6 +29,7 @@ from offcut.graph import (
 )
 from offcut.graph.passes import DEFAULT, merge_products, run_passes
 from offcut.graph.substitution.matching import apply_rule, matches
+from offcut.graph.substitution.rewrite_search import TIDIED
 from offcut.studies.models import SubstitutedModel
 from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.tasks import TOLERANCE, Exact, Task

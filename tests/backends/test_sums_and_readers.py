@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from compiled import Array, floats, same_bits
-from conftest import edge_sizes, refusals, rejection, slow
+from conftest import edge_sizes, refusals, rejection
 
 import offcut as oc
 from tests.agree import agree, computed
@@ -195,7 +195,7 @@ def test_a_sum_is_what_its_reader_reads_whatever_the_tail(lines: str, tail: str)
         (row_peaks, ROW_PEAKS.format(tail="balance")),
         (row_peaks, ROW_PEAKS.format(tail="mask")),
         (softmax, SOFTMAX.format(tail="ladder")),
-        slow(softmax, SOFTMAX.format(tail="balance")),
+        (softmax, SOFTMAX.format(tail="balance")),
     ],
 )
 def test_readers_of_several_kinds_are_right(case: Callable[[], Case], lines: str) -> None:
