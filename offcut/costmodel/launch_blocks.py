@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
-from offcut.core.expr import Compare, Expr, Select, substitute, variables
-from offcut.core.program import Choose, For, If, Stmt, Store, Tile, blocks, walk
-from offcut.costmodel.simplification import part_of_cheapest
+from offcut.core.expr import Compare, Expr, Select, rewrite, substitute, variables
+from offcut.core.program import Choose, For, If, Let, Stmt, Store, Tile, blocks, walk
+from offcut.costmodel.closed.count_programs import with_divisor
+from offcut.costmodel.simplification import part_of_cheapest, simplify_index
 from offcut.proof.normal_forms.condition_hoisting import bound
 
 ZERO, ONE = ix.const(0), ix.const(1)
@@ -102,7 +103,7 @@ def block_iteration(loop: For, lo: Expr, hi: Expr) -> Expr:
 def count_blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
     """Return the number of blocks that run statements; None if no loop is bound to blocks.
 
-    values  of the iterators of blocks around
+    values  of the iterators of blocks around, and of bounded values
     """
     counts = [count for stmt in body if (count := _blocks_of(stmt, values)) is not None]
     return ix.add(*counts) if counts else None
@@ -115,6 +116,9 @@ def _blocks_of(stmt: Stmt, values: Mapping[str, Expr]) -> Expr | None:
             each = count_blocks(inner, {**values, name: block_iteration(stmt, lo, hi)})
             count = ix.maximum(ix.sub(hi, lo), 0)
             return count if each is None else ix.mul(count, each)
+        case Let(name, _, _, value, inner):
+            bound_value = rewrite(simplify_index(substitute(value, values)), with_divisor)
+            return count_blocks(inner, {**values, name: bound_value})
         case Choose(options):
             counts = [count_blocks(option.body, values) for option in options]
             if all(one is None for one in counts):

@@ -9,9 +9,11 @@ import pytest
 
 import offcut as oc
 from offcut.costmodel.grid import grid_cost
+from offcut.costmodel.launch_blocks import count_blocks
 from offcut.costmodel.launch_counts import ASSUMED_TRIPS
 from offcut.search import Records, Source
 from tests.agree import nearly
+from tests.facade import evaluate
 
 THERE = oc.target("cuda", machine="h200", device="emulated")
 
@@ -195,3 +197,22 @@ def test_lengths_that_an_array_holds_are_priced_as_if_all_were_the_longest() -> 
         cost = ragged.cost(**sizes)
         assert 0 < cost.seconds < 10 * whole.cost(**sizes).seconds
         assert ragged.plan(**sizes).seconds == nearly(cost.seconds, rel=0.05)
+
+
+def test_blocks_in_a_bounded_value_are_counted_over_the_sizes_alone() -> None:
+    program = oc.parse("""\
+program C
+size n in 0:1025
+input A: float32[n]
+output C: float32[n]
+if n > 0
+  let q in 1:65 = n//((n + 63)//64)
+    for i_block in 0:(n + 63)//64 + q * ((n + 63)//64) - n  @block
+      for i in (q + 1) * (n - q * ((n + 63)//64)) + q * i_block:(q + 1) * (n - q * ((n + 63)//64)) + q * i_block + q
+        C[i] = A[i]
+""")
+    blocks = count_blocks(program.body, {})
+    assert blocks is not None
+    for n in (1, 63, 64, 65, 438):
+        tiles = -(-n // 64)
+        assert evaluate(blocks, {"n": n}) == tiles - n % tiles
