@@ -342,12 +342,14 @@ class _Raising:
         terms = {axis.name: None for stage in stages for axis in stage.reduce_axes}
         self.names.taken |= {*axes, *terms}
         names = {name: self.names.fresh(name) for name in terms if name in axes}
-        renaming: dict[str, Expr] = {name: Var(own) for name, own in names.items()}
         renamed_stages = list[Stage]()
         for stage in stages:
             body = stage.body
             if isinstance(body, Reduce) and any(axis in names for axis in body.axes):
                 own = tuple(names.get(axis, axis) for axis in body.axes)
+                renaming: dict[str, Expr] = {
+                    name: Var(names[name]) for name in body.axes if name in names
+                }  # an axis of this stage may have the name of another one's terms
                 body = replace(body, value=substitute(body.value, renaming), axes=own)
                 reduce_axes = tuple(
                     replace(axis, name=names.get(axis.name, axis.name))

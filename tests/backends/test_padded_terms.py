@@ -62,7 +62,7 @@ REFUSED = {
         "separate X_staged 1",
         """\
 schedule: cannot leave out terms of X_staged that padding makes zero
-  at       line 13: separate X_staged 1
+  at       line 14: separate X_staged 1
   because  padding makes no terms of a sum of that name zero
   help     the schedule without this line""",
     ),
@@ -70,7 +70,7 @@ schedule: cannot leave out terms of X_staged that padding makes zero
         "separate Y.o_in 1",
         """\
 schedule: cannot leave out terms of Y.o_in that padding makes zero
-  at       line 13: separate Y.o_in 1
+  at       line 14: separate Y.o_in 1
   because  conditions on its terms are of the loops x_in
   help     separate Y.x_in 1
   help     separate Y 0""",

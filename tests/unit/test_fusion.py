@@ -108,7 +108,6 @@ def test_what_an_iteration_keeps_to_itself_lives_in_a_window() -> None:
     assert "alloc E[i +: 1, 0 +: m]" in str(program)
 
 
-@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "names", ["i i ik i ik", "a i ik q yz", "k i kr j jr", "a r ab j ab"], ids=str
 )
