@@ -169,8 +169,7 @@ def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nes
     names = _axis_names(nests.nests[first], buffer, len(original.shape))
     point = tuple(map(Var, names))
     shape, value = whole_panels(step, names, original.shape, Load(buffer, point, original.dtype))
-    body = in_loops(_roots(names, shape), (Store(name, point, value),))
-    copy = read_nest(body, name, copies=True)
+    copy = read_nest(_copy(name, names, shape, value), name, copies=True)
 
     def redirect(node: Expr) -> Expr | None:
         match node:
@@ -300,10 +299,8 @@ def build_stage_value(
     rewritten = _reading(nests, step, staged)
     pairs = zip(nests.nests, rewritten, strict=True)
     first = next(k for k, (before, after) in enumerate(pairs) if before != after)
-    point = tuple(map(Var, staged.axes))
     shape, value = whole_panels(step, staged.axes, shape, staged.value)
-    body = in_loops(_roots(staged.axes, shape), (Store(step.name, point, value),))
-    copy_nest = read_nest(body, step.name, copies=True)
+    copy_nest = read_nest(_copy(step.name, staged.axes, shape, value), step.name, copies=True)
     local = local_buffer(step, dtype_of(staged.value), shape)
     new_nests = (*rewritten[:first], copy_nest, *rewritten[first:])
     done = replace(nests, buffers=(*nests.buffers, local), nests=new_nests)
@@ -351,13 +348,9 @@ def is_gathered(nests: Nests, buffer: str) -> bool:
     )
 
 
-def _copy(
-    to: str, original: Buffer, source: str, names: Sequence[str], order: Sequence[int] = ()
-) -> tuple[Stmt, ...]:
-    """Return loops that copy all elements; `order`: the axes of `source`, by their places in `to`."""
-    point = tuple(Var(name) for name in names)
-    element = Load(source, in_order(point, order), original.dtype)
-    return in_loops(_roots(names, original.shape), (Store(to, point, element),))
+def _copy(to: str, names: Sequence[str], shape: Sequence[Expr], value: Expr) -> tuple[Stmt, ...]:
+    """Return loops of these names that store `value` at each element of an array of this shape."""
+    return in_loops(_roots(names, shape), (Store(to, tuple(map(Var, names)), value),))
 
 
 def _roots(names: Sequence[str], shape: Sequence[Expr]) -> list[Root]:
@@ -426,7 +419,8 @@ def build_cache_write(target: Target, step: Staging) -> Nests:
     assert point is not None
     order = tuple(map(point.index, _named_axes(target, step)))
     computes = replace(_stored_in(nest, buffer, name, order), name=name)
-    copy = read_nest(_copy(buffer, original, name, point, order), nest.name, copies=True)
+    element = Load(name, in_order(tuple(map(Var, point)), order), original.dtype)
+    copy = read_nest(_copy(buffer, point, original.shape, element), nest.name, copies=True)
     local = local_buffer(step, original.dtype, in_order(original.shape, order))
     new_nests = tuple(
         new for n in nests.nests for new in ((computes, copy) if n.name == nest.name else (n,))
