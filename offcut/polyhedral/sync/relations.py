@@ -25,6 +25,7 @@ from offcut.core.expr import (
     children,
     dtype_of,
     rebuild,
+    rewrite,
     substitute,
     variables,
     walk,
@@ -283,15 +284,13 @@ class Relations:
         return Size(name, min=-MAX_SIZE)
 
     def _facts(self) -> Iterator[Expr]:
-        """Return what is known between parameters: one for ``n//16`` is a sixteenth of the one for n, if both occur; one for
-        ``min(n//16, m)`` is at most that, even if there is none for m.
+        """Return what is known between parameters: one for ``n//16`` is a sixteenth of the one for n, and one for ``(n + 1)//2//11``
+        an eleventh of the one for ``(n + 1)//2``, if both occur; one for ``min(n//16, m)`` is at most that, even if there is none for m.
         """
-        names: dict[str, Expr] = {
-            atom.name: Var(name) for name, atom in self.bounds.items() if isinstance(atom, Var)
-        }
+        known = {atom: Var(name) for name, atom in self.bounds.items()}
         for name, atom in self.bounds.items():
             if isinstance(atom, Binary):
-                yield from _facts_of(Var(name), atom, names)
+                yield from _facts_of(Var(name), atom, known)
 
     def bound(self, expr: Expr) -> Expr:
         """Return an expression with a parameter for each of its parts over sizes alone."""
@@ -360,18 +359,20 @@ class Relations:
         return points, ""
 
 
-def _facts_of(parameter: Var, atom: Expr, names: Mapping[str, Expr]) -> Iterator[Expr]:
+def _facts_of(parameter: Var, atom: Expr, known: Mapping[Expr, Var]) -> Iterator[Expr]:
     """Yield what is known of the parameter for an expression over sizes: its value; or limits, if it is the least or the greatest of
     expressions of which some are known.
 
-    names  of the sizes that are parameters
+    known  parameters, by the expressions that they stand for
     """
-    if variables(atom) <= names.keys():
-        yield Compare("==", parameter, substitute(atom, names))
+    others = {expr: other for expr, other in known.items() if other != parameter}
+    value = rewrite(atom, others.get)
+    if variables(value) <= {other.name for other in others.values()}:
+        yield Compare("==", parameter, value)
     elif isinstance(atom, Binary) and atom.op in ("min", "max"):
         sign = "<=" if atom.op == "min" else ">="
         for part in (atom.a, atom.b):
-            for fact in _facts_of(parameter, part, names):
+            for fact in _facts_of(parameter, part, known):
                 if isinstance(fact, Compare) and fact.op in ("==", sign):
                     yield replace(fact, op=sign)
 

@@ -259,3 +259,16 @@ def test_tiles_along_two_axes_and_of_two_stages_in_windows_are_proved(
     arrays = {one.name: bytes_of(rng, shape) for one, shape in zip(inputs, shapes, strict=True)}
     expected = oc.create_schedule(result, inputs).run(arrays, **sizes)
     np.testing.assert_array_equal(cut.run(arrays, **sizes), expected)
+
+
+@pytest.mark.parametrize("strategy", ["shift", "even", slow("version"), slow("residue")])
+def test_tiles_of_half_the_rows_run_in_every_strategy(strategy: str) -> None:
+    """How many rows and how many tiles there are, halves and their elevenths, are known of each other."""
+    n = oc.dim("n", max=200)
+    x = oc.placeholder((1, n, 14, 64), "int8", name="X")
+    y = oc.ops.max_pool2d(x, 3, 2, 1, layout="NHWC", name="Y")
+    kernel = oc.compile(y, inputs=[x], target="vta", strategy=strategy)
+    on_cpu = oc.compile(y, inputs=[x])
+    for size in (1, 2, 21, 22, 23, 45, 71):
+        pixels = bytes_of(np.random.default_rng(size), (1, size, 14, 64))
+        np.testing.assert_array_equal(kernel(pixels), on_cpu(pixels))
