@@ -269,6 +269,6 @@ def test_tiles_of_half_the_rows_run_in_every_strategy(strategy: str) -> None:
     y = oc.ops.max_pool2d(x, 3, 2, 1, layout="NHWC", name="Y")
     kernel = oc.compile(y, inputs=[x], target="vta", strategy=strategy)
     on_cpu = oc.compile(y, inputs=[x])
-    for size in (1, 2, 21, 22, 23, 45, 71):
+    for size in (0, 1, 2, 21, 22, 23, 45, 71):
         pixels = bytes_of(np.random.default_rng(size), (1, size, 14, 64))
         np.testing.assert_array_equal(kernel(pixels), on_cpu(pixels))
