@@ -487,4 +487,4 @@ def expected_results_file(folder: Any, number: int) -> Any:
 
 def expected_results(folder: Any, number: int) -> Any:
     """Return what that file holds."""
-    return _module("tuning.measuring.reference").kept(folder, number)
+    return _module("tuning.measuring.reference").load_reference(folder, number)

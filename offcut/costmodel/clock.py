@@ -1,7 +1,7 @@
 """The clock: about how long a program takes, from what it takes of each resource and from what waits for what.
 
 A *run* takes cycles of one unit, and some of them of a bus that units share. A block is its runs and loops, each as soon as its
-units are free and what it reads is written; a loop of N turns goes on at a rate::
+units are free, what it reads is written, and what it writes over has been read; a loop of N turns goes on at a rate::
 
     L(loop) = max(L(turn) + (N - 1) * rate, N * bus)
     rate    = max(what a turn takes of each unit,
@@ -81,7 +81,7 @@ def _busiest(
 def estimate_cycles(
     body: Sequence[Node], depths: Mapping[Hashable, int], resources: MachineResources
 ) -> Array:
-    """Return about the cycles of each program of the same loops.
+    """Estimate the cycles of programs of the same loops: one value for each, or one for all.
 
     depths  slots of each window, which its fills take in turn
     """
@@ -129,16 +129,17 @@ class _Recursion:
         )
 
     def block(self, body: Sequence[Node], loops: tuple[Loop, ...]) -> _Piece:
-        """Return a body in its loops: each node begins when its units are free and what it reads is written."""
+        """Return a body in its loops: each node begins when its units are free, what it reads is written, and what it writes over
+        has been read.
+        """
         whole = _Piece(np.zeros(1), {}, {})
         began: dict[str, Array] = {}
         free: dict[str, Array] = {}
         written: dict[Hashable, Array] = {}
         touched: dict[Hashable, Array] = {}
         filled: dict[Hashable, Array] = {}
-        chains: dict[
-            Hashable, frozenset[str]
-        ] = {}  # by window, the units that run before it is written
+        # by window, the units that run before it is written
+        chains: dict[Hashable, frozenset[str]] = {}
         for node in body:
             one = self.run(node, loops) if isinstance(node, Run) else self.loop(node, loops)
             waits = (

@@ -32,7 +32,7 @@ ZERO, ONE = ix.const(0), ix.const(1)
 
 @dataclass(frozen=True)
 class LaunchCost:
-    """What launches of a program cost on a machine."""
+    """Predicts the cost of the launches of a program on a machine."""
 
     program: Program
     machine: Accelerator

@@ -50,7 +50,7 @@ MAIN = "main "
 TICKS = 1 << 10
 """Ticks in a cycle: of whole ones, sums over loops are those of any other count."""
 ASSUMED_TRIPS = 64
-"""Iterations of a loop whose bounds are elements of arrays alone. Assumed."""
+"""Iterations that are assumed of a loop whose bounds are elements of arrays alone."""
 ZERO, ONE = ix.const(0), ix.const(1)
 _UNIT_LANES = {"warpgroup": 128, "warp": 32, "thread": 1}
 """Lanes of each unit of a block, side by side."""
@@ -186,9 +186,8 @@ class LaunchCounts(ProgramCounts):
             loops.append((axis.iter, axis.start, ix.add(axis.start, axis.extent)))
             known.append(inside_loop(known[-1], *loops[-1]))
         body = self.block(tile.body, replace(scope, known=known[-1]))
-        if (
-            kernel is not None and kernel.issue == "async"
-        ):  # no lane has an operation of each element
+        if kernel is not None and kernel.issue == "async":
+            # no lane has an operation of each element
             body = self.tally(_with_work(_counts_of(body), {LANES: ZERO}), scope)
         for loop, around in zip(reversed(loops), reversed(known[:-1]), strict=True):
             body = self.loop(*loop, body, around)
@@ -303,8 +302,8 @@ def _ticks(cycles: float) -> Expr:
 
 
 def _with_all_elements(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Return a block in which conditions on elements of arrays hold, and loops that begin behind an element begin behind the greatest there
-    may be: no size says how many blocks a length leaves without work.
+    """Return a block in which conditions on elements of arrays hold, and loops that begin at the least of a known value and of an element
+    begin at the known value: no size says how many blocks a length leaves without work.
     """
     result: tuple[Stmt, ...] = ()
     for stmt in body:

@@ -101,7 +101,7 @@ class Nest(CachedHash):
     that compete at run time.
 
     followers  the stages that follow it, in order: the loops are those of the last; none: nothing follows, or the text does not say it
-    terms      the axes over the terms of its sum, outermost first; none: as they are described, or, in texts of before, the one that a
+    terms      the axes over the terms of its sum, outermost first; none: as they are described, or, in older texts, the one that a
                microkernel runs along innermost
     """
 

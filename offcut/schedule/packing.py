@@ -106,7 +106,7 @@ def _check_copied(
 ) -> None:
     """Refuse a copy of anything but the operand that moves along the columns, over these axes of its reader.
 
-    A decision that names the array alone, as texts of before do, leaves the order of the axes to the microkernel.
+    A decision that names the array alone, as older texts do, leaves the order of the axes to the microkernel.
     """
     load = match.by_columns
     if staging.how == "read":

@@ -87,11 +87,11 @@ def _by_what(computation: Computation, position: int, stage: str, what: str) -> 
         return
     load, along, depth = what.rpartition(" along ")
     if along:
-        text = element_copy(computation, position, _load(computation, position, load), depth)
-        if text is None:
+        copy = element_copy(computation, position, _load(computation, position, load), depth)
+        if copy is None:
             because = f"it has no terms along {depth} that can lie side by side"
             raise decision_error(f"cannot copy {load} before {stage}", because)
-        yield value_staging(stage, text)
+        yield value_staging(stage, copy)
         return
     staged = _in_loops(computation, position, what)
     if staged is None:

@@ -47,7 +47,7 @@ class Place:
 def refusal(
     at: Place | str, because: str, *help: str, what: str = "cannot read the study"
 ) -> DescribeError:
-    """Return the error for something in a study's file, or for something else of a study.
+    """Return the error for a study, or for something in its file.
 
     at    where it is
     help  what would be accepted
@@ -56,7 +56,7 @@ def refusal(
 
 
 MAX_REASON_CHARS = 400
-"""Of what a user's code says as it raises."""
+"""Maximum length of the message of an exception of a user's code."""
 
 
 def raised(error: BaseException) -> str:

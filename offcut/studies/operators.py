@@ -105,13 +105,13 @@ VECTORS = (
 )
 """Sizes that belong together, as a file may list them."""
 CSV_KEYS = ("csv", "columns", "weights")
-"""The keys of which each makes a table of sizes one of the lines of a CSV file; `names` is another one of it."""
+"""Keys by which a table of sizes is known to stand for the lines of a CSV file; such a table may have `names`, too."""
 
 
 def _of_suite(
     table: Mapping[str, Any], at: Place, folder: Path
 ) -> Iterator[Operator | AbsentOperator]:
-    """Yield the operators of a suite whose names have the text `only`, with other element types where the table gives some."""
+    """Yield the operators of a suite in whose names the regular expression `only` is found, with the table's element types if it gives some."""
     only = pattern_of(table, "only", at)
     suite = suite_operators(text_of(table, "suite", at), folder, at)
     chosen = [one for one in suite.operators if re.search(only, one["name"])]

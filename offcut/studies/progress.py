@@ -12,9 +12,9 @@ from offcut import debug
 from offcut.experiment.outputs import wide_console
 
 LINE_SECONDS = 20.0
-"""From one line to the next, where there is no terminal with a bar."""
+"""Seconds from one line to the next, if standard error is no terminal."""
 MAX_BAR_LETTERS = 48
-"""Of the name of a row beside a bar."""
+"""Maximum length of the name of a row beside a bar."""
 
 
 class StudyProgress:

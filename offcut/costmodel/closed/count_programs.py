@@ -143,10 +143,10 @@ class ProgramCounts(LoopCounts):
         return self.loop(name, lo, hi, body, scope.known)
 
     def bounded(self, let: Let, scope: Scope) -> Tally:
-        """Inside a bounded value: its value, where that is a literal or moves with a loop; each of two that it may have;
-        else a name for it.
+        """Return the counts inside of a bounded value: with the value in its place if that is a literal or moves with a loop; with each
+        of the two values that it may have; else with a name for it.
         """
-        # It is evaluated where it is not asked, too.
+        # It is evaluated even if no statement uses it.
         value = rewrite(simplify_index(let.value), with_divisor)
         range_ = ix.const(let.lo), ix.const(let.hi - 1)
         open_ = {one.name for one in self.program.sizes} | set(self.values)
@@ -168,7 +168,7 @@ class ProgramCounts(LoopCounts):
         )
 
     def choose(self, stmt: Choose, scope: Scope) -> Tally:
-        """Of literal costs the option that is taken, else all of them, each a way of its own."""
+        """Return the counts of the option that `options` names, else of the cheapest if all costs are literals, else of all, each a way."""
         costs = [option.cost for option in stmt.options]
         known = [self.seconds(cost) for cost in costs]
         self.choices.append(tuple(Way(o.label, o.cost) for o in stmt.options))
@@ -194,12 +194,12 @@ class ProgramCounts(LoopCounts):
         return Tally(touched, sum_counts(part.counts for part in parts), staged)
 
     def seconds(self, cost: Expr) -> float | None:
-        """A cost that no size decides any more."""
+        """Return a cost as a number of seconds; None if it depends on sizes or on memory."""
         return None if variables(cost) or reads_memory(cost) else float(evaluate(cost, {}))
 
 
 def with_divisor(node: Expr) -> Expr | None:
-    """Return a quotient that has a value where nothing is divided: a bounded value is named where its loops do not run, too."""
+    """Return a quotient, or a remainder, by at least 1; None for other nodes. A bounded value is evaluated even if its loops do not run."""
     match node:
         case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):
             return Binary(op, a, ix.maximum(by, 1))

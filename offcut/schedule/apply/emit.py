@@ -253,7 +253,7 @@ def _is_staged_in(nests: Nests, producer: Nest, nest: Nest) -> bool:
 
 
 class _Nest(Tiles):
-    """One nest of a schedule by hand on its way to loops; each tile that it makes is noted in `made`."""
+    """One nest of a schedule by hand on its way to loops; each tile that it makes is noted in `emitted_tiles`."""
 
     def __init__(
         self, emitted_tiles: dict[int, EmittedTile], lowering: Lowering, nest: Nest

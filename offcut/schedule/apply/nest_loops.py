@@ -429,8 +429,8 @@ class NestLoops(Offsets):
         facts = facts.where(ix.compare("<=", ix.add(s, h), extent))
         opaque_place = replace(place, start=s, height=h)
         body = self.one_tile(split, opaque_place, place, parts, at.updated(facts=facts))
-        for name in (s, h):
-            self.names.release(name.name)
+        for variable in (s, h):
+            self.names.release(variable.name)
         values = {s.name: place.start, h.name: place.height}
         emitted = map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
         self.note_copy(body, emitted)

@@ -100,7 +100,7 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
 
     Raises DescribeError when a name is not known.
     """
-    contenders: list[Peer] = []
+    peers: list[Peer] = []
     missing: list[str] = []
     versions: list[str] = []
     session: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -118,15 +118,15 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
             missing.append(name)
             continue
         if name in LOOP_COMPILERS:
-            contenders.append(LoopCompiler(name))
+            peers.append(LoopCompiler(name))
             continue
         library = importlib.import_module(package)
         versions.append(f"{package} {_version(library)}")
-        contenders.append(_contender(name, library, threads))
+        peers.append(_make_peer(name, library, threads))
         if package == "torch":
             library.set_num_threads(threads)
             session = library.inference_mode
-    return Peers(tuple(contenders), tuple(missing), tuple(dict.fromkeys(versions)), session)
+    return Peers(tuple(peers), tuple(missing), tuple(dict.fromkeys(versions)), session)
 
 
 def missing_packages(peer: str) -> list[str]:
@@ -148,7 +148,7 @@ class OneWay:
         return tuple(way for way in self.peer.ways(task) if way.name == self.name)
 
 
-def _contender(name: str, library: Any, threads: int) -> Peer:
+def _make_peer(name: str, library: Any, threads: int) -> Peer:
     package = name.partition(".")[0]
     peers: dict[str, Callable[[], Peer]] = {
         COMPILED: lambda: TorchCompiled(library),

@@ -105,7 +105,7 @@ class Way:
 
 
 class Peer(Protocol):
-    """Something that computes tasks: a strategy of offcut's, or a peer."""
+    """A library, or a compiler of loops, that computes tasks in one way or several."""
 
     @property
     def name(self) -> str:

@@ -110,7 +110,7 @@ class InstructionSelection:
 
     lanes   of the buffers on the chip
     places  of the buffers on the chip
-    first   by buffer, the leaf that says so
+    first   by buffer, the leaf that says first how it lies
     """
 
     program: Program
@@ -199,8 +199,9 @@ class InstructionSelection:
         )
 
     def refuse_words(self, leaf: Leaf, buffer: str, *help: str, cover: str = "") -> TargetError:
-        """Return the refusal of a leaf by which a buffer lies otherwise than by the first leaf that names its lanes: of the one of
-        both whose tile names no microkernel, if the other one's does.
+        """Return the error of a leaf by which `buffer` has other elements in a word than by the first leaf that says so.
+
+        If the tile of only one of the two names no microkernel, the error has that one's stage, and the microkernel to cover it by.
         """
         because = f"it has other elements of {buffer} in a word than another statement"
         refused = self.refuse(leaf, because, *help, cover=cover)

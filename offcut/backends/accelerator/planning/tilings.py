@@ -195,8 +195,11 @@ class SameLoops(TileWork):
             yield tuple(axis for axes in groups for axis in axes)
 
     def nearest(self, depth: int, most: int) -> Iterator[tuple[float, Tiling]]:
-        """Yield the tilings that fit and to which the clock gives the fewest cycles, at most so many of each order of loops: cycles,
-        tiling. Windows take turns in the outermost loop with which they fit, as more windows wait for less.
+        """Yield (cycles, tiling) of the tilings that fit and to which the clock gives the fewest cycles. Windows take turns in the outermost
+        loop with which they fit, as more windows wait for less.
+
+        depth  windows that iterations may take in turn; 1: they have one each
+        most   tilings of each order of loops and each loop in which windows take turns
         """
         for order in self.orders():
             loops = (*order, *self.terms)

@@ -24,7 +24,7 @@ def typical_sizes(program: Program) -> dict[str, int]:
 
 
 def least_sizes(program: Program) -> dict[str, int]:
-    """Return the least sizes by which anything is computed."""
+    """Return the least allowed value of each size, from 1 on."""
     return {size.name: size.at_or_above(1) for size in program.sizes}
 
 

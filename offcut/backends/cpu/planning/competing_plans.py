@@ -41,9 +41,9 @@ from offcut.schedule.decisions import Alternative
 
 
 def competing_schedules(schedule: Schedule) -> tuple[tuple[Alternative, Schedule], ...]:
-    """Return the options of a choice that is all of `schedule` but for its binds, each as a schedule of nests; none where it is no such.
+    """Return the options of a choice that is all of `schedule` but for its binds, each as a schedule of nests; empty for any other schedule.
 
-    An option says what it costs.
+    Each option must say what it costs.
     """
     match schedule.steps:
         case (decisions.Choose(options), *binds) if all(
@@ -58,7 +58,7 @@ def competing_schedules(schedule: Schedule) -> tuple[tuple[Alternative, Schedule
 
 
 def first_schedule(schedule: Schedule) -> Schedule:
-    """Return the first of the schedules among which `schedule` chooses, with its binds; itself where it does not."""
+    """Return the first of the schedules among which `schedule` chooses, with its binds; `schedule` itself if it has no such choice."""
     for alternative, _ in competing_schedules(schedule):
         return replace(schedule, steps=(*alternative.steps, *schedule.steps[1:]))
     return schedule
@@ -133,7 +133,7 @@ def _check_competes(plan: CpuPlan, label: str) -> None:
 
 
 def _status_stores(programs: Sequence[Program]) -> tuple[Stmt, ...]:
-    """Return the statement by which each program begins that asks whether accesses stay inside of arrays; none where none asks."""
+    """Return the statement with which each program begins that stores whether accesses stay inside of arrays; empty if there is none."""
     first = programs[0].body[0] if programs[0].body else None
     names = analysis(programs[0]).status_buffers
     asks = isinstance(first, Store) and first.buffer in names

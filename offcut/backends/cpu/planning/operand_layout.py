@@ -311,8 +311,9 @@ class OperandPlanner:
         )
 
     def vector_price(self, lead: Stage) -> float:
-        """Return the predicted cycles of a multiply–add where vectors along the last axis run the sum, whose start is no call of a function;
-        what a microkernel gains by asking for its operands ahead is added, as the share of it that a conversion may take.
+        """Return the predicted cycles of a multiply–add if vectors along the last axis run the sum, which starts without a function call.
+
+        `convert_share` of them is added: a microkernel asks for its operands ahead.
         """
         axes, inner = [axis.name for axis in lead.axes], lead.reduce_axes[-1].name
         store = Store(lead.buffer, tuple(map(Var, axes)), lead.value, lead.reducer)
