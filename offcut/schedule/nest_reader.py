@@ -331,7 +331,7 @@ class _Reader:
                     if levels[-1].by is not None:
                         heights[names[-2]] = levels[-1].by
                     if names[-2] in cuts:
-                        repeated.append(cut)  # `Applying.check_cuts` refuses it by its line
+                        repeated.append(cut)  # applying it is refused by its line
                     else:
                         cuts[names[-2]] = cut
                     self.lines[id(cut)] = line

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from offcut.core.renamed import renamed_names
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
 from offcut.graph.passes.constant_folding import fold_constants
@@ -85,3 +86,6 @@ __all__ = [
     "run_passes",
     "sink_reshapes",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(__name__, {"improved": "run_passes"})
