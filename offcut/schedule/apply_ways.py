@@ -148,7 +148,19 @@ class Applying:
                 self.given = transform_stages(self.given, step)
         for part in self.view.parts:
             self.enter(part, ())
+        for stage, loop, line in self.view.named:
+            if stage not in copies:
+                self.check_named(stage, loop, line)
         self.check_complete()
+
+    def check_named(self, stage: str, loop: str, line: int) -> None:
+        """Refuse an order in line `line` that names a loop which `stage` has not."""
+        group = next(g for g in self.given.groups if stage in [one.buffer for one in g])
+        axes = {a.name: a.label for one in group for a in (*one.axes, *one.reduce_axes)}
+        if loop not in axes:
+            with self.line(line):
+                because = f"{stage} has no such loop: its axes are {', '.join(axes.values())}"
+                raise decision_error(f"cannot order {stage} by {loop}", because)
 
     def place(self) -> None:
         """Call the axes of shared loops as the schedule does, and run sums as they are covered."""
@@ -241,13 +253,18 @@ class Applying:
 
         Raises PartitionError where they are covered along several, or the order says another one.
         """
-        with self.line(nest):
+        with self.line(nest.terms or nest):
             depths = dict.fromkeys(way.cover.depth for way in nest.ways if way.cover is not None)
             if len(depths) > 1:
                 raise decision_error("cannot cover one sum along several axes", ", ".join(depths))
             lead, *rest = self.given.groups[position]
             names = [axis.name for axis in lead.reduce_axes]
             terms = [name for name in nest.terms if name in names]
+            if terms and len({*terms}) < len(nest.terms):
+                help = " ".join(("order", nest.stage, *sorted(names, key=depths.__contains__)))
+                because = f"the sum runs along {', '.join(names)}, each once"
+                what = f"cannot order the terms of {nest.stage} by {', '.join(nest.terms)}"
+                raise decision_error(what, because, (help,))
             ordered = iter(terms)
             names = [next(ordered) if name in terms else name for name in names]
             for depth in depths:

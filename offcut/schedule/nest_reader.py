@@ -130,6 +130,7 @@ class _Reader:
         self.places: list[tuple[At, int]] = []
         self.depths: dict[str, At] = {}
         self.lines: dict[int, int] = {}
+        self.named: list[tuple[str, str, int]] = []
 
     def home(self, stage: str) -> str:
         """Return the stage whose loops a stage is computed in."""
@@ -154,7 +155,7 @@ class _Reader:
             nest = Nest(lead, ways, tuple(followers), terms)
             self.lines[id(nest)] = group.line
             nests.append(nest)
-        return NestView(first, self.shared(nests, heads), self.lines)
+        return NestView(first, self.shared(nests, heads), self.lines, tuple(self.named))
 
     def sort_by_nest(self) -> None:
         """Sort decisions by nest, each of which says what covers it."""
@@ -219,7 +220,7 @@ class _Reader:
         """Take the order of the terms of a sum off the decisions about a nest: it stands before another order, or is of a stage at its points."""
         orders = [step for step, _ in steps if isinstance(step, Order) and step.stage == stage]
         has_choice = any(isinstance(step, Choose) for step, _ in steps)
-        for place, (step, _) in enumerate(steps):
+        for place, (step, line) in enumerate(steps):
             if not isinstance(step, Order) or self.home(step.stage) != stage:
                 continue
             rest = (s for s, _ in steps[place + 1 :])
@@ -227,6 +228,7 @@ class _Reader:
             if step.stage == stage and ({*step.loops} & later or len(orders) + has_choice < 2):
                 return ()
             del steps[place]
+            self.lines[id(step.loops)] = line
             return step.loops
         return ()
 
@@ -280,7 +282,7 @@ class _Reader:
             staging, line = copy
             assert isinstance(staging, Staging)
             loops = self.loops([one for one in steps if _is_of(one[0], staging.name)])
-            if loops.inner or loops.cover is not None:
+            if staging.name not in self.copies or loops.inner or loops.cover is not None:
                 raise _OtherLoops
             own_places = (step for step, _ in steps if isinstance(step, At))
             place = next((p.axis or "" for p in own_places if p.stage == staging.name), "")
@@ -323,6 +325,7 @@ class _Reader:
         heights: dict[str, str] = {}
         inside: list[str] = []
         order: tuple[str, ...] | None = None
+        order_stage, order_line = "", 0
         cover, cover_line = None, 0
         for step, line in steps:
             match step:
@@ -338,8 +341,8 @@ class _Reader:
                     groups |= {*names[:-2]}
                     roots |= dict.fromkeys(names, axis)
                     inside.append(names[-1])
-                case Order(_, loops) if order is None:
-                    order = loops
+                case Order(stage, loops) if order is None:
+                    order, order_stage, order_line = loops, stage, line
                 case Cover(_, axis, name, along) if (
                     cover is None and axis in ("", *inside) and (along or name in (VECTORS, WORDS))
                 ):
@@ -353,6 +356,8 @@ class _Reader:
         grouped = [name for name in head if name in groups]
         if len(grouped) > 1 or {*rest} & {*tiles, *groups} or {*head} & {*inside}:
             raise _OtherLoops
+        in_tile = (name for name in rest if name not in inside)
+        self.named += ((order_stage, name, order_line) for name in in_tile)
         place = head.index(grouped[0]) if grouped else len(head)
         inner_loops = dict(zip(cuts, inside, strict=False))
         tile_around = dict(zip(tiles[1:], map(inner_loops.get, tiles), strict=False))

@@ -136,12 +136,14 @@ class NestView:
 
     first  the number of the decision that it begins with: those before are of other loops, which it is applied to
     parts  the nests in the order in which they run, as far as they share no loops
-    lines  of the schedule's text, by the identity of what is read there: nests, ways, splits, covers
+    lines  of the schedule's text, by the identity of what is read there: nests, ways, splits, covers, orders of terms
+    named  (stage, loop, line) of the loops in tiles that an order names: they lie there with all that none names
     """
 
     first: int
     parts: tuple[Nest | Together, ...]
     lines: Mapping[int, int] = field(compare=False)
+    named: tuple[tuple[str, str, int], ...] = field(compare=False, default=())
 
 
 def nests_in(parts: Sequence[Nest | Together]) -> Iterator[Nest]:

@@ -86,7 +86,9 @@ def packed_stages(
     rank, panel = len(axes), as_panels(layout)
     if panel is None or (panel.rows, panel.columns) != (rank - 2, rank - 1):
         because = f"its rows and columns are its axes {rank - 2} and {rank - 1}"
-        raise decision_error(f"cannot pack {load.buffer} so", because)
+        fitting = match.microkernel.layout_on(rank - 2, rank - 1)
+        line = format_decision(replace(pack.staging, layout=fitting))
+        raise decision_error(f"cannot pack {load.buffer} so", because, (line,))
     names, extents = zip(*((axis.name, axis.extent) for axis in axes), strict=True)
     shape, value = whole_panels(pack.staging, names, extents, load)
     axes = [replace(axis, extent=extent) for axis, extent in zip(axes, shape, strict=True)]
@@ -121,6 +123,7 @@ def _check_copied(
     except ParseError:
         is_same = False
     if not is_same or staged.point != tuple(map(Var, axes)):
-        line = format_decision(replace(expected, layout=staging.layout))
+        layout = match.microkernel.layout_on(len(axes) - 2, len(axes) - 1)
+        line = format_decision(replace(expected, layout=layout))
         because = f"{match.microkernel.name} reads {format_expr(load)} along its columns, whose copy is over {', '.join(axes)}"
         raise decision_error(f"cannot pack {staging.what} for {lead.label}", because, help=(line,))

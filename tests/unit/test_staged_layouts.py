@@ -158,18 +158,84 @@ PartitionError: schedule: cannot pack W[j, k] for C
         oc.compile(result, inputs=inputs, target=target, schedule=oc.Schedule.parse(edited))
 
 
-def test_a_sum_runs_innermost_along_what_a_microkernel_takes() -> None:
-    result, inputs = convolution()
+def policy_text(case: Callable[[], tuple[oc.Tensor, list[oc.Tensor]]]) -> str:
+    result, inputs = case()
     target = oc.target("cpu", machine="avx2")
-    text = str(oc.compile(result, inputs=inputs, target=target, strategy="balance").schedule)
-    assert "order Y_turned r s c\n" in text
-    edited = oc.Schedule.parse(text.replace("order Y_turned r s c\n", "order Y_turned c r s\n"))
-    with rejection("""\
+    return str(oc.compile(result, inputs=inputs, target=target, strategy="balance").schedule)
+
+
+@pytest.mark.parametrize(
+    ("case", "old", "new", "text"),
+    [
+        (
+            convolution,
+            "order Y_turned r s c\n",
+            "order Y_turned c r s\n",
+            """\
 PartitionError: schedule: cannot run along s innermost
   at       line 7: order Y_turned c r s
   because  what covers Y_turned runs along c innermost
-  help     order Y_turned r s c"""):
-        oc.compile(result, inputs=inputs, target=target, schedule=edited)
+  help     order Y_turned r s c""",
+        ),
+        (
+            convolution,
+            "order Y_turned r s c\n",
+            "order Y_turned r s c c\n",
+            """\
+PartitionError: schedule: cannot order the terms of Y_turned by r, s, c, c
+  at       line 7: order Y_turned r s c c
+  because  the sum runs along c, r, s, each once
+  help     order Y_turned r s c""",
+        ),
+        (
+            partial(transposed, "float32", 64),
+            "j_tile i_in j_in",
+            "j_tile q i_in j_in",
+            """\
+PartitionError: schedule: cannot order C by q
+  at       line 7: order C j_group i_tile j_tile q i_in j_in
+  because  C has no such loop: its axes are i, j, k""",
+        ),
+        (
+            partial(transposed, "float32", 64),
+            "panels(0, 1, 8)",
+            "panels(1, 0, 8)",
+            """\
+PartitionError: schedule: cannot pack W so
+  at       line 2: stage value W[j, k] for C as W_panels(k, j) layout panels(1, 0, 8)
+  because  its rows and columns are its axes 0 and 1
+  help     stage value W[j, k] for C as W_panels(k, j) layout panels(0, 1, 8)""",
+        ),
+    ],
+    ids=["another term innermost", "a term twice", "a loop that is not there", "columns as rows"],
+)
+def test_an_edited_copy_or_order_is_refused_by_its_line(
+    case: Callable[[], tuple[oc.Tensor, list[oc.Tensor]]], old: str, new: str, text: str
+) -> None:
+    result, inputs = case()
+    policy = policy_text(case)
+    assert old in policy
+    schedule = oc.Schedule.parse(policy.replace(old, new))
+    with rejection(text):
+        oc.compile(
+            result, inputs=inputs, target=oc.target("cpu", machine="avx2"), schedule=schedule
+        )
+
+
+def test_a_value_without_a_layout_in_an_option_is_no_copy_of_an_operand() -> None:
+    result, inputs = transposed("float32", 64)
+    schedule = oc.Schedule.parse("""\
+schedule C
+choose
+  option a
+    stage value W[j, k] for C as T(k, j)
+    cover C vectors""")
+    with rejection("""\
+PartitionError: choose: cannot compare the option a
+  at       line 3: option a
+  because  a call takes the cheapest, and it says no cost
+  help     option a costs 1e-09*float64(n)"""):
+        oc.compile(result, inputs=inputs, schedule=schedule)
 
 
 def refusal(text: str) -> str:
