@@ -124,7 +124,12 @@ offcut.__main__.main()
     assert said == [
         line
         for name, package in (
-            *(("dim", "sympy"), ("compile", "sympy"), ("ops", "sympy"), ("from_onnx", "llvmlite")),
+            *(
+                ("dim", "sympy"),
+                ("compile", "llvmlite"),
+                ("ops", "sympy"),
+                ("from_onnx", "llvmlite"),
+            ),
         )
         for line in (
             f"import: cannot import offcut.{name}",
