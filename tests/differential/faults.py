@@ -27,7 +27,7 @@ FAULTS = (
     Fault(
         "any stored value is taken for a zero",
         "judge",
-        "return value.value == wanted and copysign(1.0, value.value) == copysign(1.0, wanted)",
+        "return value.value == start and copysign(1.0, value.value) == copysign(1.0, start)",
         "return True",
     ),
     Fault(
@@ -346,10 +346,8 @@ FAULTS = (
     Fault(
         "lanes that are off read one element",
         "addressing",
-        "if lanes.path is None:\n"
-        '                    element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")',
-        "if True:\n"
-        '                    element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")',
+        "                if lanes.path is None:\n                    element = self.f.let(",
+        "                if True:\n                    element = self.f.let(",
     ),
     Fault(
         "a remainder of a negative number is negative",
@@ -471,7 +469,7 @@ FAULTS = (
     Fault(
         "iterations that need each other run side by side",
         "independence",
-        "        return not left or self.by_sets(left, path)",
+        "        return not open_arrays or self.by_sets(open_arrays, path)",
         "        return True",
     ),
     Fault(
