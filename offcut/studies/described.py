@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -197,6 +198,12 @@ class Described:
             contraction, kind, epilogue = self.contraction
             return Problem(contraction, dict(sizes), arrays, tuple(self._constants), kind, epilogue)
         name, arguments = self.operator
+        if name:  # an argument that is the default says nothing
+            defaults = signature(getattr(oc.ops, name)).parameters
+            is_default = {
+                k: k in defaults and defaults[k].default == v for k, v in arguments.items()
+            }
+            arguments = {k: v for k, v in arguments.items() if not is_default[k]}
         operands = list(arrays.values())
         kinds = [array.dtype.name for array in operands]
         single = set(kinds) == {"float32"}

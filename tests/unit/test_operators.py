@@ -112,6 +112,15 @@ DESCRIBED: dict[str, tuple[type, dict[str, Any]]] = {
             "sizes": {"m": [20]},
         },
     ),
+    "layer norm, its default said": (
+        LayerNorm,
+        {
+            "op": "layernorm",
+            "inputs": {"x": "m, 48", "gain": "48", "bias": "48"},
+            "arguments": {"epsilon": 1e-5},
+            "sizes": {"m": [20]},
+        },
+    ),
     "dequantized": (
         Dequantized,
         {
