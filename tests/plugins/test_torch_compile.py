@@ -261,7 +261,7 @@ def test_an_error_of_ours_is_raised_where_that_is_asked_for(
     def failing(*_: object, **__: object) -> None:
         raise InternalError("of this test")
 
-    for owner, name in ((Model, "outputs"), (plugin_program, "compiled")):
+    for owner, name in ((Model, "outputs"), (plugin_program, "compile_graph")):
         with monkeypatch.context() as patched, torch.no_grad():
             patched.setattr(owner, name, failing)
             torch._dynamo.reset()
