@@ -173,7 +173,7 @@ def test_a_sum_is_what_its_reader_reads_whatever_the_tail(lines: str, tail: str)
     check(relu(), kernel_of(relu(), SPLITS.format(tail=tail) + lines))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("case", "lines"),
     [

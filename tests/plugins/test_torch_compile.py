@@ -512,3 +512,15 @@ def test_a_layer_of_experts_is_one_region() -> None:
             x = torch.randn(tokens, 8)
             like(run(x), layer(x))
     assert plugin.programs()[-1].report().endswith("0 operators by torch")
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_the_grid_of_an_affine_map_has_any_number_of_pixels(align_corners: bool) -> None:
+    class Placed(nn.Module):
+        def forward(self, x: Any, maps: Any) -> Any:
+            grid = torch.nn.functional.affine_grid(maps, x.size(), align_corners=align_corners)
+            return torch.nn.functional.grid_sample(x, grid, align_corners=align_corners)
+
+    sizes = ((7, 9), (1, 6), (6, 1), (1, 1))
+    calls = [(torch.randn(2, 3, h, w), torch.randn(2, 2, 3)) for h, w in sizes]
+    held(fast(Placed()), Placed(), calls)

@@ -3,12 +3,14 @@
 One is the layer that torch calculates in one operator for inference, `nn.TransformerEncoderLayer`, where there are no gradients: torch
 knows no decomposition of it. A mask says what is left out, as one of booleans: what is not 0. A
 query that is left nothing gives 0 before the last product, as `scaled_dot_product_attention` gives; torch gives NaN there.
+
+Another one is the grid of an affine map, which torch takes apart otherwise for an axis of one pixel.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -110,7 +112,30 @@ def _added(mask: Any, kind: int | None, q: Any) -> Any:
     return torch.zeros_like(mask, dtype=q.dtype).masked_fill(mask.to(torch.bool), -math.inf)
 
 
+def affine_grid(theta: Any, size: Sequence[Any], align_corners: bool) -> Any:
+    """Return the places of the pixels of images under affine maps, in one formula for any number of pixels.
+
+    theta  of shape (batch, axes, axes + 1)
+    size   (batch, channels, the extents of the axes); torch asks of each whether it is 1, and has a constant there
+
+    The result has the shape (batch, the extents, axes).
+    """
+    extents = [*size[2:]]
+    columns = [theta[:, :, axis] for axis in range(len(extents) + 1)]
+    batch = [theta.shape[0], *[1] * len(extents), len(extents)]
+    grid = columns[-1].reshape(batch)
+    for axis, extent in enumerate(reversed(extents)):
+        steps = torch.arange(extent, dtype=theta.dtype, device=theta.device)
+        parts = torch.sym_max(extent - 1, 1) if align_corners else extent
+        centres = (steps * 2 - (extent - 1)) / parts
+        shape = [1] * len(batch)
+        shape[len(extents) - axis] = extent
+        grid = grid + columns[axis].reshape(batch) * centres.reshape(shape)
+    return grid
+
+
 FUSED: Mapping[Any, Callable[..., Any]] = {
-    aten._transformer_encoder_layer_fwd.default: encoder_layer
+    aten._transformer_encoder_layer_fwd.default: encoder_layer,
+    aten.affine_grid_generator.default: affine_grid,
 }
 """By operator of torch, the same in others."""
