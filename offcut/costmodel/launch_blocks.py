@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
-from offcut.core.expr import Compare, Expr, Select, rewrite, substitute, variables
+from offcut.core.expr import Compare, Expr, Select, substitute, variables
 from offcut.core.program import Choose, For, If, Let, Stmt, Store, Tile, blocks, walk
-from offcut.costmodel.closed.count_programs import with_divisor
-from offcut.costmodel.simplification import part_of_cheapest, simplify_index
+from offcut.costmodel.closed.count_programs import bounded_value
+from offcut.costmodel.simplification import part_of_cheapest
 from offcut.proof.normal_forms.condition_hoisting import bound
 
 ZERO, ONE = ix.const(0), ix.const(1)
@@ -117,8 +117,8 @@ def _blocks_of(stmt: Stmt, values: Mapping[str, Expr]) -> Expr | None:
             count = ix.maximum(ix.sub(hi, lo), 0)
             return count if each is None else ix.mul(count, each)
         case Let(name, _, _, value, inner):
-            bound_value = rewrite(simplify_index(substitute(value, values)), with_divisor)
-            return count_blocks(inner, {**values, name: bound_value})
+            own = bounded_value(substitute(value, values))
+            return count_blocks(inner, {**values, name: own})
         case Choose(options):
             counts = [count_blocks(option.body, values) for option in options]
             if all(one is None for one in counts):

@@ -16,7 +16,7 @@ from functools import partial
 from offcut.core import index as ix
 from offcut.core.accesses import last_stored
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Compare, Expr, Select, loads, reads_memory, rewrite, substitute
+from offcut.core.expr import Compare, Expr, Select, loads, reads_memory, substitute
 from offcut.core.program import (
     Action,
     Alloc,
@@ -33,14 +33,14 @@ from offcut.core.program import (
 )
 from offcut.core.traversal import map_blocks, substitute_coordinates
 from offcut.costmodel.closed.count_loops import BytesOf, Scope, Tally, inside_loop
-from offcut.costmodel.closed.count_programs import ProgramCounts, with_divisor
+from offcut.costmodel.closed.count_programs import ProgramCounts, bounded_value
 from offcut.costmodel.closed.counting import known_part, with_known_ends
 from offcut.costmodel.closed.counts import Counted, Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.sums import SumMethod, estimate_methods
 from offcut.costmodel.device import Accelerator, Grid, Memory
 from offcut.costmodel.launch_blocks import sampled_iterations, with_bounds
-from offcut.costmodel.simplification import select, simplify_index
+from offcut.costmodel.simplification import select
 from offcut.describe.microkernel import Microkernel
 
 TENSOR, LANES, WAITING = "tensor core", "lanes", "waiting"
@@ -146,7 +146,7 @@ class LaunchCounts(ProgramCounts):
 
     def bounded(self, let: Let, scope: Scope) -> Tally:
         """Return the counts inside of a bounded value, in terms of what it is bound to."""
-        value = rewrite(simplify_index(let.value), with_divisor)
+        value = bounded_value(let.value)
         return self.block(substitute_coordinates(let.body, {let.name: value}), scope)
 
     def alloc(self, stmt: Alloc, scope: Scope) -> Tally:

@@ -155,9 +155,10 @@ class Applying:
 
     def check_named(self, stage: str, loop: str, line: int) -> None:
         """Refuse an order in line `line` that names a loop which `stage` has not."""
-        group = next(g for g in self.given.groups if stage in [one.buffer for one in g])
+        groups = self.given.groups
+        group = next((g for g in groups if stage in [one.buffer for one in g]), ())
         axes = {a.name: a.label for one in group for a in (*one.axes, *one.reduce_axes)}
-        if loop not in axes:
+        if axes and loop not in axes:
             with self.line(line):
                 because = f"{stage} has no such loop: its axes are {', '.join(axes.values())}"
                 raise decision_error(f"cannot order {stage} by {loop}", because)

@@ -199,8 +199,9 @@ def test_a_choice_inside_of_an_option_is_refused() -> None:
         refused("\n".join([*TWO_SCHEDULES.splitlines()[:-3], *nested]))
         == """\
 schedule: cannot choose in the option far
+  at       line 11: option far costs float64(c)
   because  a choice among schedules holds no other choice
-  help     the decisions of one option of that choice"""
+  help     take the decisions of one option of that choice"""
     )
 
 
@@ -213,6 +214,7 @@ def test_a_name_stands_for_one_array_in_all_options() -> None:
         refused(f"{first}  option far{head}\n{other}{rest}")
         == """\
 schedule: cannot call two arrays X_staged
+  at       line 11: option far costs float64(c)
   because  an option has another array of that name
-  help     another name in one of them"""
+  help     give the array of this option another name"""
     )

@@ -147,7 +147,7 @@ class ProgramCounts(LoopCounts):
         of the two values that it may have; else with a name for it.
         """
         # It is evaluated even if no statement uses it.
-        value = rewrite(simplify_index(let.value), with_divisor)
+        value = bounded_value(let.value)
         range_ = ix.const(let.lo), ix.const(let.hi - 1)
         open_ = {one.name for one in self.program.sizes} | set(self.values)
         if isinstance(value, Const) or not variables(value) <= open_:
@@ -198,7 +198,12 @@ class ProgramCounts(LoopCounts):
         return None if variables(cost) or reads_memory(cost) else float(evaluate(cost, {}))
 
 
-def with_divisor(node: Expr) -> Expr | None:
+def bounded_value(value: Expr) -> Expr:
+    """Return what a bounded value is bound to, at all sizes: quotients and remainders in it are by at least 1."""
+    return rewrite(simplify_index(value), _with_divisor)
+
+
+def _with_divisor(node: Expr) -> Expr | None:
     """Return a quotient, or a remainder, by at least 1; None for other nodes. A bounded value is evaluated even if its loops do not run."""
     match node:
         case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):

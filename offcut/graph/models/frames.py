@@ -35,8 +35,8 @@ from offcut.graph.sizes.extent_values import Numbers, Valued
 
 MOST = 2**62
 """Elements and bytes that a call counts."""
-NOWHERE, ARENA = 0, 1
-"""The numbers of bases: of what is no address, and of the arena; the others are of the memory of values."""
+ARENA = 1
+"""The number of the base that is the arena; 0 is that of what is no address, the others are of the memory of values."""
 
 
 class Prepared(NamedTuple):

@@ -38,6 +38,7 @@ from offcut.proof import Certificate
 from offcut.schedule import Applied, Choice, Schedule, decisions, parts_of
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import Alternative
+from offcut.schedule.diagnostics import with_source_line
 
 
 def competing_schedules(schedule: Schedule) -> tuple[tuple[Alternative, Schedule], ...]:
@@ -77,10 +78,13 @@ def plan_competing(
     line = 3  # behind the name of the schedule and `choose`
     for alternative, own in competing_schedules(schedule):
         assert alternative.cost is not None
-        check_cost(alternative.cost, computation.sizes, computation.assumptions)
+        with with_source_line(schedule, alternative):
+            check_cost(alternative.cost, computation.sizes, computation.assumptions)
         with lines_below(line - 1):
             plan = plan_nests(computation, host, options, own, is_whole=False)
-        _check_competes(plan, alternative.label)
+        with with_source_line(schedule, alternative):
+            _check_competes(plan, alternative.label)
+            _all_buffers([one.program for one in (*plans, plan)])
         alternatives.append(alternative)
         plans.append(plan)
         line += len(str(own).splitlines())
@@ -91,12 +95,12 @@ def plan_competing(
         begin = _status_stores(programs)
         rests = (replace(one, body=one.body[len(begin) :]) for one in programs)
         pairs = zip(alternatives, rests, strict=True)
-        chosen = (
+        program_options = (
             Option(one.label, one.cost, _with_windows(rest, windows))
             for one, rest in pairs
             if one.cost is not None
         )
-        body = (*begin, Choose(tuple(chosen)))
+        body = (*begin, Choose(tuple(program_options)))
         return replace(programs[0], buffers=_all_buffers(programs), body=body)
 
     units = bind_units(
@@ -128,7 +132,7 @@ def _check_competes(plan: CpuPlan, label: str) -> None:
             "schedule",
             f"cannot choose in the option {label}",
             because="a choice among schedules holds no other choice",
-            help=("the decisions of one option of that choice",),
+            help=("take the decisions of one option of that choice",),
         )
 
 
@@ -162,7 +166,7 @@ def _all_buffers(programs: Sequence[Program]) -> tuple[Buffer, ...]:
                     "schedule",
                     f"cannot call two arrays {buffer.name}",
                     because="an option has another array of that name",
-                    help=("another name in one of them",),
+                    help=("give the array of this option another name",),
                 )
     return tuple(buffers.values())
 

@@ -262,10 +262,10 @@ class _Planner:
             self.gathers.append(orders)
         if not orders:
             return
-        chosen = orders[-1] if self.turns else orders[0]
-        if chosen.copies:
-            axes = tuple((name, Var(name)) for name in chosen.order)
-            self.decide(*(value_staging(stage, copy) for copy in chosen.copies))
+        gather_order = orders[-1] if self.turns else orders[0]
+        if gather_order.copies:
+            axes = tuple((name, Var(name)) for name in gather_order.order)
+            self.decide(*(value_staging(stage, copy) for copy in gather_order.copies))
             self.decide(*whole_stagings(self.given, Staging("write", stage, ANY, (), axes)))
 
     def nest(self, part: Nest | Together, around: tuple[str, ...]) -> Nest | Together:

@@ -194,7 +194,7 @@ class Kernels:
         asks, arrays = make_kernel_request(
             request, constants, self.distributive, Derived.run, self.memory.is_host
         )
-        compiled = [self.made(one, ahead) for one in asks]
+        compiled = [self.kernel_of(one, ahead) for one in asks]
         pairs = zip(compiled, asks, strict=True)
         calls = self._known[request.key] = tuple(
             Call(code, one.binding) for (code, _), one in pairs
@@ -243,8 +243,8 @@ class Kernels:
         value = self.values[place.root]
         return place == own_place(value.name, value.shape)
 
-    def made(self, request: DescribedKernel, ahead: CompilePool) -> tuple[int, Kernel]:
-        """The number of its code, and a kernel with its constants: compiled where none that computes the same is."""
+    def kernel_of(self, request: DescribedKernel, ahead: CompilePool) -> tuple[int, Kernel]:
+        """Return the number of its code, and a kernel with its constants: compiled where none that computes the same is."""
         known = self._numbers.get(request.key)
         if known is not None:
             kernel = self.compiled[known].kernel
