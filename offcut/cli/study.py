@@ -173,8 +173,10 @@ def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None
         names = ", ".join(one.name for one in group.cells.values())
         typer.echo(f"{group.operator.name} {group.point}: {names}")
     count, every = sum(len(group.cells) for group in groups), sum(1 for _ in definition.cells())
+    several = f", in {definition.processes} processes one after the other"
     typer.echo(
         f"{count} of {every} cells to measure: {count * definition.seconds:.3g} s, and what compiling and checking take"
+        + several * (definition.processes > 1)
     )
 
 

@@ -176,6 +176,7 @@ def measure(
     rounds: int = ROUNDS,
     clock: Clock = time.process_time,
     turn: Callable[[str], None] = lambda name: None,
+    seed: int = 0,
 ) -> dict[str, Timing]:
     """Measure the candidates in turns: every round takes one sample of each.
 
@@ -183,12 +184,13 @@ def measure(
              longer than a sample takes part in fewer rounds, one at least
     rounds   samples per candidate
     turn     told whose turn it is, whenever that changes, before the clock is read
+    seed     of the orders
 
     Every candidate is called once, untimed, before anything is timed. Each round has an order of
     its own, shuffled by a fixed seed: nobody is always measured behind the same neighbour, whose
     working set it would find in the caches.
     """
-    order = random.Random(0)
+    order = random.Random(seed)
     names = list(candidates)
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     places: dict[str, list[int]] = {name: [] for name in candidates}

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from offcut.experiment.timing import Ratio
 from offcut.studies.environment import read_environments
 from offcut.studies.errors import refusal
+from offcut.studies.processes import (
+    CHANCE,
+    NORMAL_FREEDOM,
+    false_discovery_limit,
+    log_ratios,
+    mean_interval,
+    processes_needed,
+    quantile,
+    tail,
+)
 from offcut.studies.resampling import (
     ALLOWED_DRIFT,
     ALLOWED_OF_DRIFT,
     MeanRatio,
+    Pair,
     allowed_shift,
     mean_ratio,
     stray_under_load,
 )
 from offcut.studies.samples import FILE, Sample, read_samples
-from offcut.studies.statistics import is_loaded, ratio
+from offcut.studies.statistics import is_loaded, is_of_one_process, ratio
 from offcut.studies.table import plural
 
+CHANGE = 0.05
+"""The change that a comparison should find in each cell."""
 MAX_LISTED_CELLS = 6
 """Cells that one line names at most."""
 
@@ -33,16 +47,46 @@ class Change:
 
     ratio   seconds in the first over those in the second: above 1, the second is faster
     margin  that its interval has to lie beyond
+    processes  that both were measured in; 1 of folders of one process
+    limit   the chance up to which it counts as changed: 5 %, or less among many cells
     """
 
     label: str
     ratio: Ratio
     margin: float = ALLOWED_DRIFT
+    processes: int = 1
+    limit: float = CHANCE
+
+    @property
+    def freedom(self) -> int:
+        """Return the degrees of freedom of its interval; those of a normal distribution in one process."""
+        return self.processes - 1 or NORMAL_FREEDOM
+
+    @property
+    def chance(self) -> float:
+        """Return how likely a ratio as far from 1 is where the change is that of the margin."""
+        value, beyond = self.ratio, abs(math.log(self.ratio.value)) - math.log1p(self.margin)
+        half = math.log(value.value / value.low if value.value > 1 else value.high / value.value)
+        if beyond <= 0.0 or half <= 0.0:
+            return 1.0 if beyond <= 0.0 else 0.0
+        return tail(quantile(self.freedom) * beyond / half, self.freedom)
 
     @property
     def verdict(self) -> str:
-        """Return ``faster``, ``slower``, or ``same`` where the interval does not lie beyond what drifts."""
-        return _verdict(self.ratio, self.margin)
+        """Return ``faster``, ``slower``, or ``same`` where chance, or what drifts, explains the ratio."""
+        if self.chance > self.limit:
+            return "same"
+        return "faster" if self.ratio.value > 1 else "slower"
+
+    @property
+    def more_processes(self) -> int:
+        """Return how many processes more would find a change of `CHANGE` in 9 of 10 comparisons; 0 where these do."""
+        room = math.log1p(CHANGE) - math.log1p(self.margin)
+        if self.processes == 1 or room <= 0.0:
+            return 0
+        half = (math.log(self.ratio.high) - math.log(self.ratio.low)) / 2
+        deviation = half / quantile(self.freedom) * math.sqrt(self.processes)
+        return max(processes_needed(deviation, room) - self.processes, 0)
 
 
 def _verdict(ratio: Ratio, margin: float) -> str:
@@ -62,6 +106,7 @@ class Comparison:
     loaded         cells of both that were measured while others used the processor
     margin         2 %, or what 19 of 20 intervals of peers lie within, where that is more: what two runs differ by without any
                    change; without peers, 2 %, what the loads of the two folders differ by, and what cells stray by under load
+    single         cells that one of them has timed in one process
     drift          the geometric mean of the peers' ratios: how the machine changed, which the other ratios are divided by; None where no peer was measured twice
     mean           the geometric mean of all ratios; None where all are peers'
     means          those of each contender, where there are several
@@ -78,6 +123,7 @@ class Comparison:
     loaded: int = 0
     mean: MeanRatio | None = None
     by_name: tuple[str, ...] = ()
+    single: tuple[str, ...] = ()
     means: Mapping[str, MeanRatio] = field(default_factory=dict)
 
     @property
@@ -133,6 +179,7 @@ class Comparison:
         lines.append(
             f"{len(self.slower)} slower, {len(self.faster)} faster, {same} the same to {self.margin:.0%} and their 95 % intervals"
         )
+        lines += self._undecided_lines()
         if self.mean is not None:
             line = f"geometric mean of the first over the second: {self.mean.ratio}"
             if self.mean.allowed:
@@ -149,11 +196,32 @@ class Comparison:
             ("cells of the second alone", self.only_second),
         ):
             if labels:
-                more = ", …" if labels[MAX_LISTED_CELLS:] else ""
-                lines.append(
-                    f"{what} ({len(labels)}): {', '.join(labels[:MAX_LISTED_CELLS])}{more}"
-                )
+                lines.append(_listed(what, labels))
         return "\n".join(lines)
+
+    def _undecided_lines(self) -> list[str]:
+        """Return which cells may have changed by `CHANGE` and are called the same, and what would tell."""
+        same = [one for one in self.changes if one.verdict == "same"]
+        undecided = [one for one in same if one.more_processes]
+        lines = []
+        if undecided:
+            most = max(one.more_processes for one in undecided)
+            labels = [f"{one.label} ({one.more_processes} processes more)" for one in undecided]
+            lines.append(
+                _listed(f"in which {CHANGE:.0%} would be missed more than 1 time in 10", labels)
+            )
+            lines.append(
+                f"  processes = {most + max(one.processes for one in undecided)} in both studies finds it in all of them"
+            )
+        if self.single:
+            what = "measured in one process, whose layout of memory may look like a change"
+            lines.append(_listed(what, self.single))
+        return lines
+
+
+def _listed(what: str, labels: Sequence[str]) -> str:
+    more = ", …" if labels[MAX_LISTED_CELLS:] else ""
+    return f"{what} ({len(labels)}): {', '.join(labels[:MAX_LISTED_CELLS])}{more}"
 
 
 def compare(first: str | Path, second: str | Path) -> Comparison:
@@ -186,19 +254,23 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     if of_peers is None:
         stray = stray_under_load(ours)
         drift, margin = None, math.expm1(allowed_shift(ours) + stray)
-        margins = (math.expm1(allowed_shift([pair]) + stray) for pair in ours)
         changes = [
-            Change(_label(pair[0]), ratio(*pair), one)
-            for pair, one in zip(ours, margins, strict=True)
+            _change(pair, ratio(*pair), math.expm1(allowed_shift([pair]) + stray)) for pair in ours
         ]
         allowed = allowed_shift(ours)
     else:
         drift = of_peers.ratio
         margin = max(ALLOWED_DRIFT, _stray([ratio(*pair) for pair in peers], drift.value))
+        of_row: dict[str, list[Pair]] = {}
+        for pair in peers:
+            of_row.setdefault(_row_label(pair[0]), []).append(pair)
         changes = [
-            Change(_label(one), _over(ratio(one, other), drift), margin) for one, other in ours
+            _change(pair, _over_peers(pair, of_row.get(_row_label(pair[0]), peers), drift), margin)
+            for pair in ours
         ]
         allowed = ALLOWED_OF_DRIFT * abs(math.log(drift.value))
+    limit = false_discovery_limit([one.chance for one in changes])
+    changes = [replace(one, limit=limit) for one in changes]
     names = dict.fromkeys(one.contender for one, _ in ours)
     parts = {name: [pair for pair in ours if pair[0].contender == name] for name in names}
     means = {name: mean_ratio(some, peers, allowed) for name, some in parts.items()}
@@ -218,8 +290,13 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         loaded,
         mean_ratio(ours, peers, allowed),
         tuple(_label(a[cell]) for cell in alike.values()),
+        tuple(_label(pair[0]) for pair in ours if any(map(is_of_one_process, pair))),
         {name: one for name, one in means.items() if one is not None and len(means) > 1},
     )
+
+
+def _change(pair: Pair, ratio: Ratio, margin: float) -> Change:
+    return Change(_label(pair[0]), ratio, margin, len(log_ratios(*pair)) or 1)
 
 
 def _cells_of_one_name(a: Mapping[str, Sample], b: Mapping[str, Sample]) -> dict[str, str]:
@@ -236,8 +313,13 @@ def _cells_of_one_name(a: Mapping[str, Sample], b: Mapping[str, Sample]) -> dict
 
 def _label(sample: Sample) -> str:
     """Return what a cell is called: its operator, sizes and contender."""
+    return " ".join(filter(None, (_row_label(sample), sample.contender)))
+
+
+def _row_label(sample: Sample) -> str:
+    """Return what a row is called: its operator and sizes."""
     sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
-    return " ".join(filter(None, (sample.operator, sizes, sample.contender)))
+    return " ".join(filter(None, (sample.operator, sizes)))
 
 
 def _stray(peers: Sequence[Ratio], drift: float) -> float:
@@ -256,6 +338,19 @@ def _samples(folder: Path) -> dict[str, Sample]:
             what="cannot compare",
         )
     return samples
+
+
+def _over_peers(pair: Pair, peers: Sequence[Pair], drift: Ratio) -> Ratio:
+    """Return the ratio of a cell over that of some peers, process by process; over the drift where there is one process.
+
+    What else the machine did while a process measured, the peers that took turns with the cell had to bear, too.
+    """
+    own, each = log_ratios(*pair), [log_ratios(*one) for one in peers]
+    common = set.intersection({*own}, *({*one} for one in each))
+    if len(common) < 2:
+        return _over(ratio(*pair), drift)
+    logs = [own[k] - statistics.fmean(one[k] for one in each) for k in sorted(common)]
+    return mean_interval(logs)
 
 
 def _over(ratio: Ratio, drift: Ratio) -> Ratio:

@@ -43,7 +43,7 @@ from offcut.studies.peers import (
 )
 from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.table import plural
-from offcut.studies.tasks import Compiled, Operator, Task
+from offcut.studies.tasks import Compiled, Operator, Task, at_page_offset
 
 OURS = (
     "strategy",
@@ -227,7 +227,8 @@ class Own:
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return what the function gives for the task."""
-        arrays = {name: x.copy() for name, x in {**task.operands, **task.constants}.items()}
+        every = {**task.operands, **task.constants}
+        arrays = {name: at_page_offset(x, k) for k, (name, x) in enumerate(every.items())}
         return Ready(self.function(arrays, dict(task.sizes)), results_of, self.name)
 
 

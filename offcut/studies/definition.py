@@ -33,12 +33,14 @@ from offcut.studies.sizes import Point
 from offcut.studies.tasks import Operator
 
 SECONDS = 0.3
-"""For which a cell is measured where its file says nothing."""
+"""For which a cell is measured, in all of its processes together, where its file says nothing."""
+PROCESSES = 7
+"""In which a cell is measured, one after the other, where its file says nothing: three rounds of `ROUNDS` in each."""
 SHORT_SECONDS = 0.04
 """For which it is measured at most in a short form that the file does not describe."""
 
 HEAD = (
-    *("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline"),
+    *("name", "about", "seconds_per_cell", "rounds", "processes", "seed", "threads", "baseline"),
     *("measure", "limits", "patience"),
 )
 """The keys of the table ``[study]``."""
@@ -81,6 +83,7 @@ class Definition:
 
     about     what it asks, in a sentence or two
     seconds   for which each cell is measured; rounds: samples of it
+    processes among which these are divided, of cells that are timed by their calls; no part of a cell's name: more are added
     seed      of the arrays
     baseline  the contender that ratios are to
     source    that says all this
@@ -106,6 +109,7 @@ class Definition:
     patience: float = math.inf
     goals: tuple[Goal, ...] = ()
     absent: tuple[AbsentOperator, ...] = ()
+    processes: int = 1
 
     @property
     def file(self) -> Path:
@@ -117,6 +121,10 @@ class Definition:
         """Return how a cell is measured, which is a part of what names it."""
         how = {"seconds": self.seconds, "rounds": self.rounds, "seed": self.seed}
         return {**how, "limits": True} if self.limits else how
+
+    def rounds_of(self, process: int) -> int:
+        """Return the rounds of a process, by its number: at least one."""
+        return max((self.rounds + self.processes - 1 - process) // self.processes, 1)
 
     def select_rows(self, cells: str) -> Definition:
         """Return the study with the rows whose operator and sizes match the regular expression `cells`, such as ``dense m=1,``.
@@ -261,4 +269,5 @@ def _definition(source: Source) -> Definition:
         patience,
         goals,
         absent,
+        whole_of(head, "processes", at, PROCESSES, 1),
     )

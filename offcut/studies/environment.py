@@ -146,21 +146,36 @@ class Load:
     others: float = 0.0
 
 
-def watched(run: Callable[[], Any], threads: int) -> tuple[Any, Load]:
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """What clocks show at one moment: seconds on the wall, processor seconds of this process and its children, ticks of all processors."""
+
+    wall: float
+    own: float
+    ticks: tuple[int, ...]
+
+
+def read_clocks() -> Clocks:
+    """Return what the clocks show now."""
+    return Clocks(time.perf_counter(), sum(os.times()[:4]), _ticks())
+
+
+def watched(run: Callable[[], Any], threads: int, begin: Clocks) -> tuple[Any, Load]:
     """Return what `run` returns, and the load while it ran.
 
     threads  that the process keeps busy
+    begin    of the time that steal and others are of: a run of some hundredths of a second has too few ticks
     """
-    wall, cpu, before = time.perf_counter(), time.process_time(), _ticks()
+    wall, cpu = time.perf_counter(), time.process_time()
     result = run()
-    seconds, used, after = time.perf_counter() - wall, time.process_time() - cpu, _ticks()
-    ticks = [b - a for a, b in zip(before, after, strict=True)]
+    seconds, used, end = time.perf_counter() - wall, time.process_time() - cpu, read_clocks()
+    ticks = [b - a for a, b in zip(begin.ticks, end.ticks, strict=True)]
     total = sum(ticks)
     steal = ticks[7] / total if total > 0 and len(ticks) > 7 else 0.0
     others = 0.0
     if total >= MIN_TICKS:
-        idle, own = sum(ticks[3:5]) / total, used / seconds / (os.cpu_count() or 1)
-        others = min(max(1.0 - idle - steal - own, 0.0), 1.0)
+        own = (end.own - begin.own) / (end.wall - begin.wall) / (os.cpu_count() or 1)
+        others = min(max(1.0 - sum(ticks[3:5]) / total - steal - own, 0.0), 1.0)
     share = min(used / seconds / (threads if threads > 1 else 1), 1.0) if seconds > 0 else 1.0
     average = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return result, Load(round(share, 4), round(steal, 4), round(average, 2), round(others, 4))

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcut.experiment.timing import median_interval
 from offcut.partition.show.figure_io import new_figure, write
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
-from offcut.studies.statistics import median, profile, share_of
+from offcut.studies.statistics import call_interval, call_seconds, profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,8 +111,8 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
         for row in sorted(rows, key=lambda one: one.sizes[axis]):
             one = row.samples.get(name)
             if one is not None and one.seconds:
-                low, high = median_interval(one.seconds, share_of(one))
-                three = median(one), low, high
+                low, high = call_interval(one)
+                three = call_seconds(one), low, high
                 points.append(
                     (
                         row.sizes[axis] if alone or not rates else one.flop,
@@ -172,7 +171,7 @@ def _roofline(results: Results) -> Figure:
     )
     points = {
         name: [
-            (one.flop / one.moved, one.flop / median(one) / 1e9)
+            (one.flop / one.moved, one.flop / call_seconds(one) / 1e9)
             for row in results.rows
             if (one := row.samples.get(name)) is not None and one.seconds and one.flop and one.moved
         ]

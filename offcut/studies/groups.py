@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -15,12 +16,12 @@ from offcut.experiment.timing import Timing, measure
 from offcut.studies.contenders import Contender, Ready
 from offcut.studies.definition import Definition
 from offcut.studies.entries import CALL
-from offcut.studies.environment import Load, digest, watched
+from offcut.studies.environment import Clocks, Load, digest, read_clocks, watched
 from offcut.studies.errors import in_a_line, raised
 from offcut.studies.measures import Cell, read_measure
-from offcut.studies.samples import SIMULATED, WRONG, Sample
+from offcut.studies.samples import CALLS, SIMULATED, WALL, WRONG, Sample
 from offcut.studies.sizes import Point
-from offcut.studies.tasks import Operator, Task
+from offcut.studies.tasks import LAYOUT, Operator, Task
 
 SLOW = "a call is expected to last longer"
 """What the reason of a contender begins with that was left out for its rate."""
@@ -55,16 +56,17 @@ def group_samples(
     limits: Limits | None = None,
     rates: Mapping[str, float] | None = None,
     turn: Callable[[str], None] = lambda cell: None,
+    process: int = 0,
 ) -> Iterator[tuple[Sample, ...]]:
     """Yield the samples of a group: those of calls, which take turns, together; then that of each cell that is measured otherwise.
 
-    limits, rates, turn  as of `measure_group`
+    limits, rates, turn, process  as of `measure_group`
     """
     measures = {cell: definition.entry(one.name).measure for cell, one in group.cells.items()}
     calls = {cell: one for cell, one in group.cells.items() if measures[cell] == CALL}
     if calls:
         in_turns = replace(group, cells=calls)
-        yield tuple(measure_group(definition, in_turns, limits, rates, turn))
+        yield tuple(measure_group(definition, in_turns, limits, rates, turn, process))
     for cell, contender in group.cells.items():
         if cell in calls:
             continue
@@ -87,16 +89,23 @@ def measure_group(
     limits: Limits | None = None,
     rates: Mapping[str, float] | None = None,
     turn: Callable[[str], None] = lambda cell: None,
+    process: int = 0,
 ) -> Iterator[Sample]:
     """Yield a sample for each cell, which is checked against the exact result, then measured in turns with the others.
 
     limits  of the machine, if they are measured too: before and after, of which the tighter one counts
     rates   operations, or bytes, per second of contenders in the operator's rows before
     turn    told of each cell before its contender runs, and of "" before the operator does
+    process the number of this process, which decides where arrays lie, and in which order contenders get ready and take turns
     """
     turn("")
+    begin = read_clocks()
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    turns = digest({"cells": sorted(group.cells), "date": date})
+    turns = digest({"cells": sorted(group.cells), "date": date, "process": process})
+    if process:
+        LAYOUT.set(f"{process} {group.operator.name} {group.point}")
+        cells = random.Random(process).sample([*group.cells], len(group.cells))
+        group = replace(group, cells={cell: group.cells[cell] for cell in cells})
     blank = Sample("", group.operator.name, group.point.sizes, "", (), turns=turns, date=date)
     failed: dict[str, str] = {}
     ready: dict[str, Ready] = {}
@@ -133,7 +142,7 @@ def measure_group(
         if one.simulated is not None
     }
     measurable = {cell: one for cell, one in ready.items() if cell not in simulated}
-    timings, load, clock = _in_turns(definition, group, measurable, failed, turn)
+    timings, load, clock = _in_turns(definition, group, measurable, failed, turn, process, begin)
     for cell, one in measurable.items():
         turn(cell)
         try:
@@ -157,11 +166,13 @@ def measure_group(
             yield replace(sample, failed=failed[cell], error=finite)
             continue
         timing, one = timings[cell], ready[cell]
+        rounds = len(timing.samples)
         yield replace(
             _with_prediction(one, task, sample),
             seconds=timing.samples,
             calls=timing.calls,
-            round=tuple(range(len(timing.samples))),
+            process=() if cell in simulated else (process,) * rounds,
+            round=tuple(range(rounds)),
             order=timing.places,
             way=one.way,
             clock=SIMULATED if cell in simulated else clock,
@@ -177,6 +188,8 @@ def _in_turns(
     ready: dict[str, Ready],
     failed: dict[str, str],
     turn: Callable[[str], None],
+    process: int,
+    begin: Clocks,
 ) -> tuple[Mapping[str, Timing], Load, str]:
     """Return the times of contenders that took turns, the load meanwhile, and the clock: the wall's if several threads run.
 
@@ -186,7 +199,7 @@ def _in_turns(
         return {}, Load(1.0, 0.0, 0.0), ""
     current = ""
 
-    def begin(cell: str) -> None:
+    def take_turn(cell: str) -> None:
         nonlocal current
         current = cell
         turn(cell)
@@ -196,16 +209,19 @@ def _in_turns(
 
     def run() -> Mapping[str, Timing]:
         runs = {cell: one.run for cell, one in ready.items()}
-        rounds = definition.rounds
-        return measure(runs, budget=definition.seconds, rounds=rounds, clock=clock, turn=begin)
+        rounds = definition.rounds_of(process)
+        budget = definition.seconds * rounds / definition.rounds
+        return measure(
+            runs, budget=budget, rounds=rounds, clock=clock, turn=take_turn, seed=process
+        )
 
     try:
-        timings, load = watched(run, 1)
+        timings, load = watched(run, 1, begin)
     except (Exception, SystemExit) as error:
         del ready[current]
         failed[current] = f"while it was timed, {reason(error)}"
-        return _in_turns(definition, group, ready, failed, turn)
-    return timings, load, "processor time" if threads == 1 else "wall"
+        return _in_turns(definition, group, ready, failed, turn, process, begin)
+    return timings, load, CALLS if threads == 1 else WALL
 
 
 def _with_prediction(ready: Ready, task: Task, sample: Sample) -> Sample:

@@ -1,5 +1,6 @@
 """Groups of cells measured in a process of its own, which a contender may end: its cell is then a row that says how.
 
+A cell is measured in several such processes, one after the other (`offcut.studies.processes` says why): `GroupProcess.begin`.
 The child keeps what it has compiled from group to group of one operator; kernels of the one before hold its constants, and go. Where it ends, the contender whose turn it was is measured alone, in
 another child, and the others take their turns anew: memory that one contender damaged may end the turn of another, and only a
 cell that ends a process in which nobody else ran has failed by itself.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import random
 import signal
 import tempfile
 import time
@@ -35,6 +37,10 @@ MIN_SILENCE = 60.0
 """Seconds for which the child says nothing while turns change: a message would disturb what is timed."""
 MAX_MEMORY_BYTES = 1 << 40
 """Bytes of address space of the child: a study has no limit of its own."""
+PADDING = "STUDY_PADDING"
+"""The variable whose length differs from process to process, and with it where the stack begins, where the system draws no addresses."""
+MAX_PADDING = 4096
+"""Bytes of that variable, less than which it has: a page."""
 PR_SET_PDEATHSIG = 1
 """The call of Linux by which a process is sent a signal when the one that started it ends."""
 
@@ -50,6 +56,7 @@ class _Order:
     """What the child is asked for.
 
     cells     that take turns
+    process   the number of the child's process, as of `group_samples`
     folder    the path of a folder for what outlasts the child: whose turn it is, and records of what was tuned
     has_owner whether the child ends when its parent does
     """
@@ -59,6 +66,7 @@ class _Order:
     rates: Rates
     folder: Path
     has_owner: bool
+    process: int = 0
 
 
 class GroupProcess:
@@ -71,9 +79,10 @@ class GroupProcess:
 
     def __init__(self, source: Source, has_owner: bool = False) -> None:
         self._source, self._has_owner = source, has_owner
-        one_thread = dict.fromkeys(THREADS, "1")
-        self._shared_child = JobRunner(MAX_MEMORY_BYTES, one_thread)
-        self._single_child = JobRunner(MAX_MEMORY_BYTES, one_thread)
+        self._process = 0
+        environment = dict.fromkeys(THREADS, "1")
+        self._shared_child = JobRunner(MAX_MEMORY_BYTES, environment)
+        self._single_child = JobRunner(MAX_MEMORY_BYTES, environment)
         self._suspects: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="offcut-study-")
 
@@ -85,9 +94,22 @@ class GroupProcess:
 
     def close(self) -> None:
         """End the process."""
+        self._end_children()
+        self._folder.cleanup()
+
+    def begin(self, process: int) -> None:
+        """Let the process of a number measure from now on; that of another one ends."""
+        if process == self._process:
+            return
+        self._end_children()
+        self._process = process
+        padding = "=" * random.Random(process).randrange(MAX_PADDING)
+        for children in (self._shared_child, self._single_child):
+            children.environment = {**children.environment, PADDING: padding}
+
+    def _end_children(self) -> None:
         self._shared_child.close()
         self._single_child.close()
-        self._folder.cleanup()
 
     def cells(self) -> frozenset[str]:
         """Return the cells of the study, as the process finds them.
@@ -155,7 +177,8 @@ class GroupProcess:
         return (Path(self._folder.name) / TURN).read_text().strip()
 
     def _order(self, cells: tuple[str, ...], rates: Rates) -> _Order:
-        return _Order(self._source, cells, dict(rates), Path(self._folder.name), self._has_owner)
+        folder = Path(self._folder.name)
+        return _Order(self._source, cells, dict(rates), folder, self._has_owner, self._process)
 
 
 def _failure(cell: str, ended: JobResult) -> Sample:
@@ -210,7 +233,8 @@ def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
                 say(())
 
         for group in groups:
-            for samples in group_samples(definition, group, limits, order.rates, turn):
+            how = limits, order.rates, turn, order.process
+            for samples in group_samples(definition, group, *how):
                 say(samples)
 
 

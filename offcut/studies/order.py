@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from offcut.costmodel.learned import metrics
 from offcut.studies.results import Results
-from offcut.studies.statistics import median
+from offcut.studies.statistics import call_seconds
 from offcut.studies.table import NONE, Table
 
 MIN_DIFFERENCE = 0.15
@@ -29,7 +29,7 @@ def order_table(results: Results, targets: Mapping[str, str]) -> Table:
                 samples = [one for one in samples if one.predicted and one.seconds]
                 predicted = [one.predicted or 0.0 for one in samples]
                 more, compared = metrics.pairs(
-                    list(map(median, samples)), predicted, apart_by=MIN_DIFFERENCE
+                    list(map(call_seconds, samples)), predicted, apart_by=MIN_DIFFERENCE
                 )
                 in_order, count, most = in_order + more, count + compared, max(most, len(samples))
             if most > 1:

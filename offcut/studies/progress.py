@@ -36,7 +36,7 @@ class StudyProgress:
         )
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
         self._task = self._bar.add_task(name, total=count)
-        self._count, self._done, self._row = count, 0, ""
+        self._count, self._done, self._row = count, 0.0, ""
         self._ended = threading.Event()
         context = contextvars.copy_context()
         self._lines = threading.Thread(target=context.run, args=(self._write_lines,), daemon=True)
@@ -58,18 +58,18 @@ class StudyProgress:
         if self._bar.disable:
             self._lines.join()
 
-    def begin_row(self, row: str) -> None:
-        """Say which row is measured from now on."""
-        self._row = row
+    def begin_row(self, row: str, process: int = 0, processes: int = 1) -> None:
+        """Say which row is measured from now on, and in which one of several processes, by its number from 0 on."""
+        self._row = row if processes == 1 else f"{row} in process {process + 1} of {processes}"
         self._bar.update(self._task, description=row[:MAX_BAR_LETTERS])
 
-    def advance(self, cells: int) -> None:
-        """Count cells that were measured."""
+    def advance(self, cells: float) -> None:
+        """Count cells that were measured, those parts of them that were."""
         self._done += cells
         self._bar.advance(self._task, cells)
 
     def _write_lines(self) -> None:
         while not self._ended.wait(LINE_SECONDS):
             row = f", now {self._row}" if self._row else ""
-            text = f"study: {self._done} of {self._count} cells{row}"
+            text = f"study: {int(self._done + 1e-9)} of {self._count} cells{row}"
             debug.note(0, text, logger="experiment")

@@ -22,7 +22,7 @@ Cells = tuple[str, ...]
 class Result:
     """What became of a group of cells.
 
-    samples      a sample for each cell, without an environment
+    samples      a sample for each cell and process, without an environment
     environment  what they were measured with
     """
 
@@ -37,6 +37,7 @@ class _Work:
     campaign: str = ""
     folder: tempfile.TemporaryDirectory[str] | None = None
     process: GroupProcess | None = None
+    processes: int = 1
 
     def replace(self, campaign: str, study: SentStudy | None) -> None:
         if self.process is not None:
@@ -48,6 +49,7 @@ class _Work:
             self.folder = tempfile.TemporaryDirectory(prefix="offcut-study-")
             file = unpack_study(study, Path(self.folder.name))
             self.process = GroupProcess(replace(study.source, file=file))
+            self.processes = study.processes
 
 
 _WORK = _Work()
@@ -83,8 +85,12 @@ def dismiss(campaign: str) -> None:
 
 
 def _measured(cells: Cells) -> Result:
-    """Return the samples of a group."""
+    """Return the samples of a group, of one process after the other."""
     assert _WORK.process is not None
     samples: list[Sample] = []
-    _WORK.process.measure(dict(zip(cells, cells, strict=True)), samples.extend)
+    for number in range(_WORK.processes):
+        finished = {one.cell for one in samples if one.failed or not one.process}
+        if waiting := [cell for cell in cells if cell not in finished]:
+            _WORK.process.begin(number)
+            _WORK.process.measure(dict(zip(waiting, waiting, strict=True)), samples.extend)
     return Result(tuple(samples), environment())

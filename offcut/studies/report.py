@@ -15,6 +15,7 @@ from offcut.studies.environment import read_environments
 from offcut.studies.missing_modules import absent_lines
 from offcut.studies.results import Results, results_of
 from offcut.studies.samples import Sample
+from offcut.studies.statistics import is_of_one_process
 from offcut.studies.table import Table, as_csv, as_html, as_latex, plural
 from offcut.studies.tables import tables
 
@@ -82,6 +83,11 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
             f"LOADED: {results.loaded} of {len(every)} cells were measured while others used the processor, or a contender waited (this process had {least:.0%} of it at the least): "
             "their intervals are widened accordingly"
         )
+    single = sum(map(is_of_one_process, every))
+    if single:
+        sentences.append(
+            f"{single} of {len(every)} cells were timed in one process: what differs from one process to the next is not in their intervals"
+        )
     if len(results.environments) > 1:
         sentences.append(
             f"cells are from {len(results.environments)} environments: ratios between these compare machines or versions too"
@@ -143,7 +149,7 @@ def _page(
 {shown}
 {images}
 <h2>Environment</h2><pre>{where}</pre>
-<p>Raw samples, each round of each cell with its order: samples.jsonl. {definition.seconds:g} s a cell in {definition.rounds} rounds, seed {definition.seed}.</p>
+<p>Raw samples, each round of each cell with its order: samples.jsonl. {definition.seconds:g} s a cell in {definition.rounds} rounds of {definition.processes} process{"es" * (definition.processes > 1)}, seed {definition.seed}.</p>
 </body></html>
 """
 

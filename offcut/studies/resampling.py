@@ -1,7 +1,8 @@
-"""The interval of a mean over the cells of two folders: not cells are independent, but the groups of cells that took turns.
+"""The interval of a mean over the cells of two folders: not cells are independent, but the processes that all of them were measured in.
 
-What a machine does in a round, all cells of the group share, and what it does for minutes, groups that follow each other do.
-So an interval has three parts:
+Of cells that were measured in several processes, the mean over the cells is one number for each process, and the interval is that of
+these numbers. In folders of one process, the groups of cells that took turns are independent: what a machine does in a round, all
+cells of the group share, and what it does for minutes, groups that follow each other do. So an interval has three parts there:
 
 - *rounds* are resampled, the same ones for all cells of a group, in runs of a few since a round is like the one before; so many
   as this process had of the machine, by the load that was recorded;
@@ -23,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.experiment.timing import Ratio
+from offcut.studies.processes import log_ratios, mean_interval, quantile
 from offcut.studies.samples import PREDICTED, SIMULATED, Sample
-from offcut.studies.statistics import is_loaded, median, share_of
+from offcut.studies.statistics import call_seconds, is_loaded, share_of
 
 ALLOWED_DRIFT = 0.02
 """What two runs at different times differ by on one machine without any change, as a part of the time."""
@@ -77,7 +79,7 @@ def stray_under_load(pairs: Sequence[Pair]) -> float:
     """
     if not any(is_loaded(one) for pair in pairs for one in pair):
         return 0.0
-    logs = [math.log(median(pair[0]) / median(pair[1])) for pair in pairs]
+    logs = [math.log(call_seconds(pair[0]) / call_seconds(pair[1])) for pair in pairs]
     middle = statistics.median(logs)
     return QUANTILE * OF_MEDIAN * statistics.median(abs(one - middle) for one in logs)
 
@@ -93,8 +95,15 @@ def mean_ratio(
     """
     if not pairs:
         return None
+    if by_process := _by_process(pairs, peers):
+        interval = mean_interval(by_process)
+        low, high = interval.low / math.exp(allowed), interval.high * math.exp(allowed)
+        return MeanRatio(Ratio(interval.value, low, high), len(pairs), allowed)
     groups = _groups(pairs, peers)
-    logs = {id(pair): math.log(median(pair[0]) / median(pair[1])) for pair in (*pairs, *peers)}
+    logs = {
+        id(pair): math.log(call_seconds(pair[0]) / call_seconds(pair[1]))
+        for pair in (*pairs, *peers)
+    }
     centre = statistics.fmean(logs[id(pair)] for pair in pairs)
     drift = statistics.fmean(logs[id(pair)] for pair in peers) if peers else 0.0
     within = sum(_variance(group) for group in groups)
@@ -103,10 +112,20 @@ def mean_ratio(
         for group in groups
     ]
     excess = max(_clustered_variance(residuals) - within, 0.0)
-    spread = math.hypot(QUANTILE * math.sqrt(within), _student(len(groups) - 1) * math.sqrt(excess))
+    deviations = quantile(max(len(groups) - 1, 1)) * math.sqrt(excess)
+    spread = math.hypot(QUANTILE * math.sqrt(within), deviations)
     value, half = centre - drift, spread + allowed
     ends = (math.exp(x) for x in (value, value - half, value + half))
     return MeanRatio(Ratio(*ends), len(pairs), allowed)
+
+
+def _by_process(pairs: Sequence[Pair], peers: Sequence[Pair]) -> list[float]:
+    """Return the logarithm of the mean ratio, over that of peers, in each process that all cells were measured in; nothing of one."""
+    cells = [(log_ratios(*pair), 1 / len(pairs)) for pair in pairs]
+    cells += [(log_ratios(*pair), -1 / len(peers)) for pair in peers]
+    common = set.intersection(*({*logs} for logs, _ in cells))
+    values = [sum(w * logs[number] for logs, w in cells) for number in sorted(common)]
+    return values if len(values) > 1 else []
 
 
 def _groups(pairs: Sequence[Pair], peers: Sequence[Pair]) -> list[list[tuple[Pair, float]]]:
@@ -154,19 +173,3 @@ def _clustered_variance(residuals: Sequence[float]) -> float:
         2 * (1 - k / (lags + 1)) * float(each[k:] @ each[:-k]) for k in range(1, lags + 1)
     )
     return max(independent, independent + lagged) * (count / (count - 1))
-
-
-def _student(freedom: int) -> float:
-    """Return how many standard errors a 95 % interval of Student's distribution has on either side; 0 below two degrees of freedom.
-
-    Source: the expansion of Fisher and Cornish, 1960, off by 3 % at two degrees of freedom, 0.3 % at four.
-    """
-    if freedom < MIN_GROUPS - 1:
-        return 0.0
-    z = QUANTILE
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    return z + math.fsum(term / freedom ** (k + 1) for k, term in enumerate(terms))

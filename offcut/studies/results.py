@@ -12,9 +12,9 @@ from offcut.studies.samples import Sample
 from offcut.studies.statistics import (
     Mean,
     Regret,
+    call_seconds,
     geometric_mean,
     is_loaded,
-    median,
     percentiles,
     regret,
 )
@@ -110,7 +110,7 @@ class Results:
         """Return pairs of predicted and measured seconds."""
         samples = (row.samples.get(contender) for row in self.rows)
         return [
-            (one.predicted, median(one))
+            (one.predicted, call_seconds(one))
             for one in samples
             if one is not None and one.predicted and one.seconds
         ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from offcut.experiment.timing import Ratio
 from offcut.studies.samples import Sample
-from offcut.studies.statistics import median, ratio
+from offcut.studies.statistics import call_seconds, ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Row:
     def seconds(self, contender: str) -> float | None:
         """Return the median seconds of a contender; None without times."""
         sample = self.samples.get(contender)
-        return median(sample) if sample is not None and sample.seconds else None
+        return call_seconds(sample) if sample is not None and sample.seconds else None
 
     def fastest(self, contenders: Iterable[str]) -> str | None:
         """Return the contender with the least median; None where none of them was measured."""
@@ -81,4 +81,4 @@ class Row:
         sample = self.samples.get(contender or "")
         if sample is None or not sample.seconds or not sample.limit:
             return None
-        return sample.limit / median(sample)
+        return sample.limit / call_seconds(sample)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from offcut.studies.report import tables_of, write_report
 from offcut.studies.results import results_of
 from offcut.studies.rows import Row
 from offcut.studies.samples import FILE, WRONG, Sample, append_samples, read_samples
-from offcut.studies.statistics import is_loaded, median
+from offcut.studies.statistics import call_seconds, is_loaded
 from offcut.studies.study_files import pack_study
 from offcut.studies.table import Table, plural
 
@@ -122,7 +123,8 @@ def run_study(
             earlier = read_samples(folder / FILE)
             groups = missing_groups(definition, {} if again else earlier, retry)
             if pool is None or pool.address == LOCAL or not groups:
-                done, left = measure_groups(definition, groups, folder, seconds, tell)
+                known = {} if again else earlier
+                done, left = measure_groups(definition, groups, folder, known, seconds, tell)
             else:
                 done, left = measure_groups_pooled(definition, groups, folder, pool), 0
             samples = read_samples(folder / FILE)
@@ -157,61 +159,86 @@ def folder_of(definition: Definition, file: Path, out: str | Path | None) -> Pat
 def missing_groups(
     definition: Definition, samples: Mapping[str, Sample], retry: bool
 ) -> list[Group]:
-    """Return the cells of a study that have no sample, those that take turns together."""
-    cells = (cell for _, _, _, cell in definition.cells())
-    missing = (cell for cell in cells if cell not in samples or (retry and samples[cell].failed))
+    """Return the cells of a study that lack a sample, or a process of it, those that take turns together."""
+    missing = (
+        cell
+        for _, _, _, cell in definition.cells()
+        if cell not in samples
+        or missing_processes(definition, samples[cell])
+        or (retry and samples[cell].failed)
+    )
     return groups_of(definition, frozenset(missing))
+
+
+def missing_processes(definition: Definition, sample: Sample) -> set[int]:
+    """Return the numbers of the processes that a cell is not measured in yet; none where it failed, or needs none."""
+    return {*range(definition.processes)}.difference(sample.process) if sample.process else set()
 
 
 def measure_groups(
     definition: Definition,
     groups: Sequence[Group],
     folder: Path,
+    earlier: Mapping[str, Sample],
     seconds: float = math.inf,
     tell: Callable[[Row], None] | None = None,
 ) -> tuple[int, int]:
-    """Measure the cells of `groups`, each written as soon as its group is; how many, and how many groups were left out.
+    """Measure the cells of `groups`, all in one process, then all in the next one; how many, and how many groups were left out.
 
+    earlier  samples of some, whose processes of the same environment count
     seconds  after which no group is begun but the first
     tell     told of each row
     """
     if not groups:
         return 0, 0
-    where = environment()
-    count = sum(len(group.cells) for group in groups)
-    done, start = 0, time.monotonic()
+    where, start = environment(), time.monotonic()
+    name, measured, left = digest(where), set[str](), 0
+    missing = {cell: {*range(definition.processes)} for group in groups for cell in group.cells}
+    for cell, one in earlier.items():
+        if cell in missing and one.environment == name and not one.failed:
+            missing[cell] = missing_processes(definition, one)
     rates: dict[str, dict[str, float]] = {}
+
+    def write(group: Group, some: Sequence[Sample]) -> None:
+        samples = [named_sample(one, group) for one in some]
+        write_samples(definition, folder, samples, where)
+        for one in samples:
+            measured.add(one.cell)
+            before = len(missing[one.cell])
+            missing[one.cell] = missing[one.cell].difference(one.process) if one.process else set()
+            progress.advance((before - len(missing[one.cell])) / definition.processes)
+            if one.seconds and (one.flop or one.moved):
+                rate = (one.flop or one.moved) / call_seconds(one)
+                rates.setdefault(one.operator, {})[one.contender] = rate
+
     with (
-        StudyProgress(definition.name, count) as progress,
+        StudyProgress(definition.name, len(missing)) as progress,
         GroupProcess(definition.source, has_owner=True) as process,
     ):
-        for number, group in enumerate(groups):
-            if number and time.monotonic() - start > seconds:
-                return done, len(groups) - number
-            operator = group.operator.name
-            progress.begin_row(f"{operator} {group.point}")
-            samples: dict[str, Sample] = {}
-            known_rates = rates.setdefault(operator, {})
+        for number in range(definition.processes):
+            process.begin(number)
+            for index, whole in enumerate(groups):
+                cells = {cell: one for cell, one in whole.cells.items() if number in missing[cell]}
+                if not cells:
+                    continue
+                if not number and index and time.monotonic() - start > seconds:
+                    left = len(groups) - index
+                    groups = groups[:index]
+                    break
+                group = replace(whole, cells=cells)
+                operator = group.operator.name
+                progress.begin_row(f"{operator} {group.point}", number, definition.processes)
+                names = {cell: f"{operator}\n{one.name}" for cell, one in cells.items()}
+                known_rates = {} if number else rates.get(operator, {})
+                process.measure(names, partial(write, group), known_rates)
+                if tell is not None and not any(missing[cell] for cell in whole.cells):
+                    tell(_row(whole, read_samples(folder / FILE)))
+    return len(measured), left
 
-            def write(
-                some: Sequence[Sample], group: Group = group, samples: dict[str, Sample] = samples
-            ) -> None:
-                named = [named_sample(one, group) for one in some]
-                write_samples(definition, folder, named, where)
-                samples.update({one.contender: one for one in named})
-                progress.advance(len(named))
 
-            names = {cell: f"{operator}\n{one.name}" for cell, one in group.cells.items()}
-            process.measure(names, write, known_rates)
-            done += len(samples)
-            for name, sample in samples.items():
-                if sample.seconds and (sample.flop or sample.moved):
-                    known_rates[name] = (sample.flop or sample.moved) / median(sample)
-            if tell is not None:
-                order = (one.name for one in group.cells.values())
-                in_order = {name: samples[name] for name in order}
-                tell(Row(operator, str(group.point), in_order, group.point.sizes))
-    return done, 0
+def _row(group: Group, samples: Mapping[str, Sample]) -> Row:
+    in_order = {one.name: samples[cell] for cell, one in group.cells.items()}
+    return Row(group.operator.name, str(group.point), in_order, group.point.sizes)
 
 
 def measure_groups_pooled(
@@ -221,16 +248,17 @@ def measure_groups_pooled(
     from offcut.studies.pooled import measure_pooled
     from offcut.studies.remote import Result
 
-    cells = frozenset(cell for group in groups for cell in group.cells)
-    study = pack_study(definition.source, cells)
+    every = frozenset(cell for group in groups for cell in group.cells)
+    study = pack_study(definition.source, every, definition.processes)
     done = 0
-    with StudyProgress(definition.name, len(cells)) as progress:
+    with StudyProgress(definition.name, len(every)) as progress:
 
         def write(result: Result) -> None:
             nonlocal done
             write_samples(definition, folder, result.samples, result.environment)
-            done += len(result.samples)
-            progress.advance(len(result.samples))
+            cells = {one.cell for one in result.samples}
+            done += len(cells)
+            progress.advance(len(cells))
 
         measure_pooled(study, groups, pool, write)
     return done

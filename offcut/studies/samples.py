@@ -1,12 +1,14 @@
-"""The samples of a study: a line for each cell, which its content names, so that nothing is measured twice."""
+"""The samples of a study: a line for each cell and process, which its content names, so that nothing is measured twice."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from offcut.studies.errors import refusal
 FILE = "samples.jsonl"
 WRONG = "wrong values"
 """What a failure begins with where a contender gave another result than the exact one."""
+CALLS, WALL = "processor time", "wall"
+"""The clocks of calls, of one thread and of several."""
 PREDICTED, SIMULATED = "predicted", "simulated"
 """The clocks of a cost model and of a machine that is simulated: nothing is timed."""
 COMPILE, CACHED_COMPILE = "processor time of a compile", "processor time of a cached compile"
@@ -26,7 +30,7 @@ _KINDS = {
         ("cell", "operator", "contender", "turns", "clock", "environment", "device"), str
     ),
     **dict.fromkeys(("sizes", "load", "bytes"), dict),
-    "seconds": tuple,
+    **dict.fromkeys(("seconds", "process"), tuple),
     "failed": str,
     "peer": bool,
     "calls": int,
@@ -35,13 +39,15 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was measured of one contender on one operator at one vector of sizes.
+    """What was measured of one contender on one operator at one vector of sizes: in one process, a line of the file; or in all of them.
 
     cell        what names it: a digest of the operator, the sizes, the contender and how it is measured
     peer        whether the contender is something else than offcut
     seconds     per call, a number for each round; none where it failed
     calls       that a round's number is the mean of
-    round       the round of each number; order: its place among those that took turns in that round
+    process     the number of the process that each number is of, from 0 on; none where nothing is timed, where each round is a
+                process of its own, and of folders that were measured in one process
+    round       the round of each number in its process; order: its place among those that took turns in that round
     turns       the same for all cells that took turns with each other, whose rounds may be compared in pairs
     error       the largest distance of an element from the exact result, as a part of the largest one; None where it failed
     exact       how that result was computed
@@ -66,7 +72,7 @@ class Sample:
     order: tuple[int, ...] = ()
     turns: str = ""
     way: str = ""
-    clock: str = "processor time"
+    clock: str = CALLS
     error: float | None = None
     exact: str = ""
     predicted: float | None = None
@@ -84,6 +90,7 @@ class Sample:
     peer: bool = False
     peak: float = 0.0
     device: str = ""
+    process: tuple[int, ...] = ()
 
 
 def cell_of(
@@ -97,8 +104,48 @@ def cell_of(
 
 
 def read_samples(file: Path) -> dict[str, Sample]:
-    """Return the samples of a file by cell; the last line of a cell counts, and a line that was cut short is left out."""
-    return {sample.cell: sample for sample in _samples(file)}
+    """Return the samples of a file by cell, their processes together; a line that was cut short is left out."""
+    lines: dict[str, list[Sample]] = {}
+    for sample in _samples(file):
+        lines.setdefault(sample.cell, []).append(sample)
+    return {cell: merge_processes(some) for cell, some in lines.items()}
+
+
+def merge_processes(lines: Sequence[Sample]) -> Sample:
+    """Return the sample of a cell's lines, in the order in which they were measured.
+
+    The last line of each process counts, if it was measured in the environment, and on the device, of the very last line; a
+    failure, or a line without processes, stands for the cell alone.
+    """
+    last, by_process = lines[-1], dict[int, Sample]()
+    for one in lines:
+        if one.failed or not one.process:
+            by_process.clear()
+        elif (one.environment, one.device) == (last.environment, last.device):
+            by_process[one.process[0]] = one
+    parts = [by_process[number] for number in sorted(by_process)]
+    if len(parts) < 2:
+        return last
+    errors = [one.error for one in parts if one.error is not None]
+    bound = min(parts, key=lambda one: one.limit)
+    numbers: dict[str, Any] = {
+        name: tuple(chain.from_iterable(getattr(one, name) for one in parts))
+        for name in ("seconds", "process", "round", "order")
+    }
+    return replace(
+        last,
+        **numbers,
+        calls=min(one.calls for one in parts),
+        turns=" ".join(dict.fromkeys(one.turns for one in parts)),
+        error=max(errors, default=None),
+        limit=bound.limit,
+        limit_by=bound.limit_by,
+        compile_seconds=max(one.compile_seconds for one in parts),
+        load={
+            key: round(statistics.fmean(one.load.get(key, 0.0) for one in parts), 4)
+            for key in last.load
+        },
+    )
 
 
 def _samples(file: Path) -> Iterator[Sample]:

@@ -13,7 +13,7 @@ from offcut.studies.sizes import Point
 if TYPE_CHECKING:
     from offcut.studies.definition import Definition
 
-KEYS = ("operators", "contenders", "points", "seconds_per_cell", "rounds")
+KEYS = ("operators", "contenders", "points", "seconds_per_cell", "rounds", "processes")
 POINTS = 3
 """Vectors of sizes of an operator, where the file says nothing."""
 
@@ -26,6 +26,7 @@ def shorten(definition: Definition, table: Any, at: Place) -> Definition:
     operators, contenders  regular expressions: those stay in whose names they are found, and the baseline
     points                 vectors of sizes of an operator, spread over all, both ends among them
     seconds_per_cell, rounds  in place of those of the long form
+    processes              one, where the table does not say
 
     Cells of the short form have the names of the same cells of the long form, unless these two differ.
 
@@ -53,6 +54,7 @@ def shorten(definition: Definition, table: Any, at: Place) -> Definition:
         definition,
         seconds=number_of(table, "seconds_per_cell", at, definition.seconds, 1e-4),
         rounds=whole_of(table, "rounds", at, definition.rounds, 1),
+        processes=whole_of(table, "processes", at, 1, 1),
         operators=tuple(operators),
         contenders=tuple(one for one, _ in pairs),
         entries=tuple(entry for _, entry in pairs),

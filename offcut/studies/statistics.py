@@ -1,7 +1,8 @@
-"""What samples say: medians, ratios with intervals, geometric means, percentiles, regret, performance profiles.
+"""What samples say: seconds of a call, ratios with intervals, geometric means, percentiles, regret, performance profiles.
 
-An interval is that of the order statistics of paired ratios, which assumes no distribution. Rounds on a machine that others
-use are not independent: of so many rounds as many count as this process had of the machine.
+An interval is that of what several processes differ by (`offcut.studies.processes`). Of one process it is that of the order statistics
+of rounds, which assumes no distribution. Its rounds on a machine that others use are not independent: of so many rounds as many count
+as this process had of the machine.
 """
 
 from __future__ import annotations
@@ -11,26 +12,47 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offcut.experiment.timing import Ratio, ratio_in_turns, ratio_of_medians
-from offcut.studies.samples import Sample
+from offcut.experiment.timing import Ratio, median_interval, ratio_in_turns, ratio_of_medians
+from offcut.studies.processes import log_medians, log_ratios, mean_interval
+from offcut.studies.samples import CALLS, WALL, Sample
 
 PERCENTILES = (50, 90, 95, 99)
 
 
-def median(sample: Sample) -> float:
-    """Return the median seconds of a call."""
-    return statistics.median(sample.seconds)
+def call_seconds(sample: Sample) -> float:
+    """Return the seconds of a call: the median of the rounds, of several processes the geometric mean of their medians."""
+    logs = log_medians(sample)
+    return math.exp(statistics.fmean(logs.values())) if logs else statistics.median(sample.seconds)
+
+
+def call_interval(sample: Sample) -> tuple[float, float]:
+    """Return the 95 % interval of the seconds of a call."""
+    logs = log_medians(sample)
+    if len(logs) < 2:
+        return median_interval(sample.seconds, share_of(sample))
+    interval = mean_interval([*logs.values()])
+    return interval.low, interval.high
 
 
 def ratio(this: Sample, other: Sample) -> Ratio:
     """Return the seconds of `this` over those of `other`, with its 95 % interval.
 
-    Of two that took turns, the median of the ratios of each round; of others, the ratio of the medians.
+    By the processes that both were measured in, where there are several. Else, of two that took turns, the median of the
+    ratios of each round; of others, the ratio of the medians.
     """
+    logs = log_ratios(this, other)
+    if len(logs) > 1:
+        return mean_interval([*logs.values()])
     shares = share_of(this), share_of(other)
     if this.turns and this.turns == other.turns:
         return ratio_in_turns(this.seconds, other.seconds, min(shares))
     return ratio_of_medians(this.seconds, other.seconds, shares)
+
+
+def is_of_one_process(sample: Sample) -> bool:
+    """Return whether calls were timed in one process: what differs from process to process is not in its interval."""
+    is_timed = bool(sample.seconds) and sample.clock in (CALLS, WALL)
+    return is_timed and len({*sample.process}) < 2
 
 
 def share_of(sample: Sample) -> float:

@@ -24,15 +24,17 @@ class SentStudy:
     source   of the study, whose file is beside `files`
     files    the contents of all that it names, by their paths in its folder
     cells    all cells of the study: the worker finds the same ones, or refuses
+    processes  in which each is measured
     """
 
     version: str
     source: Source
     files: Mapping[str, bytes]
     cells: frozenset[str]
+    processes: int = 1
 
 
-def pack_study(source: Source, cells: frozenset[str]) -> SentStudy:
+def pack_study(source: Source, cells: frozenset[str], processes: int = 1) -> SentStudy:
     """Return a study to be sent: its file, what it names, and the modules beside it.
 
     Raises OffcutError for a file outside of the study's folder, and for more than 256 MiB.
@@ -50,7 +52,7 @@ def pack_study(source: Source, cells: frozenset[str]) -> SentStudy:
         because = f"its files have more than {MAX_BYTES >> 20} MiB, most of them {largest}"
         raise _unsendable(file, because, "offcut study … without --pool")
     sent = replace(source, file=Path(file.name))
-    return SentStudy(offcut.__version__, sent, contents, cells)
+    return SentStudy(offcut.__version__, sent, contents, cells, processes)
 
 
 def _unsendable(file: Path, because: str, help: str) -> OffcutError:

@@ -56,7 +56,7 @@ def sweep(
     missing = load_peers([name for name in peers if name.partition(".")[0] in PEERS]).missing
     contenders = [{"strategy": name} for name in dict.fromkeys(strategies)]
     contenders += [{"peer": name} for name in dict.fromkeys(peers) if name not in missing]
-    head = {"name": "sweep", "limits": True, "patience": seconds_per_cell}
+    head = {"name": "sweep", "processes": 1, "limits": True, "patience": seconds_per_cell}
     head["seconds_per_cell"] = seconds_per_cell
     tables = {"study": head, "operators": [operator], "contenders": contenders}
     outcome = run_study(definition_of(tables, Path("sweep")), out, seconds=seconds, tell=_tell)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from offcut.experiment.timing import Ratio, Timing, median_interval
+from offcut.experiment.timing import Ratio, Timing
 from offcut.studies.contenders import NO_WAY
 from offcut.studies.goals import Goal
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.samples import WRONG
-from offcut.studies.statistics import PERCENTILES, Regret, is_loaded, median, share_of
+from offcut.studies.statistics import PERCENTILES, Regret, call_interval, call_seconds, is_loaded
 from offcut.studies.table import NONE, Table, plural, transposed
 from offcut.studies.target_tables import target_tables
 
@@ -116,7 +116,7 @@ def _figure_of(row: Row, name: str) -> str:
     one = row.samples.get(name)
     if one is None or not one.seconds:
         return "WRONG" if one is not None and one.failed.startswith(WRONG) else NONE
-    return number(row.figure(one, median(one)))
+    return number(row.figure(one, call_seconds(one)))
 
 
 def _over_peers(row: Row, contender: str) -> str:
@@ -158,13 +158,13 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
             one = row.samples.get(name)
             if one is None or not one.seconds:
                 continue
-            low, high = median_interval(one.seconds, share_of(one))
+            low, high = call_interval(one)
             over = row.over(name, baseline)
             rows.append(
                 (
                     *(row.operator, row.name, f"{row.weight:.4g}", name, one.way),
-                    *(f"{median(one) * 1e6:.4g}", f"{low * 1e6:.4g}", f"{high * 1e6:.4g}"),
-                    f"{one.flop / median(one) / 1e9:.4g}" if one.flop else NONE,
+                    *(f"{call_seconds(one) * 1e6:.4g}", f"{low * 1e6:.4g}", f"{high * 1e6:.4g}"),
+                    f"{one.flop / call_seconds(one) / 1e9:.4g}" if one.flop else NONE,
                     *(
                         (NONE,) * 3
                         if over is None
@@ -178,6 +178,7 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
                     str(sum(one.bytes.values())) if one.bytes else NONE,
                     *(
                         str(len(one.seconds)),
+                        str(len({*one.process}) or 1),
                         str(one.calls),
                         one.clock,
                         "yes" if is_loaded(one) else "no",
@@ -198,7 +199,7 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
             "predicted J",
             "predicted bytes, all memories",
         ),
-        *("rounds", "calls", "clock", "loaded", *axis_columns),
+        *("rounds", "processes", "calls", "clock", "loaded", *axis_columns),
     )
     caption = (
         "Medians of a call with their 95 % intervals; errors are parts of the largest element."

@@ -12,7 +12,7 @@ from offcut.studies.order import order_table
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.samples import CACHED_COMPILE, COMPILE, PROOF, Sample
-from offcut.studies.statistics import median
+from offcut.studies.statistics import call_seconds
 from offcut.studies.table import NONE, Table
 
 COMPILE_CLOCKS = (COMPILE, CACHED_COMPILE, PROOF)
@@ -54,13 +54,13 @@ def _winners(results: Results, targets: Mapping[str, str]) -> Table:
             }
             if not on_target:
                 continue
-            best = min(on_target, key=lambda name: median(on_target[name]))
+            best = min(on_target, key=lambda name: call_seconds(on_target[name]))
             sample = on_target[best]
-            slowest = max(median(one) for one in on_target.values()) / median(sample)
+            slowest = max(call_seconds(one) for one in on_target.values()) / call_seconds(sample)
             rows.append(
                 (
                     *(row.operator, row.name, target, best, sample.way),
-                    *(str(len(on_target)), f"{median(sample) * 1e6:.4g}", f"{slowest:.2f}"),
+                    *(str(len(on_target)), f"{call_seconds(sample) * 1e6:.4g}", f"{slowest:.2f}"),
                     f"{sample.energy * 1e6:.4g}" if sample.energy else NONE,
                 )
             )
@@ -99,14 +99,14 @@ def _use(results: Results) -> Table:
         pairs = [(row, one) for row, one in pairs if one.clock == "simulated" and one.peak]
         if not pairs:
             continue
-        used = {row.label: one.flop / (median(one) * one.peak) for row, one in pairs}
+        used = {row.label: one.flop / (call_seconds(one) * one.peak) for row, one in pairs}
         best = max(used, key=lambda label: used[label])
         total = sum(one.flop for _, one in pairs)
-        total_used = total / sum(median(one) * one.peak for _, one in pairs)
-        times = [(row.seconds(baseline), median(one)) for row, one in pairs]
+        total_used = total / sum(call_seconds(one) * one.peak for _, one in pairs)
+        times = [(row.seconds(baseline), call_seconds(one)) for row, one in pairs]
         saved = [1 - own / base for base, own in times if base]
         ends = (f"{min(saved):.1%}", f"{max(saved):.1%}") if saved else (NONE, NONE)
-        off = [one.predicted / median(one) - 1 for _, one in pairs if one.predicted]
+        off = [one.predicted / call_seconds(one) - 1 for _, one in pairs if one.predicted]
         worst = f"{max(map(abs, off)):.2%}" if off else NONE
         figures = (str(len(pairs)), f"{used[best]:.1%}", f"{total_used:.1%}", *ends, worst)
         rows.append((name, best, *figures))
@@ -129,7 +129,7 @@ def _program_sizes(results: Results) -> Table:
         for row in results.of(operator.name)[:1]:
             for name, one in _timed(row).items():
                 if one.clock in COMPILE_CLOCKS:
-                    figures = (f"{median(one) * 1e3:.4g}", str(len(one.seconds)))
+                    figures = (f"{call_seconds(one) * 1e3:.4g}", str(len(one.seconds)))
                     rows.append((operator.name, name, one.clock, *size, *figures))
     columns = ("operator", "contender", "what", "loops", "stores", "sizes", "ms", "processes")
     caption = "Milliseconds of a compile, or of its proof, beside what the program as it is described has of loops, stores and symbolic sizes."

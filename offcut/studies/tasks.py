@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,9 +24,9 @@ from offcut.studies.sizes import Point, Values
 HOW = ("normal", "positive", "small", "dominant", "definite")
 """How floats are drawn; `drawn` says what each means."""
 
-PAGE_BYTES = 4096
-APART_BYTES = 832
-"""13 lines of a cache, near no part of a page for few arrays."""
+PAGE_BYTES, LINE_BYTES = 4096, 64
+APART_LINES = 13
+"""Lines of a cache from the begin of one array in its page to that of the next one: near no part of a page for few arrays."""
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """By element type, how far a result may be off the one in float64, of its largest element: beyond, it is wrong."""
@@ -212,14 +214,22 @@ def _drawn(
     return values.astype(element)
 
 
+LAYOUT: ContextVar[str] = ContextVar("LAYOUT", default="")
+"""What decides where `at_page_offset` lays arrays, such as the number of a process and a row; "": `APART_LINES` apart."""
+
+
 def at_page_offset(array: Array, number: int) -> Array:
-    """Return a copy whose first byte lies ``832 * number`` bytes into a page.
+    """Return a copy whose first byte begins a line of the cache that `LAYOUT` says for the array of that number.
 
     Two arrays that begin alike in their pages make some processors take loads of one for loads of what was just stored to the
-    other; where the arrays of a call lie is the same in every row.
+    other; where the arrays of a call lie is the same for all contenders of a row, and no two of a row begin alike.
     """
+    lines, layout = PAGE_BYTES // LINE_BYTES, LAYOUT.get()
+    line = number * APART_LINES % lines
+    if layout:
+        line = random.Random(layout).sample(range(lines), lines)[number % lines]
     pages = np.empty(array.nbytes + 2 * PAGE_BYTES, np.uint8)
-    first = -pages.ctypes.data % PAGE_BYTES + number * APART_BYTES % PAGE_BYTES
+    first = -pages.ctypes.data % PAGE_BYTES + line * LINE_BYTES
     copy: Array = pages[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

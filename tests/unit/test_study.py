@@ -35,10 +35,14 @@ from offcut.studies.suites import suites
 from offcut.studies.tasks import Exact
 from tests.agree import agree
 
-HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
+HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\nprocesses = 1\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
 AUTO = '[[contenders]]\nstrategy = "auto"\n'
 NUMPY = '[[contenders]]\npeer = "numpy"\n'
+
+
+SEVERAL = tuple(range(7))
+"""The processes of seven rounds, one each."""
 
 
 def written(folder: Path, text: str) -> Path:
@@ -469,7 +473,9 @@ def test_results_are_by_the_cells_of_the_file(tmp_path: Path) -> None:
 def test_a_report_warns_of_two_clocks(tmp_path: Path) -> None:
     definition = defined(tmp_path, HEAD + DENSE + AUTO + NUMPY)
     samples = {
-        cell: sampled(cell, (1.0,) * 7, clock="wall" if one.is_peer else "processor time")
+        cell: sampled(
+            cell, (1.0,) * 7, clock="wall" if one.is_peer else "processor time", process=SEVERAL
+        )
         for _, _, one, cell in definition.cells()
     }
 

@@ -33,7 +33,7 @@ from offcut.studies.tasks import at_page_offset
 from tests.agree import agree
 
 BENCHES = Path(__file__).parents[2] / "studies" / "bench"
-HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
+HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\nprocesses = 1\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3, 5, 9], k = 8, n = 16}\n'
 AUTO = '[[contenders]]\nstrategy = "auto"\n'
 

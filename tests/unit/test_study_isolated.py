@@ -20,7 +20,7 @@ from offcut.studies.definition import Source, read_definition
 from offcut.studies.isolated import GroupProcess
 from offcut.studies.samples import FILE, Sample, read_samples
 
-HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
+HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\nprocesses = 1\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
 PEERS = '[[contenders]]\nname = "auto"\nstrategy = "auto"\n[[contenders]]\npeer = "mine:ends"\n[[contenders]]\npeer = "numpy"\n'
 ENDS = {

@@ -26,7 +26,7 @@ from offcut.studies.samples import FILE, Sample, append_samples, read_samples
 from offcut.studies.target_tables import program_size, target_tables
 from tests.agree import agree
 
-HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 2\n'
+HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 2\nprocesses = 1\n'
 DENSE = (
     '[[operators]]\nname = "dense"\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3, 9], k = 8, n = 16}\n'
 )

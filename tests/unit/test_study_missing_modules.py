@@ -14,7 +14,7 @@ from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.samples import FILE, read_samples
 
-HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
+HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\nprocesses = 1\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
 AUTO = '[[contenders]]\nstrategy = "auto"\n'
 MINE = """

@@ -31,6 +31,7 @@ TEXT = """[study]
 name = "small"
 seconds_per_cell = 0.002
 rounds = 3
+processes = 1
 [[operators]]
 name = "dense"
 einsum = "mk,kn->mn"
