@@ -98,7 +98,13 @@ class BusyError(TargetError):
 
 
 class CallError(OffcutError):
-    """A compiled kernel was called with arguments that do not fit it."""
+    """A compiled kernel was called with arguments that do not fit it.
+
+    size    the name of a size that is not in its bounds; "" for another error
+    extent  that it has in the call
+    """
+
+    size, extent = "", 0
 
 
 class OutOfBoundsError(CallError):

@@ -5,6 +5,7 @@ Whole vectors are loaded and rearranged; nothing past the first and the last ele
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -328,3 +329,74 @@ def test_a_load_of_a_constant_may_leave_the_loops_around_it_and_no_other() -> No
     x = np.ones((3, 5, 40), np.float32)
     assert (fixed(x) == w[:, None]).all()
     assert (fixed.with_constants({"W": w + 1})(x) == w[:, None] + 1).all()
+
+
+PAIRS = """program pairs
+size n in 0:5000
+input A: {dtype}[n, {beside}]
+output B: {dtype}[n]
+for i in 0:n
+  B[i] = A[i, 1]
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+@pytest.mark.parametrize("beside", [2, 3, 4])
+@pytest.mark.parametrize("strided", [False, True])
+def test_a_column_of_rows_is_read_at_any_stride(dtype: str, beside: int, strided: bool) -> None:
+    kernel = oc.compile(oc.parse(PAIRS.format(dtype=dtype, beside=beside)))
+    for n in SIZES:
+        a = drawn(n, dtype, n, 2 * beside)
+        a = a[:, :beside] if strided else before_a_wall(np.ascontiguousarray(a[:, :beside]))
+        np.testing.assert_array_equal(kernel(a), a[:, 1])
+
+
+@pytest.mark.isa("avx512f")
+def test_a_column_of_rows_of_two_is_picked_out_of_vectors() -> None:
+    text = oc.compile(oc.parse(PAIRS.format(dtype="float32", beside=2))).source("llvm")
+    assert "icmp eq i64" in text
+    assert "masked.gather" in text
+    assert re.search(r"shufflevector <16 x float> %\w+, <16 x float> %\w+, <16 x i32>", text)
+
+
+NAMED = """program named
+size h in 1:5000
+size w in 1:5000
+size n in 0:5000
+input A: float32[h, w]
+input P: int32[n]
+input Q: int32[n]
+output B: float32[n]
+for i in 0:n
+  B[i] = where(P[i] < 1000, A[max(min(index(P[i]) + 1, h - 1), 0), max(min(index(Q[i]) - 2, w - 1), 0)], 2.0)
+"""
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(("h", "w"), [(1, 1), (3, 40), (70, 5)])
+def test_places_of_32_bits_are_those_of_64(h: int, w: int, backwards: bool) -> None:
+    kernel = oc.compile(oc.parse(NAMED))
+    whole = drawn(h, "float32", h, w)
+    a = whole[::-1, ::-1] if backwards else whole
+    ends = np.iinfo(np.int32)
+    for n in SIZES:
+        p, q = (
+            np.random.default_rng(n + seed).integers(-9, 80, n).astype(np.int32) for seed in (0, 1)
+        )
+        p[: n // 3], q[n // 2 :] = ends.min, ends.min
+        p[n // 3 : n // 2], q[: n // 4] = ends.max, ends.max
+        rows = np.clip(p.astype(np.int64) + 1, 0, h - 1)
+        columns = np.clip(q.astype(np.int64) - 2, 0, w - 1)
+        np.testing.assert_array_equal(kernel(a, p, q), np.where(p < 1000, a[rows, columns], 2.0))
+
+
+@pytest.mark.parametrize("stride", [2**30, 2**31, 2**33, 2**62])
+def test_places_too_far_for_32_bits_are_read_by_64(stride: int) -> None:
+    kernel = oc.compile(oc.parse(NAMED))
+    row = drawn(0, "float32", 1, 50)
+    far = np.lib.stride_tricks.as_strided(row, (1, 50), (stride, 4))
+    p = np.full(33, 7, np.int32)
+    q = np.arange(33, dtype=np.int32)
+    wanted = row[0, np.clip(q - 2, 0, 49)]
+    np.testing.assert_array_equal(kernel(far, p, q), wanted)
+    np.testing.assert_array_equal(kernel(row, p, q), wanted)

@@ -659,3 +659,34 @@ def test_a_scalar_that_conditions_write_and_read_has_the_last_value(threads: int
         wanted = np.where(positive >= 0, a[positive], -1) if n else a
         np.testing.assert_array_equal(values, np.where(a < 0, wanted, a))
         assert last[0] == (wanted[-1] if n else -1)
+
+
+def test_a_copy_beside_what_writes_where_memory_says_runs_as_lanes() -> None:
+    kernel = oc.compile(
+        oc.parse(
+            """program scatter
+size m in 0:100
+size n in 0:100
+size k in 0:100
+input X: float32[m, n]
+input P: int64[m, k]
+input V: float32[m, k]
+output Y: float32[m, n]
+for i in 0:m
+  for j in 0:n
+    Y[i, j] = X[i, j]
+for i in 0:m
+  for j in 0:k
+    Y[i, index(P[i, j])] = Y[i, index(P[i, j])] + V[i, j]"""
+        )
+    )
+    assert "bind Y.j lane" in str(kernel.schedule)
+    for m, n, k in ((0, 3, 0), (3, 17, 40), (5, 70, 9)):
+        x, v = floats("x", m, n), floats("v", m, k)
+        p = np.random.default_rng(m).integers(0, n, (m, k))
+        wanted = x.copy()
+        for i, j in np.ndindex(m, k):
+            wanted[i, p[i, j]] += v[i, j]
+        np.testing.assert_array_equal(kernel(x, p, v), wanted)
+    with pytest.raises(oc.CallError, match="outside"):
+        kernel(floats("x", 3, 4), np.full((3, 2), 4), floats("v", 3, 2))

@@ -150,3 +150,31 @@ def test_a_mark_that_may_not_stand_is_refused() -> None:
         oc.compile(oc.parse(loops))
     with pytest.raises(oc.ParseError, match="cannot run 0 iterations together"):
         oc.parse(loops.replace("unroll(4)", "unroll(0)"))
+
+
+SAMPLES = """\
+program samples
+size c in 0:100
+size h in 1:100
+size w in 1:100
+size n in 0:100
+input X: float32[c, h, w]
+input P: int32[n]
+input Q: int32[n]
+output Y: float32[c, n]
+for k in 0:c
+  for i in 0:n
+    Y[k, i] = X[k, max(min(index(P[i]), h - 1), 0), max(min(index(Q[i]), w - 1), 0)]"""
+
+
+@pytest.mark.isa("avx512f")
+def test_rows_that_read_at_the_same_places_run_together() -> None:
+    kernel = oc.compile(oc.parse(SAMPLES))
+    assert "unroll" in str(kernel.schedule)
+    for c in range(10):
+        for n in (0, 1, 16, 37):
+            x = floats("x", c, 7, 9)
+            places = np.random.default_rng(n)
+            p, q = (places.integers(-3, 12, n).astype(np.int32) for _ in range(2))
+            wanted = x[:, np.clip(p, 0, 6), np.clip(q, 0, 8)]
+            np.testing.assert_array_equal(kernel(x, p, q), wanted)

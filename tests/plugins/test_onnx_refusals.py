@@ -435,3 +435,28 @@ def test_sequences_that_a_map_goes_along_are_of_one_length() -> None:
         str(refused.value) == "from_onnx: cannot take one node of g\n"
         "  because  SequenceMap all: sequences of 1, 2 elements at once"
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "extent", "bounds", "help"),
+    [
+        ({}, 0, "1…2147483647", '{"n": (0, …)}'),
+        ({"n": (2, 64)}, 65, "2…64", '{"n": (2, 65)}'),
+        ({"n": (2, 64)}, 1, "2…64", '{"n": (1, 64)}'),
+    ],
+)
+def test_a_size_that_is_not_in_its_bounds_is_refused_with_those_that_hold_it(
+    sizes: dict[str, tuple[int, int]], extent: int, bounds: str, help: str
+) -> None:
+    model = oc.from_onnx(parsed(RELU), sizes)
+    with pytest.raises(oc.CallError) as refused:
+        model(np.zeros((extent, 4), np.float32))
+    assert str(refused.value) == (
+        f"run: cannot take n = {extent}\n"
+        f"  at       axis 0, of {extent}, of input x: float32[n, 4]\n"
+        f"  because  n is in {bounds}\n"
+        f"  help     from_onnx(…, sizes={help})"
+    )
+    low, high = (min(extent, 2), max(extent, 64))
+    again = oc.from_onnx(parsed(RELU), {"n": (low, high)})
+    assert again(np.zeros((extent, 4), np.float32))["y"].shape == (extent, 4)

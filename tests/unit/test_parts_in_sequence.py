@@ -73,9 +73,33 @@ def test_a_part_that_computes_something_else_is_refused_with_sizes(other: str) -
         check_equal(SOURCE, shifted(body, THIRD))
 
 
-def test_an_array_that_is_stored_again_meets_nothing() -> None:
-    again = "for i in 0:n\n  S[i] = A[i]\n"
-    source = oc.parse(HEAD + FIRST + THIRD.replace("T[i]", "A[i]") + again)
+UPDATE = """for i in 0:n
+  if A[i] > 0.0
+    S[i] = S[i] + A[i]
+"""
+
+
+def test_an_array_that_is_stored_again_is_an_input_and_a_result_of_the_second_part() -> None:
+    head = "program p\nsize n in 0:100\ninput A: float32[n]\noutput S: float32[n]\n"
+
+    def whole(first: str, second: str) -> oc.Program:
+        return oc.parse(head + first + second)
+
+    one_by_one = whole(FIRST, UPDATE)
+    wrapped = "for b in 0:1\n" + "".join(f"  {line}\n" for line in SHIFTED.splitlines())
+    emitted = whole(wrapped, UPDATE)
+    pairs = parts_in_sequence(one_by_one, emitted)
+    kinds = [{b.name: b.kind.value for b in one.buffers} for one, _ in pairs]
+    assert kinds == [{"A": "input", "S": "output"}, {"A": "input", "S": "inout"}]
+    assert check_equal(one_by_one, emitted)
+    for wrong in (UPDATE.replace("+", "-"), UPDATE.replace("> 0.0", "> 1.0"), FIRST, ""):
+        with pytest.raises(PartitionError, match=r"n = [12]"):
+            check_equal(one_by_one, whole(wrapped, wrong))
+
+
+def test_an_array_that_the_first_part_only_reads_and_the_second_one_stores_meets_nothing() -> None:
+    head = HEAD.replace("input A", "inout A")
+    source = oc.parse(head + FIRST + "for i in 0:n\n  A[i] = 1.0\n")
     assert parts_in_sequence(source, source) == []
 
 

@@ -155,14 +155,15 @@ def checked_size(size: Size, value: int, op: str = "run", at: str = "") -> int:
     op  what is refused: ``run``, ``plan``
     at  what the value was read from, where the user did not give it
     """
-    number, because = whole(value), ""
+    number, refused = whole(value), f"cannot take {size.name} = {value!r}"
     if number is None:
-        because = "a size is an integer"
-    elif not size.min <= number <= size.max or number % size.multiple_of:
+        raise CallError(op, refused, at=at, because="a size is an integer")
+    if not size.min <= number <= size.max or number % size.multiple_of:
         multiple = f", a multiple of {size.multiple_of}" if size.multiple_of > 1 else ""
         because = f"{size.name} is in {size.min}…{size.max}{multiple}"
-    if number is None or because:
-        raise CallError(op, f"cannot take {size.name} = {value!r}", at=at, because=because)
+        error = CallError(op, refused, at=at, because=because)
+        error.size, error.extent = size.name, number
+        raise error
     return number
 
 

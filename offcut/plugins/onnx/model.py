@@ -19,8 +19,8 @@ from offcut.backends.host.saved import SavedModel
 from offcut.core.extras import check_installed
 from offcut.core.fork_safety import ForkSafeLock
 from offcut.core.gc_scope import freeze_gc
-from offcut.core.program import Size
-from offcut.errors import DescribeError, OffcutError, trim_traceback
+from offcut.core.program import MAX_SIZE, Size
+from offcut.errors import CallError, DescribeError, OffcutError, trim_traceback
 from offcut.plugins.onnx.weights import apart, let_go, map_file
 
 if TYPE_CHECKING:
@@ -141,7 +141,18 @@ class OnnxModel:
             results = by_name(feed) if by_name else _run(saved, feed) if saved else None
             if results is not None:
                 return results
-        return self.imported.run(self.model, (feed, *more) if more else feed, sizes)
+        try:
+            return self.imported.run(self.model, (feed, *more) if more else feed, sizes)
+        except CallError as error:
+            self._add_bounds(error)
+            raise
+
+    def _add_bounds(self, error: CallError) -> None:
+        """Say in an error about a size by which bounds the file is imported for that of the call."""
+        for size in (one for one in self.sizes if one.name == error.size):
+            low, high = min(size.min, error.extent), max(size.max, error.extent)
+            most = "…" if high == MAX_SIZE else high
+            error.help = (f'from_onnx(…, sizes={{"{size.name}": ({low}, {most})}})',)
 
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs, as `Model.plan` says it."""

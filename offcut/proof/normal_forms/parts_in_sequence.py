@@ -9,7 +9,8 @@ Stages of a program meet in whole arrays: a later one reads what an earlier one 
 
 Where the first statements of both programs leave the same arrays, and the others read these and store none of them, the
 first parts are compared with these arrays as results, and the second ones with them as inputs. If both pairs are equal, so
-are the programs, and no question is about statements of two parts.
+are the programs, and no question is about statements of two parts. If no parts meet so, also parts meet whose second one stores
+what the first one has left: it is compared with these arrays as inputs and results.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ def parts_in_sequence(source: Program, emitted: Program) -> list[tuple[Program, 
     """
     if min(len(source.body), len(emitted.body)) < 2:
         return []
-    mine, theirs = _meeting_arrays(source), _meeting_arrays(emitted)
+    return _parts(source, emitted, updates=False) or _parts(source, emitted, updates=True)
+
+
+def _parts(source: Program, emitted: Program, updates: bool) -> list[tuple[Program, Program]]:
+    """Return the parts of two programs, whose later ones may update what earlier ones leave if `updates`."""
+    mine, theirs = (_meeting_arrays(program, updates) for program in (source, emitted))
     cuts = [(0, 0)]
     for position, arrays in enumerate(mine):
         behind = range(cuts[-1][1] + 1, len(emitted.body))
@@ -46,10 +52,11 @@ def parts_in_sequence(source: Program, emitted: Program) -> list[tuple[Program, 
     return [_part(source, emitted, (a, c), (b, d), shared) for (a, b), (c, d) in pairwise(cuts)]
 
 
-def _meeting_arrays(program: Program) -> list[frozenset[str]]:
+def _meeting_arrays(program: Program, updates: bool) -> list[frozenset[str]]:
     """Return, by position, the arrays that the statements before store and those from there on read, results among them.
 
-    Empty where the later statements store an array that the earlier ones access, or if both meet in a window.
+    Empty where the later statements store an array that the earlier ones access, but for what these store if `updates`, or if both meet
+    in a window.
 
     An array that both touch in windows alone is another one in each.
     """
@@ -60,6 +67,7 @@ def _meeting_arrays(program: Program) -> list[frozenset[str]]:
         separate = windowed_arrays(before) & windowed_arrays(after)
         arrays = stored_arrays(before) & (accessed_arrays(after) | results) - separate
         again = stored_arrays(after) & accessed_arrays(before) - separate
+        again -= arrays if updates else frozenset()
         is_open = not again and not arrays & analysis(program).windows
         meeting_arrays.append(frozenset(arrays) if is_open else frozenset())
     return meeting_arrays
@@ -83,8 +91,9 @@ def _part(
     bodies = source.body[slice(*mine)], emitted.body[slice(*theirs)]
     touched = accessed_arrays(bodies[0]) | accessed_arrays(bodies[1])
     stored = stored_arrays(bodies[0]) | stored_arrays(bodies[1])
+    before = stored_arrays(source.body[: mine[0]])
     common = tuple(
-        _with_kind(buffer, buffer.name in stored)
+        _with_kind(buffer, buffer.name in stored, buffer.name in before)
         for buffer in source.buffers
         if buffer.name in touched & shared
     )
@@ -96,9 +105,9 @@ def _part(
     return parts[0], parts[1]
 
 
-def _with_kind(buffer: Buffer, is_stored: bool) -> Buffer:
-    """Return an array as a part has it: a result that it stores, or an input."""
+def _with_kind(buffer: Buffer, is_stored: bool, has_values: bool) -> Buffer:
+    """Return an array as a part has it: a result that it stores, which may have values before, or an input."""
     if buffer.kind in (Kind.INPUT, Kind.CONSTANT) or (buffer.kind is Kind.INOUT and is_stored):
         return buffer
-    kind = Kind.OUTPUT if is_stored else Kind.INPUT
+    kind = (Kind.INOUT if has_values else Kind.OUTPUT) if is_stored else Kind.INPUT
     return replace(buffer, kind=kind, layout=None, scope=None)

@@ -193,7 +193,7 @@ class Addressing(Scalars, ABC):
         stored, align = e.stored(dtype), item_bytes(dtype)
         mask = self.mask_of(lanes)
         if memory.layout is not None and memory.layout.bits is not None:
-            return e.loaded(self.of_shared_bytes(memory, memory.layout, index, lanes), dtype)
+            return e.loaded(self.of_shared_bytes(buffer, memory.layout, index, lanes), dtype)
         match self.along(memory, index, lanes):
             case Spacing(1, 0):
                 address = self.address(memory, index)
@@ -218,11 +218,11 @@ class Addressing(Scalars, ABC):
             case Spacing(share, step) if step == share:
                 raw = self.member_of_each(share, memory, index, mask, lanes)
             case _:
-                raw = self.gathered(memory, index, mask, lanes)
+                raw = self.gathered(buffer, index, mask, lanes)
         return e.loaded(raw, dtype)
 
     def of_shared_bytes(
-        self, memory: Memory, layout: Layout, index: Sequence[Expr], lanes: Lanes
+        self, buffer: str, layout: Layout, index: Sequence[Expr], lanes: Lanes
     ) -> str:
         """Return elements several of which share a byte: the bytes, shifted by where each lies in its own."""
         axis, bits = layout.shared_axis, layout.bits
@@ -230,20 +230,19 @@ class Addressing(Scalars, ABC):
         assert bits is not None
         f, last, free = self.f, layout.per_byte - 1, 8 - bits
         of_places, of_bytes = f"<{lanes.width} x i64>", f"<{lanes.width} x i8>"
-        bytes_of_lanes = self.gathered(memory, index, self.mask_of(lanes), lanes)
+        bytes_of_lanes = self.gathered(buffer, index, self.mask_of(lanes), lanes)
         place = f.let(f"and {of_places} {self.lane_index(index[axis], lanes)}, splat (i64 {last})")
         after = f.let(f"sub {of_places} splat (i64 {last}), {place}")
         after = f.let(f"mul {of_places} {after}, splat (i64 {bits})")
         up = f.let(
             f"shl {of_bytes} {bytes_of_lanes}, {f.let(f'trunc {of_places} {after} to {of_bytes}')}"
         )
-        down = "lshr" if memory.dtype in UNSIGNED else "ashr"
+        down = "lshr" if self.memory[buffer].dtype in UNSIGNED else "ashr"
         return f.let(f"{down} {of_bytes} {up}, splat (i8 {free})")
 
-    def gathered(
-        self, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes
-    ) -> str:
+    def gathered(self, buffer: str, index: Sequence[Expr], mask: str | None, lanes: Lanes) -> str:
         """Elements that lie anywhere, one by one."""
+        memory = self.memory[buffer]
         addresses = self.lane_addresses(memory, index, lanes)
         return self.at_addresses(memory.dtype, addresses, mask, lanes.width)
 
@@ -345,11 +344,13 @@ class Addressing(Scalars, ABC):
             some = self.f.let(f"or {bits} {some}, {one}") if some else one
         return some
 
-    def shuffled(self, kind: str, vector: str, width: int, lanes: Iterable[int]) -> str:
-        """Lanes of a vector of so many elements, in an order."""
+    def shuffled(
+        self, kind: str, vector: str, width: int, lanes: Iterable[int], second: str = "poison"
+    ) -> str:
+        """Lanes of a vector of so many elements, and of a second one behind it, in an order."""
         places, source = [*lanes], f"<{width} x {kind}>"
         mask = f"<{len(places)} x i32> {_listed('i32', places)}"
-        return self.f.let(f"shufflevector {source} {vector}, {source} poison, {mask}")
+        return self.f.let(f"shufflevector {source} {vector}, {source} {second}, {mask}")
 
     def beside(
         self, first: str, dtype: str, mask: str | None, width: int, metadata: str = ""

@@ -26,7 +26,7 @@ from offcut.core.expr import (
     variables,
     walk,
 )
-from offcut.core.program import Program
+from offcut.core.program import Program, Store
 from offcut.core.text.printer import format_expr
 from offcut.errors import InternalError
 
@@ -35,11 +35,15 @@ class Expressions(Addressing):
     """Values of expressions, one for each lane.
 
     tables   constant tables of the module, by name
+    current_store    the assignment whose value is being computed
+    store_path      the lanes that run it, as `Lanes.path`
     """
 
     def __init__(self, program: Program, isa: Isa) -> None:
         super().__init__(program, isa)
         self.tables: dict[str, str] = {}
+        self.current_store: Store | None = None
+        self.store_path: str | None = None
 
     def value(self, expr: Expr, lanes: Lanes, slots: Mapping[str, str]) -> str:
         """An expression for a vector of instances; `slots` hold what the tile has written."""
@@ -53,6 +57,8 @@ class Expressions(Addressing):
             case Load(buffer, index, _):
                 if buffer in slots:
                     return self.f.let(f"load {e.kind(dtype)}, ptr {slots[buffer]}")
+                if self.is_always_inside(expr):
+                    lanes = replace(lanes, path=self.store_path)
                 return self.load(buffer, index, dtype, lanes)
             case Binary(op, a, b):
                 x, y = self.value(a, lanes, slots), self.value(b, lanes, slots)
@@ -76,6 +82,20 @@ class Expressions(Addressing):
                 return self.lookup(values, index, lanes)
             case _:
                 raise InternalError(f"{format_expr(expr)} inside a statement")
+
+    def is_always_inside(self, load: Load) -> bool:
+        """Return whether an element exists for each instance of the statement, since the statement writes one at the same coordinates.
+
+        Reads of it in several branches of the value are then one load.
+        """
+        if self.current_store is None:
+            return False
+        stored = self.program.buffer(self.current_store.buffer).shape
+        extents = dict(zip(self.current_store.index, stored, strict=True))
+        shape = self.program.buffer(load.buffer).shape
+        return all(
+            extents.get(part) == extent for part, extent in zip(load.index, shape, strict=True)
+        )
 
     def reduced(
         self, op: str, old: str, term: Expr, dtype: str, lanes: Lanes, slots: Mapping[str, str]

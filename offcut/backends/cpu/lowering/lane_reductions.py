@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from offcut.backends.cpu.lowering.addressing import Lanes
-from offcut.backends.cpu.lowering.expressions import Expressions
+from offcut.backends.cpu.lowering.gathers import Gathers
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.core.accesses import only_reduces
@@ -52,7 +52,7 @@ def has_lane_reductions(body: Sequence[Stmt], program: Program, isa: Isa) -> boo
     )
 
 
-class Reductions(Expressions):
+class Reductions(Gathers):
     """Lowers loops that reduce as lanes."""
 
     def reduction(self, loop: For, width: int, slots: Mapping[str, str]) -> dict[str, str]:

@@ -223,12 +223,15 @@ class Lowering(Storage):
                 assert_never(stmt)
 
     def loop(self, loop: For) -> None:
-        """Emit the iterations of a loop: groups of `factor` that run together, then those that are left in turn."""
+        """Emit the iterations of a loop: groups of `factor` that run together, then what is left in turn.
+
+        Of tiles without sums, whose code is short, groups of half as many run together before that.
+        """
         start, end, count = self.scalar(loop.lo), self.scalar(loop.hi), loop.factor or 1
         first, last = self.range_of(loop.lo)[0], self.range_of(loop.hi)[1]
         with self.known(Var(loop.iter), first, last - 1):
             self.around.append(loop)
-            if count > 1:
+            while count > 1 and start != end:
                 extent = ir.maximum(self.f, ir.sub(self.f, end, start), "0")
                 groups = ir.floordiv(self.f, extent, str(count))
                 whole = ir.add(self.f, start, ir.mul(self.f, groups, str(count)))
@@ -237,7 +240,7 @@ class Lowering(Storage):
                     self.jammed = loop.iter, tuple(numbers)
                     self.block(loop.body)
                     self.jammed = "", ()
-                start = whole
+                start, count = whole, 1 if has_sums(loop) else count // 2
             if start != end:
                 with self.f.loop(start, end) as now, self.bound(loop.iter, now):
                     self.block(loop.body)
@@ -327,6 +330,12 @@ def _elsewhere(name: str) -> str:
     if kernel is None or kernel.unit == "core":
         return "a declared instruction runs as the loops that say what it does"
     return f"it runs on a {kernel.unit}, and the CPU has none"
+
+
+def has_sums(loop: For) -> bool:
+    """Return whether a tile in `loop` has loops inside."""
+    tiles = (stmt for stmt in statements(loop.body) if isinstance(stmt, Tile))
+    return any(isinstance(stmt, For) for tile in tiles for stmt in statements(tile.body))
 
 
 def _has_polynomials(loop: For) -> bool:

@@ -145,10 +145,12 @@ class VectorStatements(Reductions):
             old = self.f.let(f"load {kind}, ptr {slot}")
         elif slot is None and stmt.reduce is not None:
             old = self.load(stmt.buffer, stmt.index, dtype, lanes)
+        self.current_store, self.store_path = stmt, lanes.path
         if stmt.reduce is None:
             result = self.value(stmt.value, lanes, slots)
         else:
             result = self.reduced(stmt.reduce, old, stmt.value, dtype, lanes, slots)
+        self.current_store = None
         if slot is None:
             self.save(stmt.buffer, stmt.index, result, lanes)
             return

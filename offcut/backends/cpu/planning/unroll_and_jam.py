@@ -21,7 +21,7 @@ of it; what else it writes lives in registers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from offcut.backends.cpu.lowering.accesses import is_one_element, store_apart
@@ -30,7 +30,7 @@ from offcut.backends.cpu.lowering.lane_reductions import has_lane_reductions
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, loads, variables
-from offcut.core.program import STATUS, THREAD, UNROLL, For, Program, Stmt, Store, Tile
+from offcut.core.program import STATUS, THREAD, UNROLL, For, If, Program, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
 from offcut.core.tile_limits import residual_conditions
@@ -201,6 +201,10 @@ class _Marker:
         for stmt in body:
             if isinstance(stmt, Tile):
                 reason = self.why_tile_in_turn(loop, stmt)
+            elif (
+                isinstance(stmt, If) and not stmt.other and not _varies({loop.iter}, stmt.condition)
+            ):
+                reason = self.why_in_turn(loop, stmt.then)
             elif not isinstance(stmt, For):
                 reason = "a statement stands in it beside the tiles"
             elif _varies({loop.iter}, stmt.lo, stmt.hi):
@@ -264,15 +268,22 @@ class _Marker:
             sums = [stmt for stmt in statements(tile.body) if isinstance(stmt, For)]
             outer = {loop.iter, axis.iter, *inner, *short}
             return not any(_varies(outer, one.lo, one.hi) for one in sums) and any(
-                _is_alike(load, loop.iter, axis.iter) for one in sums for load in _loads(one)
+                _is_alike(load, loop.iter, axis.iter)
+                for load in (*_loads(sums), *_place_loads(_loads([tile])))
             )
 
-        return all(
-            tile_gains(stmt)
-            if isinstance(stmt, Tile)
-            else isinstance(stmt, For) and self.gains(loop, stmt.body, (*inner, stmt.iter), around)
-            for stmt in body
-        )
+        def gains(stmt: Stmt) -> bool:
+            match stmt:
+                case Tile():
+                    return tile_gains(stmt)
+                case If():
+                    return self.gains(loop, stmt.then, inner, around)
+                case For():
+                    return self.gains(loop, stmt.body, (*inner, stmt.iter), around)
+                case _:
+                    return False
+
+        return all(map(gains, body))
 
 
 def _iterators_between(loop: For, tile: Tile) -> Iterator[str]:
@@ -303,7 +314,14 @@ def _is_alike(load: Load, name: str, lane: str) -> bool:
     return lane in names and name not in names
 
 
-def _loads(loop: For) -> Iterator[Load]:
-    for store in statements(loop.body):
+def _loads(body: Sequence[Stmt]) -> Iterator[Load]:
+    for store in statements(tuple(body)):
         if isinstance(store, Store):
             yield from (load for load, _ in loads(store.value))
+
+
+def _place_loads(gathers: Iterable[Load]) -> Iterator[Load]:
+    """Yield what is read to know where elements lie."""
+    for gather in gathers:
+        for part in gather.index:
+            yield from (load for load, _ in loads(part))

@@ -12,7 +12,7 @@ lane, so what it seems to carry does not count.
 A loop that is marked to run as lanes of its own reductions (`row_reductions`) does so, and the loops around it
 are left alone.
 
-What stays as it is: a loop that carries a dependence, and every nest that holds tiles already; where nests of products
+What stays as it is: a loop that carries a dependence, one that writes where memory says, a nest that only says the status of a call, and every nest that holds tiles already; where nests of products
 were cut, those beside them are taken alone, as are those in a loop of more statements than are compared in pairs.
 """
 
@@ -32,6 +32,7 @@ from offcut.core.expr import (
     Expr,
     Var,
     loads,
+    reads_memory,
     substitute,
     variables,
 )
@@ -230,6 +231,9 @@ class _Nest:
             return stmt
         if not any(isinstance(inner, For) for inner in inside):
             return stmt
+        stored = {inner.buffer for inner in inside if isinstance(inner, Store)}
+        if all(self.program.buffer(name).scope == STATUS for name in stored):
+            return stmt
         stores = sum(isinstance(inner, Store) for inner in inside)
         if stores > MOST_STORES:
             self.notes.append(f"{stores} statements: sequential, too many to compare in pairs")
@@ -324,6 +328,9 @@ class _Nest:
             )
             return cycles, vector
         forced = loop.unit == LANE or self.binds.force(loop)
+        if not forced and _scatters(loop):
+            self.notes[noted] = f"loop {loop.iter} one by one: it writes where memory says"
+            return cycles, vector
         if not is_reduced and (as_lanes < cycles or forced):
             del self.notes[noted:], self.bound_loops[before:]
             self.bound_loops.append(loop)
@@ -437,6 +444,15 @@ def _reason(carried: Sequence[Dependence] | None) -> str:
     more = f", and {len(carried) - 1} more" if len(carried) > 1 else ""
     carries = "carries" if any(one.certain for one in carried) else "may carry"
     return f"it {carries} {first.kind} {arrow}{more}"
+
+
+def _scatters(loop: For) -> bool:
+    """Return whether a loop writes at places that memory says, which differ between its iterations: one by one, they are written as fast."""
+    return any(
+        isinstance(stmt, Store)
+        and any(loop.iter in variables(part) and reads_memory(part) for part in stmt.index)
+        for stmt in statements(loop.body)
+    )
 
 
 def _takes_lanes(loop: For) -> bool:
