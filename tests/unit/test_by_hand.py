@@ -562,9 +562,7 @@ def test_a_fault_in_the_loops_that_primitives_make_is_refused(
     a, b = (rng.integers(-4, 5, shape).astype("float32") for shape in ((9, 12), (12, 10)))
     mutants = list(corrupted(s.lower(), kind))
     for broken in mutants[:: max(1, len(mutants) // 3)]:
-        monkeypatch.setattr(
-            hand_proof, "lower_with_tiles", lambda _, broken=broken: (broken, [])
-        )
+        monkeypatch.setattr(hand_proof, "lower_with_tiles", lambda _, broken=broken: (broken, []))
         again = oc.create_schedule(given).apply(s.schedule)
         try:
             found = again.lower().run({"A": a, "B": b})
