@@ -36,6 +36,7 @@ from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import (
+    PASS,
     REQUEST,
     BudgetExceeded,
     accesses_outside,
@@ -78,7 +79,7 @@ from offcut.proof.normal_forms.options import (
     pair_options,
     pair_whole_options,
 )
-from offcut.proof.normal_forms.parts_in_sequence import parts_in_sequence
+from offcut.proof.normal_forms.parts_in_sequence import changed_part, parts_in_sequence
 from offcut.proof.normal_forms.reduction_init import (
     normalize_reductions,
     with_floats,
@@ -204,6 +205,8 @@ def _theorems(
     through: Program,
     inside: bool,
 ) -> tuple[Theorem, ...]:
+    if _is_alike_but_for_common(source, emitted, reassociate, users, inside):
+        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if (options_in_pairs := pair_whole_options(source, emitted)) is not None:
         each = (_theorems(a, b, reassociate, users, a, inside) for a, b in options_in_pairs)
         return tuple(theorem for one in each for theorem in one)
@@ -287,6 +290,23 @@ def _is_alike_in_parts(
     except (BudgetExceeded, PartitionError):
         return False
     return bool(pairs)
+
+
+def _is_alike_but_for_common(
+    source: Program, emitted: Program, reassociate: bool, users: Mapping[str, str], inside: bool
+) -> bool:
+    """Return whether what two programs do not both run is equal, and what they do is inside of its arrays; False if they have no statement
+    in common, or half of the budget of a pass does not decide it.
+    """
+    part = changed_part(source, emitted)
+    if part is None or (not inside and try_isl(lambda: bool(accesses_outside(source)), True)):
+        return False
+    try:
+        with operation_budget(PASS // 2):
+            _theorems(*part, reassociate, users, part[0], inside)
+    except (BudgetExceeded, PartitionError):
+        return False
+    return True
 
 
 def _by_instances(

@@ -21,10 +21,12 @@ from offcut.proof.by_structure.places import NotStructural
 from offcut.proof.by_structure.structure import check_structure
 from offcut.proof.normal_forms.condition_hoisting import hoist_conditions, unswitch
 from offcut.proof.normal_forms.copy_forwarding import forward_copies
+from offcut.proof.normal_forms.element_loops import name_loops_like
 from offcut.proof.normal_forms.launch_fission import has_independent_blocks, separate_launches
 from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges, fuse_tiles
 from offcut.proof.normal_forms.narrowed_blocks import without_unread_blocks
 from offcut.proof.normal_forms.narrowing import without_unread_elements
+from offcut.proof.normal_forms.private_arrays import share_private_arrays
 from offcut.proof.normal_forms.reduction_init import reorder_terms_like
 from offcut.proof.normal_forms.storage_order import permute_storage_like, undo_relayout
 from offcut.proof.normal_forms.window_expansion import expand_windows
@@ -32,17 +34,18 @@ from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms
 
 
 def is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
-    """Return whether two programs have one shape when copies, windows, and orders that may differ are gone: those of the source
-    where it is not seen with them.
+    """Return whether two programs have one shape when copies, windows, names of loops, and orders that may differ are gone: those of the
+    source where it is not seen with them.
 
     What an array that is gone held is read where it was read: inside of it, or nothing is known.
     """
-    others = [buffer.name for buffer in emitted.buffers]
-    copied = try_isl(lambda: forward_copies(source, others), source)
-    for form in dict.fromkeys((source, copied)):
-        one, other = _shaped(form, emitted, reassociate)
-        if (one, other) != (source, emitted) and is_same_shape(one, other):
-            return _is_inside(source, one) and _is_inside(emitted, other)
+    for pair in dict.fromkeys(((source, emitted), name_loops_like(source, emitted))):
+        others = [buffer.name for buffer in pair[1].buffers]
+        copied = try_isl(partial(forward_copies, pair[0], others), pair[0])
+        for form in dict.fromkeys((pair[0], copied)):
+            one, other = _shaped(form, pair[1], reassociate)
+            if (one, other) != (source, emitted) and is_same_shape(one, other):
+                return _is_inside(source, one) and _is_inside(emitted, other)
     return False
 
 
@@ -119,6 +122,7 @@ def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Progr
     All that they access must lie inside: a copy that is gone is not asked for its accesses.
     """
     own = [buffer.name for buffer in source.buffers]
+    emitted = share_private_arrays(emitted, source)
     emitted = try_isl(lambda: undo_relayout(forward_copies(emitted, own), own), emitted)
     emitted = fuse_ranges(expand_windows(permute_storage_like(emitted, source)))
     source = expand_windows(source)

@@ -23,10 +23,8 @@ from itertools import accumulate
 from offcut.core.expr import Expr
 from offcut.core.program import LANE, THREAD, UNROLL
 from offcut.describe.computation import Computation
-from offcut.partition import LADDER, AxisCut
 from offcut.schedule.decisions import (
     ANY,
-    VECTORS,
     Alternative,
     At,
     Bind,
@@ -49,15 +47,19 @@ from offcut.schedule.decisions import (
     unit_splits,
 )
 from offcut.schedule.nests import (
-    KERNEL_AXES,
-    WORDS,
-    KernelAxes,
     Nest,
     NestView,
     Pack,
     Together,
     Way,
     label_of,
+)
+from offcut.schedule.stage_loops import (
+    OtherLoops,
+    StageLoops,
+    loops_in,
+    read_loops,
+    take_shared_loops,
 )
 
 
@@ -76,16 +78,12 @@ def nests_of(schedule: Schedule) -> NestView | None:
     line, members, copies = 2, stages_of_points(steps), panel_copies(steps)
     for first, step in enumerate(steps):
         if not isinstance(step, Bind) or step.unit in (LANE, THREAD, UNROLL, None):
-            with suppress(_OtherLoops):
+            with suppress(OtherLoops):
                 return _Reader(line, steps[first:], members, copies).view(first)
         if isinstance(step, Staging) and step.name in copies:
             return None  # the copy is made for a cover, which is of no nest without it
         line += _height(step)
     return None
-
-
-class _OtherLoops(Exception):
-    """Raised for decisions that are of no nests."""
 
 
 def _height(step: Step) -> int:
@@ -139,7 +137,7 @@ class _Reader:
     def view(self, first: int) -> NestView:
         """Return what all of them say of nests.
 
-        Raises _OtherLoops where some are of no nest, as all methods do.
+        Raises OtherLoops where some are of no nest, as all methods do.
         """
         self.sort_by_nest()
         nests: list[Nest] = []
@@ -148,7 +146,7 @@ class _Reader:
         for group in self.groups:
             steps = list(group.steps)
             if group.stage in readers:
-                heads[group.stage] = _head(steps)
+                heads[group.stage] = take_shared_loops(steps)
             terms = self.take_terms(group.stage, steps)
             ways = tuple(self.ways(group, steps))
             lead, *followers = self.stages_at_point(group, steps)
@@ -164,7 +162,7 @@ class _Reader:
         for step in self.steps:
             match step:
                 case Separate() if is_of_loops(step) and line > self.line and not self.is_whole():
-                    raise _OtherLoops  # what a target decides begins there
+                    raise OtherLoops  # what a target decides begins there
                 case Staging(_, _, name, (reader,)) if name in self.copies:
                     copies[name] = self.home(reader)
                     self.add(self.home(reader), step, line)
@@ -185,21 +183,21 @@ class _Reader:
                     elif axis is not None and depth == 1:
                         self.places.append((step, line))
                     else:
-                        raise _OtherLoops
+                        raise OtherLoops
                 case Choose(options):
                     stages = {_covered(option) for option in options}
                     if len(stages) != 1:
-                        raise _OtherLoops
+                        raise OtherLoops
                     self.add(stages.pop(), step, line)
                 case Split(stage) if step in of_units and self.ends(stage):
                     pass
                 case Split(stage) | Order(stage) | Cover(stage) if stage != ANY:
                     self.add(copies.get(stage, self.home(stage)), step, line)
                 case _:
-                    raise _OtherLoops
+                    raise OtherLoops
             line += _height(step)
         if not self.is_whole():
-            raise _OtherLoops
+            raise OtherLoops
 
     def is_whole(self) -> bool:
         """Return whether there are nests so far, and each says what covers it."""
@@ -224,7 +222,7 @@ class _Reader:
             if not isinstance(step, Order) or self.home(step.stage) != stage:
                 continue
             rest = (s for s, _ in steps[place + 1 :])
-            later = {loop for of, loop in _loops_in(rest) if of == stage}
+            later = {loop for of, loop in loops_in(rest) if of == stage}
             if step.stage == stage and ({*step.loops} & later or len(orders) + has_choice < 2):
                 return ()
             del steps[place]
@@ -241,7 +239,7 @@ class _Reader:
                 ways = [tuple(s for s, _ in steps if isinstance(s, Primitive))]
         first, *rest = ([*stages_at_points(way, self.members), group.stage] for way in ways)
         if any(other != first for other in rest):
-            raise _OtherLoops
+            raise OtherLoops
         return first
 
     def ways(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> Iterator[Way]:
@@ -274,29 +272,29 @@ class _Reader:
         own_stages = {stage, *(step.name for step, _ in steps if isinstance(step, Staging))}
         for step, _ in steps:
             if isinstance(step, Order | Cover) and step.stage not in own_stages:
-                raise _OtherLoops
+                raise OtherLoops
             if isinstance(step, Split | At) and step.stage not in own_stages | members:
-                raise _OtherLoops
+                raise OtherLoops
         pack: Pack | None = None
         if copy is not None:
             staging, line = copy
             assert isinstance(staging, Staging)
-            loops = self.loops([one for one in steps if _is_of(one[0], staging.name)])
+            loops = self.loops(one for one in steps if _is_of(one[0], staging.name))
             if staging.name not in self.copies or loops.inner or loops.cover is not None:
-                raise _OtherLoops
+                raise OtherLoops
             own_places = (step for step, _ in steps if isinstance(step, At))
             place = next((p.axis or "" for p in own_places if p.stage == staging.name), "")
             pack = Pack(staging, loops.splits, loops.outer, place)
             self.lines[id(pack)] = line
         own = self.loops(
-            [one for one in steps if any(_is_of(one[0], name) for name in (stage, *members))]
+            one for one in steps if any(_is_of(one[0], name) for name in (stage, *members))
         )
         places = (step.axis for step, _ in steps if isinstance(step, At) and step.stage in members)
         chooses = any(cut.strategy.among for cut in own.splits)  # by hand, a split may be a choice
         if own.around & {*places} or (members and chooses):
-            raise _OtherLoops
+            raise OtherLoops
         if own.cover is None or (pack is not None and pack.at not in ("", *own.outer)):
-            raise _OtherLoops
+            raise OtherLoops
         cover = own.kernel()
         if cover is not None:
             self.lines[id(cover)] = own.cover_line
@@ -316,59 +314,9 @@ class _Reader:
         )
         return replace(way, label=label_of(way) if label is None else label)
 
-    def loops(self, steps: Sequence[tuple[Step, int]]) -> _Loops:
+    def loops(self, steps: Iterable[tuple[Step, int]]) -> StageLoops:
         """Return what decisions about one stage make of its loops."""
-        cuts: dict[str, AxisCut] = {}
-        repeated: list[AxisCut] = []
-        groups: set[str] = set()
-        roots: dict[str, str] = {}
-        heights: dict[str, str] = {}
-        inside: list[str] = []
-        order: tuple[str, ...] | None = None
-        order_stage, order_line = "", 0
-        cover, cover_line = None, 0
-        for step, line in steps:
-            match step:
-                case Split(_, axis, levels, names):
-                    cut = _axis_cut(axis, levels, inside)
-                    if levels[-1].by is not None:
-                        heights[names[-2]] = levels[-1].by
-                    if names[-2] in cuts:
-                        repeated.append(cut)  # applying it is refused by its line
-                    else:
-                        cuts[names[-2]] = cut
-                    self.lines[id(cut)] = line
-                    groups |= {*names[:-2]}
-                    roots |= dict.fromkeys(names, axis)
-                    inside.append(names[-1])
-                case Order(stage, loops) if order is None:
-                    order, order_stage, order_line = loops, stage, line
-                case Cover(_, axis, name, along) if (
-                    cover is None and axis in ("", *inside) and (along or name in (VECTORS, WORDS))
-                ):
-                    cover, cover_line = step, line
-                case _:
-                    raise _OtherLoops
-        loop_names = list(order or ())
-        tiles = [name for name in loop_names if name in cuts]
-        first = loop_names.index(tiles[0]) if tiles else len(loop_names)
-        head, rest = loop_names[:first], loop_names[first + len(tiles) :]
-        grouped = [name for name in head if name in groups]
-        if len(grouped) > 1 or {*rest} & {*tiles, *groups} or {*head} & {*inside}:
-            raise _OtherLoops
-        in_tile = (name for name in rest if name not in inside)
-        self.named += ((order_stage, name, order_line) for name in in_tile)
-        place = head.index(grouped[0]) if grouped else len(head)
-        inner_loops = dict(zip(cuts, inside, strict=False))
-        tile_around = dict(zip(tiles[1:], map(inner_loops.get, tiles), strict=False))
-        if any(tile_around.get(name) != by for name, by in heights.items()):
-            raise _OtherLoops
-        others = (cut for name, cut in cuts.items() if name not in tiles)
-        splits = (*(cuts[name] for name in tiles), *others, *repeated)
-        outer, inner = tuple(head[:place]), tuple(head[place + 1 :])
-        innermost = {*inside} & {*loop_names[-1:]} if loop_names else {*inside}
-        around = frozenset((*loop_names, *roots)) - innermost
-        return _Loops(splits, outer, inner, cover, cover_line, roots, around)
+        return read_loops(tuple(steps), self.lines, self.named)
 
     def shared(
         self, nests: Sequence[Nest], heads: Mapping[str, tuple[tuple[str, str, Level | None], ...]]
@@ -383,11 +331,11 @@ class _Reader:
         for at, line in self.places:
             child, reader = firsts.get(at.stage), firsts.get(at.reader)
             if child is None or reader is None or at.axis is None:
-                raise _OtherLoops
+                raise OtherLoops
             names = [name for name, _, _ in heads[at.reader]]
             is_placed = id(child) in inside  # by hand, the line that says it twice is refused
             if is_placed or at.axis not in names or place[id(child)] >= place[id(reader)]:
-                raise _OtherLoops
+                raise OtherLoops
             children.setdefault((at.reader, at.axis), []).append(child)
             first_lines.setdefault((at.reader, at.axis), line)
             inside.add(id(child))
@@ -410,7 +358,7 @@ class _Reader:
             return together
 
         if any((stage, head[-1][0]) not in children for stage, head in heads.items()):
-            raise _OtherLoops
+            raise OtherLoops
         parts = tuple(
             with_children(nest, heads.get(nest.last, ()))
             for nest in nests
@@ -418,101 +366,24 @@ class _Reader:
         )
         for at in self.copy_places:  # a copy is made in the loops that its reader shares
             if innermost.get(self.copy_homes[at.stage]) != (at.reader, at.axis):
-                raise _OtherLoops
+                raise OtherLoops
         return parts
-
-
-@dataclass(frozen=True)
-class _Loops:
-    """The loops of a stage: plain ones around groups and inside of them, and splits, outermost first.
-
-    roots   the axis that each loop of a split is of
-    around  the loops that have others inside of them
-    """
-
-    splits: tuple[AxisCut, ...]
-    outer: tuple[str, ...]
-    inner: tuple[str, ...]
-    cover: Cover | None
-    cover_line: int
-    roots: Mapping[str, str]
-    around: frozenset[str]
-
-    def kernel(self) -> KernelAxes | None:
-        """Return the axes of what covers the tiles; None where it is no microkernel."""
-        if self.cover is None or self.cover.microkernel == VECTORS:
-            return None
-        pairs = [(axis, self.roots.get(loop, loop)) for axis, loop in self.cover.axes]
-        if not {axis for axis, _ in pairs} <= {*KERNEL_AXES}:
-            pairs = list(
-                zip(KERNEL_AXES[3 - len(pairs) :], (loop for _, loop in pairs), strict=False)
-            )
-        along = dict(pairs)
-        return KernelAxes(
-            self.cover.microkernel, along.get("i"), along.get("j"), along.get("p", "")
-        )
 
 
 def _covered(option: Alternative) -> str:
     """Return the stage that an option covers.
 
-    Raises _OtherLoops where it does not end with that.
+    Raises OtherLoops where it does not end with that.
     """
     steps = (step for step in reversed(option.steps) if not isinstance(step, Bind))
     last = next(steps, None)
     if not isinstance(last, Cover):
-        raise _OtherLoops
+        raise OtherLoops
     return last.stage
 
 
 def _is_of(step: Step, stage: str) -> bool:
     return isinstance(step, Split | Order | Cover) and step.stage == stage
-
-
-def _axis_cut(axis: str, levels: Sequence[Level], inside: Sequence[str]) -> AxisCut:
-    """Return the tiles of an axis.
-
-    inside  loops inside of tiles that were split before
-
-    Raises _OtherLoops where they are none of a nest.
-    """
-    *outer, last = levels
-    plain = all(
-        level.tail in (None, LADDER) and level.heights is None and level.by is None
-        for level in outer
-    )
-    rooms = any(level.room is not None for level in levels)
-    by_known_tile = last.by is None or last.by in inside
-    if len(outer) > 1 or last.tail is None or rooms or not plain or not by_known_tile:
-        raise _OtherLoops
-    group = outer[0].tile if outer else None
-    return AxisCut(axis, last.tail, last.tile, last.heights, last.classes, group)
-
-
-def _head(steps: list[tuple[Step, int]]) -> tuple[tuple[str, str, Level | None], ...]:
-    """Take what decisions say of loops that a nest shares off them: (loop, axis, its blocks), outermost first."""
-    blocks: dict[str, tuple[str, Level]] = {}
-    while steps:
-        match steps.pop(0)[0]:
-            case Split(_, axis, (Level(_, None, None, None, (), int()) as level,), (outer, _)):
-                blocks[outer] = axis, level
-            case Order(_, loops) if loops:
-                return tuple((name, *blocks.get(name, (name, None))) for name in loops)
-            case _:
-                break
-    raise _OtherLoops
-
-
-def _loops_in(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
-    """Yield (stage, loop) of what decisions split or put in order."""
-    for step in each_decision(steps):
-        match step:
-            case Split(stage, axis):
-                yield stage, axis
-            case Order(stage, loops):
-                yield from ((stage, loop) for loop in loops)
-            case _:
-                pass
 
 
 def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | None:

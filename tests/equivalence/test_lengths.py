@@ -131,6 +131,7 @@ def test_strategies_whose_loops_cannot_end_at_the_length_ask_it_inside(
         for note in kernel.plan(b=5, n=7, t=9).notes
     )
     again = oc.compile(output, inputs=inputs, schedule=kernel.schedule)
+    assert again.loops == kernel.loops
     for n, t in SIZES:
         q, k, v = drawn("float32", (2, 2), n, t)
         lengths = np.array([5, t, 0, np.iinfo(dtype).max, -1], dtype)

@@ -11,7 +11,7 @@ import offcut as oc
 from offcut.core.program import Cover, Stmt, Tile
 from offcut.core.traversal import map_blocks
 from offcut.schedule import create_schedule
-from tests.agree import agree
+from tests.agree import agree, computed
 
 K, COLUMNS = 24, 72
 FMA = "fma_float32_avx512(i=i_in, j=j_in, p=k)"
@@ -141,3 +141,20 @@ cover C at i_in {cover}""")
         a = rng.standard_normal((n, K)).astype(np.float32)
         sums, terms = a.astype("f8") @ w, abs(a).astype("f8") @ abs(w)
         agree(kernel(a, w), np.maximum(sums, 0), terms=terms, units=K)
+
+
+def test_a_stage_in_a_loop_that_has_one_value_is_computed_there() -> None:
+    n = oc.dim("n", min=1, max=64)
+    X, t = oc.placeholder((n, K), name="X"), oc.reduce_axis(K, "t")
+    S = oc.compute((n,), lambda i: oc.sum(X[i, t], axis=t), name="S")
+    M = oc.compute((n,), lambda i: 1.0 / oc.maximum(S[i], 1.0), name="M")
+    Y = oc.compute((n, K), lambda i, j: X[i, j] * M[i], name="Y")
+    schedule = oc.Schedule.parse("""\
+schedule Y
+split Y.i 4 if fits 4096 as i_block i_in
+at M Y.i_block
+at S M.i""")
+    loops = create_schedule(Y, [X]).apply(schedule).lower()
+    x = np.arange(7 * K, dtype="f").reshape(7, K)
+    exact = computed(lambda x: x / np.maximum(x.sum(1, keepdims=True), 1), x)
+    agree(loops.run({"X": x}, n=7), exact)

@@ -7,7 +7,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.normal_forms.parts_in_sequence import parts_in_sequence
+from offcut.proof.normal_forms.parts_in_sequence import changed_part, parts_in_sequence
 from tests.facade import check_equal
 
 HEAD = """program p
@@ -135,3 +135,67 @@ def test_attention_whose_last_tiles_overlap_is_proved_and_right_on_a_grid() -> N
         # of float16: each weight and result is rounded once, sums are float32
         bound = 2.0**-9 * (weights / weights.sum(axis=1, keepdims=True) @ np.abs(c)) + 2.0**-10
         assert (np.abs(kernel(*arrays)[0].astype(np.float64) - exact) <= bound).all()
+
+
+CHANGED = SECOND.replace("for i in 0:n\n  T[i]", "tile i in 0 +: n\n  T[i]")
+
+
+def test_what_differs_of_two_programs_is_compared_without_what_both_run() -> None:
+    part = changed_part(SOURCE, oc.parse(HEAD + FIRST + CHANGED + THIRD))
+    assert part is not None
+    kinds = [{b.name: b.kind.value for b in one.buffers} for one in part]
+    assert kinds == [{"S": "input", "T": "output"}] * 2
+    assert check_equal(*part)
+
+
+def test_a_statement_is_left_out_where_it_may_stand_elsewhere() -> None:
+    other = "for j in 0:n\n  Y[j] = A[j]\n"
+    head = HEAD + "output Z: float32[n]\n"
+    read = "for i in 0:n\n  Z[i] = S[i]\n"
+    part = changed_part(
+        oc.parse(head + FIRST + other + read),
+        oc.parse(head + other + FIRST + read.replace("Z[i] = S", "Z[i] = 1.0*S")),
+    )
+    assert part is not None
+    assert [len(one.body) for one in part] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind"),
+    [
+        ("for j in 0:n\n  T[j] = A[j]\n", "stores what is passed"),
+        ("for j in 0:n\n  Y[j] = T[j]\n", "reads what is passed"),
+    ],
+)
+def test_a_statement_stays_where_it_must_not_pass_another(statement: str, kind: str) -> None:
+    head, read = HEAD + "output Z: float32[n]\n", "for i in 0:n\n  Z[i] = T[i]\n"
+    source = oc.parse(head + FIRST + "for i in 0:n\n  T[i] = 0.0\n" + SECOND + statement + read)
+    emitted = oc.parse(head + FIRST + "for i in 0:n\n  T[i] = 0.0\n" + statement + SECOND + read)
+    part = changed_part(source, emitted)
+    assert part is not None, kind
+    assert len(part[0].body) == len(part[1].body) >= 2
+    with pytest.raises(PartitionError, match="with n = 1"):
+        check_equal(source, emitted)
+
+
+def test_an_array_that_holds_something_before_is_an_argument_of_the_part() -> None:
+    more = "for i in 0:n\n  S[i] += A[i]\n"
+    source, emitted = (
+        oc.parse(HEAD + FIRST + one + THIRD.replace("T[i] * ", ""))
+        for one in (more, more.replace("for i in 0:n", "tile i in 0 +: n"))
+    )
+    part = changed_part(source, emitted)
+    assert part is not None
+    assert [b.kind.value for b in part[0].buffers if b.name == "S"] == ["inout"]
+    assert check_equal(source, emitted)
+
+
+def test_a_window_of_an_array_that_both_see_has_no_part() -> None:
+    windowed = "for i in 0:n\n  alloc S[i +: 1]\n    S[i] = A[i]\n    Y[i] = S[i]\n"
+    source = oc.parse(HEAD + FIRST + windowed)
+    assert (
+        changed_part(
+            source, oc.parse(HEAD + FIRST + windowed.replace("Y[i] = S[i]", "Y[i] = 1.0*S[i]"))
+        )
+        is None
+    )

@@ -72,7 +72,7 @@ def lower_right() -> oc.Program:
 def test_a_fault_in_what_applies_decisions_is_found_by_the_proof(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("offcut.schedule.apply.hand_schedule")
+    module = importlib.import_module("offcut.schedule.apply.hand_proof")
     emit, (old, new) = module.lower_with_tiles, FAULTS[fault]
 
     def faulty(nests):  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""The parts of two programs that meet in whole arrays, in pairs that are compared one by one.
+"""The parts of two programs that meet in whole arrays, in pairs that are compared one by one; or the part that differs, alone.
 
 Stages of a program meet in whole arrays: a later one reads what an earlier one has left::
 
@@ -11,16 +11,35 @@ Where the first statements of both programs leave the same arrays, and the other
 first parts are compared with these arrays as results, and the second ones with them as inputs. If both pairs are equal, so
 are the programs, and no question is about statements of two parts. If no parts meet so, also parts meet whose second one stores
 what the first one has left: it is compared with these arrays as inputs and results.
+
+Statements that both programs have need no question, wherever they stand: a decision about one stage leaves those of others::
+
+    for i in 0:n                                 for j in 0:m
+      S[i] = f(A[i])                               T[j] = h(B[j])
+    for j in 0:m                                 for i in 0:n
+      T[j] = h(B[j])                     and       S[i] = f(A[i])
+    for i in 0:n                                   Y[i] = g(S[i], T[0])
+      Y[i] = g(S[i], T[0])
+
+Theorem. Let each of two programs be the same if T stands first in it (or last): no statement that T passes stores an array that T
+touches, or touches one that T stores. Then they are equal if they are so without T, of which the arrays that T touches are arguments and results.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import pairwise
 
-from offcut.core.accesses import accessed_arrays, stored_arrays, windowed_arrays
+from offcut.core.accesses import (
+    accessed_arrays,
+    stored_arrays,
+    unwindowed_arrays,
+    windowed_arrays,
+)
 from offcut.core.analysis import analysis
-from offcut.core.program import Alloc, Buffer, Kind, Program, walk
+from offcut.core.program import Alloc, Buffer, Kind, Program, Stmt, walk
 from offcut.proof.by_instances.pairing import SCRATCH
 
 
@@ -49,7 +68,60 @@ def _parts(source: Program, emitted: Program, updates: bool) -> list[tuple[Progr
     shared = {buffer.name for buffer in source.buffers if buffer.kind not in SCRATCH}
     shared = shared.union(*(mine[position] for position, _ in cuts))
     cuts.append((len(source.body), len(emitted.body)))
-    return [_part(source, emitted, (a, c), (b, d), shared) for (a, b), (c, d) in pairwise(cuts)]
+    return [
+        _part(
+            source,
+            emitted,
+            (source.body[a:c], emitted.body[b:d]),
+            shared,
+            stored_arrays(source.body[:a]),
+        )
+        for (a, b), (c, d) in pairwise(cuts)
+    ]
+
+
+def changed_part(source: Program, emitted: Program) -> tuple[Program, Program] | None:
+    """Return what two programs run that is not in both; None if nothing is, or an array is not the same in both.
+
+    If the two parts compute the same, so do the programs. The reverse does not hold: of an array that a statement of both
+    touches, all elements are compared.
+    """
+    mine, theirs, before = list(source.body), list(emitted.body), list[Stmt]()
+    for stmt in source.body:
+        if stmt not in theirs or stmt not in mine:
+            continue
+        first, last = (all(_moves(stmt, one, ways) for one in (mine, theirs)) for ways in (-1, 1))
+        if first or last:
+            before += [stmt] if first else []
+            mine.remove(stmt)
+            theirs.remove(stmt)
+    common = tuple(stmt for stmt in source.body if stmt not in mine)
+    bodies = tuple(mine), tuple(theirs)
+    callers = [{b for b in one.buffers if b.kind not in SCRATCH} for one in (source, emitted)]
+    if not common or callers[0] != callers[1] or _promises(source) != _promises(emitted):
+        return None
+    shared = {buffer.name for buffer in callers[0]} | unwindowed_arrays(common)
+    touched = shared & (accessed_arrays(bodies[0]) | accessed_arrays(bodies[1]))
+    windows = {stmt.buffer for stmt in walk((*mine, *theirs)) if isinstance(stmt, Alloc)}
+    names = {b.name for b in source.buffers} & {b.name for b in emitted.buffers}
+    if touched & windows or not touched <= names:
+        return None
+    if not all(_is_one_array(source, emitted, name) for name in touched):
+        return None
+    return _part(source, emitted, bodies, shared, unwindowed_arrays(tuple(before)))
+
+
+def _promises(program: Program) -> object:
+    """Return what is known of the sizes of a program."""
+    return program.sizes, program.assumptions
+
+
+def _moves(stmt: Stmt, body: Sequence[Stmt], way: int) -> bool:
+    """Return whether a program is the same if one of its statements stands first (`way` -1), or last (1)."""
+    place = body.index(stmt)
+    passed = tuple(body[:place] if way < 0 else body[place + 1 :])
+    stores, touches = stored_arrays((stmt,)), unwindowed_arrays((stmt,))
+    return not (stores & unwindowed_arrays(passed) or touches & stored_arrays(passed))
 
 
 def _meeting_arrays(program: Program, updates: bool) -> list[frozenset[str]]:
@@ -83,17 +155,19 @@ def _is_one_array(source: Program, emitted: Program, name: str) -> bool:
 def _part(
     source: Program,
     emitted: Program,
-    mine: tuple[int, int],
-    theirs: tuple[int, int],
-    shared: set[str],
+    bodies: tuple[tuple[Stmt, ...], tuple[Stmt, ...]],
+    shared: AbstractSet[str],
+    earlier: AbstractSet[str] = frozenset(),
 ) -> tuple[Program, Program]:
-    """Return the statements between two positions of each program as two programs, which share the arrays `shared`."""
-    bodies = source.body[slice(*mine)], emitted.body[slice(*theirs)]
+    """Return some statements of each program as two programs.
+
+    shared   the arrays in which they meet the others
+    earlier  of these, the ones that hold something before
+    """
     touched = accessed_arrays(bodies[0]) | accessed_arrays(bodies[1])
     stored = stored_arrays(bodies[0]) | stored_arrays(bodies[1])
-    before = stored_arrays(source.body[: mine[0]])
     common = tuple(
-        _with_kind(buffer, buffer.name in stored, buffer.name in before)
+        _with_kind(buffer, buffer.name in stored, buffer.name in earlier)
         for buffer in source.buffers
         if buffer.name in touched & shared
     )
@@ -105,9 +179,9 @@ def _part(
     return parts[0], parts[1]
 
 
-def _with_kind(buffer: Buffer, is_stored: bool, has_values: bool) -> Buffer:
-    """Return an array as a part has it: a result that it stores, which may have values before, or an input."""
+def _with_kind(buffer: Buffer, is_stored: bool, is_argument: bool) -> Buffer:
+    """Return an array as a part has it: a result that it stores, or updates, or an input."""
     if buffer.kind in (Kind.INPUT, Kind.CONSTANT) or (buffer.kind is Kind.INOUT and is_stored):
         return buffer
-    kind = (Kind.INOUT if has_values else Kind.OUTPUT) if is_stored else Kind.INPUT
+    kind = (Kind.INOUT if is_argument else Kind.OUTPUT) if is_stored else Kind.INPUT
     return replace(buffer, kind=kind, layout=None, scope=None)

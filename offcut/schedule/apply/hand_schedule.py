@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, reduce
 from itertools import groupby
 from typing import Any
 
@@ -13,9 +11,8 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.integers import whole
 from offcut.core.interpret import interpreter
 from offcut.core.layout import Layout
-from offcut.core.memo import forget
 from offcut.core.plain_loops import strip_synchronization
-from offcut.core.program import Alloc, Kind, Program, walk
+from offcut.core.program import Kind, Program
 from offcut.core.text.round_trip import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
@@ -23,32 +20,24 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
 from offcut.partition import EmittedTile, Users, tiles_alike
 from offcut.partition.cutting import PiecesCost
-from offcut.polyhedral import PASS
-from offcut.proof import UNDECIDED, Certificate, Theorem
-from offcut.schedule.apply import covering
-from offcut.schedule.apply.apply_decision import apply_decision, without_stages
+from offcut.proof import UNDECIDED, Certificate
+from offcut.schedule.apply.apply_decision import apply_decision
 from offcut.schedule.apply.axes import find_stage, stage_names
 from offcut.schedule.apply.emit import lower, lower_with_tiles
+from offcut.schedule.apply.hand_proof import HandProof
 from offcut.schedule.apply.hand_stage import Stage
-from offcut.schedule.apply.prove import lowering_budget, prove
 from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors, with_axis_labels
 from offcut.schedule.apply.staged_form import Nests
-from offcut.schedule.apply.without_windows import join_tiles
 from offcut.schedule.decisions import (
     ANY,
-    VECTORS,
     At,
     Bind,
     Choose,
     Cover,
-    Inline,
     Primitive,
-    RFactor,
     Schedule,
     Split,
     Staging,
-    each_decision,
-    stages_in,
 )
 from offcut.schedule.diagnostics import with_source_line
 
@@ -138,37 +127,26 @@ def replay(
         assert isinstance(whole.decision, Primitive)
         with with_source_line(schedule, whole.decision):
             raise whole
-    again = HandSchedule(start)
-    again.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, ()), microkernels)
-    for decision in by_hand._steps:  # the line is that after which it is refused first
-        with with_source_line(schedule, decision):
-            again._do(decision)
-            again.lower(reassociate)
+    _raise_by_line(by_hand, schedule, reassociate)
     raise whole
 
 
-def _changes_stages(step: Primitive) -> bool:
-    """Return whether a decision makes or removes stages."""
-    return isinstance(step, Staging | Inline | RFactor)
+def _raise_by_line(by_hand: HandSchedule, schedule: Schedule, reassociate: bool) -> None:
+    """Raise, by its line, what is refused of the decisions up to one, where nothing is of those before it; return if nothing is refused.
 
-
-def _decided_loops(step: Primitive) -> object:
-    """Return whose loops a decision is about; of one where a stage is computed, the decision itself."""
-    return step if isinstance(step, At) else stages_in(step)
-
-
-def _programs(
-    steps: Sequence[Nests], small: bool = True
-) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
-    """Return the programs of some nests, before them the first one without its windows, if it has any; and the tiles of the last.
-
-    small  whether the first one with its windows is a step, too, where others follow
+    It is sought among them by halves.
     """
-    emitted = [lower_with_tiles(nests) for nests in steps]
-    programs = tuple(program for program, _ in emitted)
-    if any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body)):
-        programs = (join_tiles(programs[0]), *programs[0 if small or len(programs) == 1 else 1 :])
-    return programs, tuple(emitted[-1][1])
+    accepted, refused = 0, len(by_hand._steps)
+    while refused - accepted > 1:
+        middle = (accepted + refused) // 2
+        try:
+            by_hand.after(middle).lower(reassociate)
+        except PartitionError:
+            refused = middle
+        else:
+            accepted = middle
+    with with_source_line(schedule, by_hand._steps[refused - 1]):
+        by_hand.after(refused).lower(reassociate)
 
 
 @trim_tracebacks
@@ -368,91 +346,13 @@ class HandSchedule:
     def _proved(self, reassociate: bool) -> tuple[Nests, bool, Program, Certificate]:
         result = self._lowered
         if result is None or result[0] is not self._nests or result[1] != reassociate:
-            program, certificate = self._prove(reassociate)
+            program, certificate = self._decisions.proved(reassociate)
             result = self._lowered = self._nests, reassociate, program, certificate
         return result
 
-    def _prove(self, reassociate: bool) -> tuple[Program, Certificate]:
-        """Return the program, proved: by all decisions at once but for staged arrays where isl answers that soon; else stage by stage, else
-        with all the work of a request, at last with values in whole arrays in all steps.
-
-        Raises PartitionError where a result would change; where isl answers no question, with the decision behind which it does not.
-        """
-        values = self._whole_values()
-        questions: list[Callable[[bool], tuple[Program, Certificate]]]
-        questions = [partial(self._prove_forms, self._forms)]
-        if self._decides_by_stage():
-            questions = [
-                partial(self._prove_forms, self._forms, most=PASS),
-                self._prove_by_stage,
-                *questions,
-            ]
-        if values:
-            questions.append(partial(self._prove_forms, partial(self._forms, always=values)))
-        undecided: PartitionError | None = None
-        for question in questions:
-            try:
-                return question(reassociate)
-            except PartitionError as refused:
-                if refused.refused != UNDECIDED:
-                    raise
-                if undecided is None or undecided.decision is None:
-                    undecided = refused
-        assert undecided is not None
-        raise undecided
-
-    def _prove_forms(
-        self, forms: Callable[[], Sequence[Nests]], reassociate: bool, most: int | None = None
-    ) -> tuple[Program, Certificate]:
-        """Return the program, proved by the steps that `forms` returns.
-
-        most  operations that isl may take for each; None: those of a request
-        """
-        forget()
-        with lowering_budget():
-            steps = forms()
-            programs, _ = _programs(steps)
-        certificate = prove(self._nests, steps[0].source, programs, reassociate, most)
-        return programs[-1], certificate
-
-    def _decides_by_stage(self) -> bool:
-        """Return whether there are decisions about the loops of several stages, all of which can be made behind those that change stages."""
-        loops = [step for step in self._steps if not _changes_stages(step)]
-        try:
-            reduce(apply_decision, (*filter(_changes_stages, self._steps), *loops), self._undecided)
-        except PartitionError:
-            return False
-        return len({*map(_decided_loops, loops)}) > 1
-
-    def _prove_by_stage(self, reassociate: bool) -> tuple[Program, Certificate]:
-        """Return the program, proved by steps of which each decides about the loops of one stage more, or where one more is computed.
-
-        Decisions that change stages come first: each has an equation of its own.
-
-        Raises PartitionError, with the last decision of the step that is refused.
-        """
-        forget()
-        loops = [step for step in self._steps if not _changes_stages(step)]
-        nests = reduce(apply_decision, filter(_changes_stages, self._steps), self._undecided)
-        program, theorems = nests.source, list[Theorem]()
-        for _, steps in groupby(loops, _decided_loops):
-            for step in steps:
-                nests = apply_decision(nests, step)
-            with lowering_budget():
-                before, program = program, lower_with_tiles(nests)[0]
-            try:
-                theorems += prove(nests, before, (program,), reassociate).theorems
-            except PartitionError as refused:
-                refused.decision = step
-                raise
-        return program, Certificate(tuple(dict.fromkeys(theorems)))
-
-    def _whole_values(self) -> tuple[str, ...]:
-        """Return the arrays of staged values that lie in no window: they are stages, computed before their readers."""
-        steps = tuple(each_decision(self._steps))
-        windows = {step.stage for step in steps if isinstance(step, At)}
-        values = (s.name for s in steps if isinstance(s, Staging) and s.how == "value")
-        return tuple(name for name in values if name not in windows)
+    @property
+    def _decisions(self) -> HandProof:
+        return HandProof(self._undecided, self._steps, self._nests)
 
     @property
     def emitted(self) -> Program:
@@ -470,45 +370,7 @@ class HandSchedule:
         small   whether there is a program for each staged array; else the first one and the whole alone
         always  staged arrays that are in all of them
         """
-        return _programs(self._forms(small, always), small)
-
-    def _forms(self, small: bool = True, always: Collection[str] = ()) -> tuple[Nests, ...]:
-        """Return what the decisions make without any staged array, then, in small steps of a proof, with one more each."""
-        constants = {b.name for b in self._first.buffers if b.kind is Kind.CONSTANT}
-        staged = [
-            s.name
-            for s in each_decision(self._steps)
-            if isinstance(s, Staging) and s.how != "write" and s.name not in always
-            if not (s.how == "value" and s.name in constants)  # converted when it is bound
-        ]
-        forms = []
-        for number in range(len(staged) if small else min(len(staged), 1)):
-            absent = set(staged[number:])
-            if self._is_covered_in_memory(absent):
-                continue
-            nests = self._undecided
-            for step in without_stages(self._steps, absent):
-                nests = apply_decision(nests, step)
-            forms.append(nests)
-        return (*forms, self._nests)
-
-    def _is_covered_in_memory(self, absent: AbstractSet[str]) -> bool:
-        """Return whether a declared instruction asks in which memory a stage finds one of these arrays."""
-        steps = tuple(each_decision(self._steps))
-        readers = {
-            reader
-            for step in steps
-            if isinstance(step, Staging) and step.name in absent
-            for reader in step.readers
-        }
-        own = {VECTORS, *(kernel.name for kernel in self._nests.microkernels)}
-        covers = (s for s in steps if isinstance(s, Cover) and s.stage in readers)
-        names = {cover.microkernel for cover in covers} - own
-        return any(
-            place.memories
-            for name in names
-            for place in covering.find_intrinsic(name, self._nests.intrinsics, "").operands.values()
-        )
+        return self._decisions.forms(small, always)
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
         """Return the result of the reference interpreter on numpy arrays, by the users' names.

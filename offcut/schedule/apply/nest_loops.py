@@ -110,16 +110,23 @@ class NestLoops(Offsets):
         """Note that `copy` stands for `body`, statement by statement."""
 
     def emit(self, at: At) -> tuple[Stmt, ...]:
-        """Return the loops of the nest, at a place around it; a root of one value there has no loop."""
+        """Return the loops of the nest, at a place around it; a root of one value there has no loop, but what is computed in it is."""
         known = at
         for root, (lo, hi) in at.window.items():
             if ix.sub(hi, lo) == ix.const(1) and self.has_plain_loop(root):
                 known, _ = self.completed(root, ix.const(0), known)
         parts = [
-            (tuple(name for name in part.loops if name not in known.offsets), part)
+            (tuple(name for name in part.loops if self.is_open(name, known)), part)
             for part in self.nest.parts
         ]
         return self.block(parts, known)
+
+    def is_open(self, name: str, at: At) -> bool:
+        """Return whether a loop is still to come at a place: it has more than one value there, or others are computed in it."""
+        if name not in at.offsets:
+            return True
+        attached = () if self.inside is None else self.nests.attached(self.nest.name, name)
+        return any(not self.nests.is_at_points(one) for one in attached)
 
     def has_plain_loop(self, root: str) -> bool:
         """Return whether a root has a loop of its own, which is not split, and runs outside of tiles."""
@@ -141,6 +148,8 @@ class NestLoops(Offsets):
 
     def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the loop over `axis` around `parts`; several where its tail is treated apart."""
+        if axis in at.offsets:
+            return self.computed_inside(axis, self.block(parts, at), at).statements
         origin, at = self.nest.made_by(axis), self.fixed(axis, at)
         if isinstance(origin, SplitPair) and axis == origin.outer:
             if origin.level.room is not None:

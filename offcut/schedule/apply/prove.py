@@ -26,6 +26,7 @@ def prove(
     programs: Sequence[Program],
     reassociate: bool = True,
     most: int | None = None,
+    inside: bool = False,
 ) -> Certificate:
     """Return the theorems by which the last of `programs` computes what was described, for all sizes.
 
@@ -38,6 +39,7 @@ def prove(
     programs     of which each has one staged array more than the one before
     reassociate  whether the terms of a declared sum may be added in any order
     most         operations that isl may take for a question; None: those of a request
+    inside       whether every access of `source` is known to lie inside
 
     Raises PartitionError with the smallest witness.
     """
@@ -55,7 +57,10 @@ def prove(
             check_equal(*one.alike, reassociate=reassociate, users=users)
         theorems.append(Theorem("substitution", one.equation, one.primitive))
     for before, after in pairwise((source, *programs)):
-        theorems += check_equal(before, after, reassociate=reassociate, users=users, most=most)
+        theorems += check_equal(
+            before, after, reassociate=reassociate, users=users, inside=inside, most=most
+        )
+        inside = True
     with lowering_budget():
         theorems += check_marks(programs[-1], users, reassociate)
     return Certificate(tuple(dict.fromkeys(theorems)))

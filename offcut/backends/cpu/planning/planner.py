@@ -195,6 +195,11 @@ class _Preferences:
             whole = None if self.decides else self.with_whole_loops(first)
             if whole is None:
                 raise first
+            if self.options.schedule is None:
+                cut = attempt(partial(self.cut_like, whole))
+                if isinstance(cut, CpuPlan):
+                    unproved = yield cut
+                    _check_undecided(unproved)
             yield from whole.plans()
             return
         unproved = yield self.with_notes(first)
@@ -264,6 +269,13 @@ class _Preferences:
         note = f"loops do not end at elements of arrays: {error.because}"
         computation = replace(self.computation, groups=groups)
         return replace(self, computation=computation, notes=(*self.notes, note))
+
+    def cut_like(self, whole: _Preferences) -> CpuPlan:
+        """Return the plan of the schedule that is preferred for whole loops, whose text says nothing of where they end: it is read so again.
+
+        Raises PartitionError where that does not apply to loops that end at elements of arrays.
+        """
+        return whole.with_notes(self.in_nests(whole.nests()))
 
     def without_competition(self, *notes: str) -> _Preferences:
         """Return the preferences for the program by one schedule."""
