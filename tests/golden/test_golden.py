@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ SCHEDULES: dict[str, Callable[[], Program]] = {
 }
 
 
+@cache
 def emitted(name: str) -> Program:
     if name in SCHEDULES:
         return SCHEDULES[name]()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ CASES: dict[str, Callable[[], Tensor]] = {
 }
 
 
+@cache
 def planned(name: str) -> Planned:
     """How a case is planned, on a machine that is described."""
     return plan_of_described(computation(CASES[name]()))

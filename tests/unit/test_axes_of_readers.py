@@ -20,6 +20,7 @@ def relu_of_product(*names: str) -> tuple[oc.Tensor, list[oc.Tensor]]:
     return r, [a, w]
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("target", ["cpu", EMULATED], ids=["cpu", "emulated"])
 @pytest.mark.parametrize("axes", ["r c", "i j"])
 def test_a_line_may_name_an_axis_as_its_own_stage_or_as_the_sum_does(

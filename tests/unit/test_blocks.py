@@ -41,17 +41,6 @@ def by_row() -> Kernel:
     return softmax(schedule=schedule_of(""))
 
 
-@pytest.mark.every(10)
-@pytest.mark.parametrize("room", [1, 400, 10**6])
-@pytest.mark.parametrize("block", [2, 3, 4])
-def test_blocks_have_the_bits_of_single_iterations(by_row: Kernel, block: int, room: int) -> None:
-    kernel = softmax(schedule=schedule_of(f"{block} if fits {room}"))
-    for rows in ROWS:
-        for columns in (1, 5, 40):
-            x = floats("blocks", rows, columns)
-            assert same_bits(kernel(x), by_row(x))
-
-
 def test_a_softmax_of_short_rows_runs_in_blocks_at_any_rows_and_threads() -> None:
     one, two = softmax(100), softmax(100, threads=2)
     assert ".i 8 if fits " in str(one.schedule)
@@ -88,12 +77,6 @@ def test_costs_in_blocks_are_exact_and_agree_with_their_formulas() -> None:
         at = kernel.cost(m=rows, n=columns)
         found = formula.cycles.xreplace({names["m"]: rows, names["n"]: columns}).doit()
         assert float(found) == nearly(at.cycles, rel=0.02)
-
-
-def test_a_block_prints_as_it_parses() -> None:
-    made = oc.Schedule.parse(schedule_of("8 if fits 4096"))
-    assert "split result.i 8 if fits 4096 as i_block i_in" in str(made)
-    assert oc.Schedule.parse(str(made)) == made
 
 
 def test_a_block_of_one_iteration_is_refused() -> None:
@@ -241,18 +224,6 @@ def test_blocks_by_hand_are_proved_and_compute_the_same(room: int, conditions: l
             wide / wide.sum(1, keepdims=True),
             units=columns + 32,
         )
-
-
-def test_lines_of_places_stand_in_any_order() -> None:
-    inputs, y = stages_of_softmax()
-    texts = (PLACES, "".join(reversed(PLACES.splitlines(keepends=True))))
-    one, other = (
-        oc.create_schedule(y, inputs=inputs)
-        .apply(oc.Schedule.parse(BY_HAND.format(room=500, places=text)))
-        .loops
-        for text in texts
-    )
-    assert one == other
 
 
 REFUSED_BY_HAND = {

@@ -71,18 +71,3 @@ def test_full_tiles_of_a_triangle_ask_nothing_and_others_stay_in_the_rows_of_the
       for ji in 0:4
         if 4*io + 4*jo + ji < 4*io + ii + 1
 """)
-
-
-def test_a_triangle_inside_of_a_triangle() -> None:
-    lines = (
-        f"split C.i balance {T} as io ii",
-        f"split C.j cut {T} as jo ji",
-        "split C.k ladder 2 as ko ki",
-        "order C io jo ii ji ko ki",
-    )
-    loops = scheduled(program("0:i + 1", "j:i + 1"), *lines).lower()
-    for n in SIZES:
-        a = np.random.default_rng(n).integers(1, 9, (n, n)).astype("int32")
-        want = [[a[i, j : i + 1].sum() if j <= i else 0 for j in range(n)] for i in range(n)]
-        got = loops.run({"A": a, "C": np.zeros((n, n), "int32")}, n=n)
-        assert np.array_equal(got, np.array(want).reshape(n, n)), n

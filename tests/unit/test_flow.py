@@ -25,14 +25,6 @@ def read(text: str) -> tuple[ProgramSets, Program, list[Statement]]:
     return flows, program, extract_statements(flows, program, "S")
 
 
-def test_a_statement_is_its_instances_and_its_time() -> None:
-    _, _, (one, other) = read(
-        "A[0] = int32(1)\nfor i in 0:n//4\n  tile j in 4*i +: 4\n    A[j] = int32(2)"
-    )
-    assert (one.iters, one.time) == ((), (0,))
-    assert (other.iters, other.time) == (("i", "j"), (1, "i", 0, ("j",), 0))
-
-
 def test_a_bounded_value_is_a_union_over_its_literals() -> None:
     flows, _, found = read(
         "if n > 0\n  let q in 1:3 = (n + 7)//8\n    for i in 0:q\n      A[i] = int32(q)"
@@ -74,11 +66,3 @@ def test_the_last_write_before_a_read_is_the_one_before() -> None:
     expected = isl.UnionMap("[p0] -> { R[x0] -> S0[x0 - 1] : 2 <= x0 < p0 and p0 < 10 }")
     assert last.is_equal(expected)
     assert initial.is_equal(isl.UnionMap("[p0] -> { R[1] -> m_A[0] : 2 <= p0 < 10 }"))
-
-
-def test_fresh_memory_is_one_for_every_value_of_the_loops_around() -> None:
-    _, _, (one,) = read("for i in 0:n\n  alloc L[i +: 1]\n    L[i] = int32(1)")
-    storage = one.storage("L")
-    assert storage is not None
-    assert storage.prefix == ("i",)
-    assert one.storage("A") is None

@@ -120,12 +120,6 @@ for i in 0:n
 """
 
 
-def test_a_copy_that_both_programs_have_stays() -> None:
-    copied = oc.parse(HEAD + LOCAL + COPY + READS)
-    assert forward_copies(copied, live_buffers=["S"]) == copied
-    oc.prove_equal(copied, oc.parse(HEAD + LOCAL + PIECES + READS))
-
-
 def test_a_window_of_one_row_is_a_copy_of_that_row_alone() -> None:
     short = forward_copies(oc.parse(WINDOW))
     assert [buffer.name for buffer in short.buffers] == ["A", "B"]
@@ -244,22 +238,6 @@ local S: float64[5, n]
   for j in 0:n
     Y[i, j] = S[4 - i, j]
 """
-
-
-@pytest.mark.parametrize(
-    "copy",
-    [
-        "for a in 0:5\n  for b in 0:n\n    S[a, b] = float64(X[b, a])\n",
-        "for b in 0:n\n  for a in 0:5\n    S[a, b] = float64(X[b, a])\n",
-    ],
-    ids=["turned and converted", "by its rows"],
-)
-def test_a_copy_may_be_turned_and_converted(copy: str) -> None:
-    program = oc.parse(OTHER.format(copy=copy))
-    short = forward_copies(program)
-    assert [buffer.name for buffer in short.buffers] == ["X", "Y"]
-    given = {"X": np.arange(15, dtype="f").reshape(3, 5)}
-    np.testing.assert_array_equal(short.run(given), program.run(given))
 
 
 BRANCHES = """program b

@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.cpu.planning.policy import unblock_shared_loops
 from offcut.describe.computation import computation
-from offcut.errors import PartitionError
 from offcut.ir import Alloc, Choose, For, Stmt, Tile, blocks
-from offcut.partition import reorder_storage
 from offcut.schedule import (
     ANY,
     NARROW,
@@ -21,7 +18,6 @@ from offcut.schedule import (
     Together,
     share_loops,
     transform_stages,
-    with_shared,
 )
 from tests.agree import agree
 from tests.facade import Computation, format_expr
@@ -65,17 +61,6 @@ def loops(body: tuple[Stmt, ...]) -> list[Any]:
     return found
 
 
-def test_groups_share_the_loops_whose_iterations_keep_to_themselves() -> None:
-    given = described(softmax())
-    shared = share_loops(given, [1, 1, 1, 1])
-    made = with_shared(given, shared)
-    assert tree(shared) == [["P", "E", "S", "Y"]]
-    (run,) = shared
-    assert isinstance(run, Together)
-    assert run.axes == ("i",)
-    assert all(group[0].axes[0].name == "i" for group in made.groups)
-
-
 def test_a_limit_keeps_an_axis_out_of_shared_loops() -> None:
     assert tree(share_loops(described(softmax()), [0, 1, 1, 1])) == ["P", ["E", "S", "Y"]]
     assert tree(share_loops(described(softmax()), [1, 1, 0, 1])) == [["P", "E"], "S", "Y"]
@@ -97,15 +82,6 @@ def test_inner_runs_share_more_loops() -> None:
     p = oc.compute((b, n), lambda h, i: oc.max(s[h, i, j], axis=j), name="P")
     e = oc.compute((b, n), lambda h, i: oc.sum(oc.exp(s[h, i, r] - p[h, i]), axis=r), name="E")
     assert tree(share_loops(described(e), [1, 2, 2])) == [["S", ["P", "E"]]]
-
-
-def test_what_an_iteration_keeps_to_itself_lives_in_a_window() -> None:
-    y = softmax()
-    by_row = unblock_shared_loops(oc.compile(y).schedule)
-    program = oc.compile(y, schedule=by_row).loops
-    windows = ["alloc S", ["alloc E", ["alloc P", ["k_tile"], ["k_tile"]]]]
-    assert loops(program.body) == [["i", windows]]
-    assert "alloc E[i +: 1, 0 +: m]" in str(program)
 
 
 @pytest.mark.parametrize(
@@ -150,22 +126,3 @@ def test_a_computed_factor_is_computed_once_for_each_of_its_indices(stride: int)
     assert format_expr(lead.value) == f"X_staged[{index}, c] * K[r, s, c, o]"
     extents = ["h + 2", "w + 2"] if stride == 1 else ["2*((h + 1)//2) + 1", "2*((w + 1)//2) + 1"]
     assert [format_expr(axis.extent) for axis in copy.axes] == [*extents, "4"]
-
-
-def test_a_sum_of_plain_factors_gets_no_scratch() -> None:
-    n, k = oc.dim("n"), oc.reduce_axis(4, name="k")
-    x, w = oc.placeholder((n, 4), name="X"), oc.placeholder((8, 4), name="W")
-    c = oc.compute((8, n), lambda o, i: oc.sum(x[i, k] * w[o, k], axis=k), name="C")
-    with pytest.raises(PartitionError, match="none is computed"):
-        transform_stages(described(c), Staging("value", NARROW, ANY, ("C",)))
-
-
-def test_a_turned_group_is_copied_back() -> None:
-    n = oc.dim("n")
-    x, w = oc.placeholder((n, 4), name="X"), oc.placeholder((8, 4), name="W")
-    k = oc.reduce_axis(4, name="k")
-    c = oc.compute((8, n), lambda o, i: oc.sum(x[i, k] * w[o, k], axis=k), name="C")
-    (lead,), (copy,) = reorder_storage(described(c), 0, ("i", "o")).groups
-    assert [axis.name for axis in lead.axes] == ["i", "o"]
-    assert format_expr(copy.value) == "C_turned[i, o]"
-    assert [axis.name for axis in copy.axes] == ["o", "i"]

@@ -130,6 +130,7 @@ ON_QUEUES = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("target", "what"),
     [

@@ -29,12 +29,6 @@ def rows(window: str = ONE_ROW, read: str = "i") -> oc.Program:
     return oc.parse(HEAD + ROWS.format(window=window, read=read))
 
 
-def test_a_row_of_each_iteration_is_a_row_of_an_array() -> None:
-    whole = expand_windows(rows())
-    assert "alloc" not in str(whole)
-    oc.prove_equal(whole, rows())
-
-
 @pytest.mark.parametrize(
     ("window", "read"),
     [
@@ -49,10 +43,6 @@ def test_a_window_stays_where_an_iteration_may_see_another_one_s(window: str, re
     assert expand_windows(program) == program
 
 
-def test_a_window_of_all_rows_goes_where_each_iteration_stays_in_its_own() -> None:
-    assert "alloc" not in str(expand_windows(rows("0 +: n, 0 +: 9", "i")))
-
-
 TWO = """local S: float32[n, 9]
 for i in 0:n
   for j in 0:9
@@ -62,13 +52,6 @@ for i in 0:n
     B[i, j] = S[{read}, 8 - j]
 """
 ONE = TWO.replace("for i in 0:n\n  for j in 0:9\n    B", "  for j in 0:9\n    B")
-
-
-def test_loops_that_meet_in_their_own_rows_are_joined() -> None:
-    two, one = (oc.parse(HEAD + text.format(read="i")) for text in (TWO, ONE))
-    assert fuse_loops_like(one, two) == one
-    assert fuse_loops_like(two, two) == two
-    oc.prove_equal(two, one)
 
 
 def test_loops_of_other_names_are_joined() -> None:
@@ -130,15 +113,6 @@ else
       for j in 0:9
         B[i, j] = S[i, 8 - j]
 """
-
-
-def test_blocks_of_rows_under_a_condition_are_those_rows() -> None:
-    """Windows go on both sides of the condition, and loops over one block are one loop."""
-    blocks, rows_ = oc.parse(HEAD + BLOCKS.format(read="i")), oc.parse(HEAD + TWO.format(read="i"))
-    whole = fuse_ranges(expand_windows(blocks))
-    assert "alloc" not in str(whole)
-    assert str(whole).count("for i in 4*i_block") == 1
-    oc.prove_equal(rows_, blocks)
 
 
 def test_blocks_that_read_a_row_of_another_iteration_are_not_those_rows() -> None:

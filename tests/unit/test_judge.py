@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import offcut as oc
-from offcut.core.expr import Var
 from offcut.core.panels import panels
 from offcut.core.program import Cover, Tile, walk
 from offcut.core.sizes import dim
@@ -139,37 +138,6 @@ def test_what_computes_something_else_is_not_covered(
     assert matched(described(*shapes, term, **how)) is None
 
 
-def test_another_element_type_is_not_covered() -> None:
-    A, B = oc.placeholder((n, p), "float64", "A"), oc.placeholder((p, m), "float64", "B")
-    k = oc.reduce_axis(p, "k")
-    C = oc.compute((n, m), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k))
-    assert matched(computation([C])) is None
-
-
-def test_an_element_wise_stage_is_not_covered() -> None:
-    A = oc.placeholder((n, m), name="A")
-    assert matched(computation([oc.compute((n, m), lambda i, j: A[i, j] * A[i, j])])) is None
-
-
-def test_the_innermost_of_two_reductions_runs_inside_the_microkernel() -> None:
-    A, B = oc.placeholder((n, 3, p), name="A"), oc.placeholder((3, p, m), name="B")
-    r, k = oc.reduce_axis(3, "r"), oc.reduce_axis(p, "k")
-    C = oc.compute((n, m), lambda i, j: oc.sum(A[i, r, k] * B[r, k, j], axis=(r, k)))
-    found = matched(computation([C]))
-    assert found is not None
-    assert (found.depth, found.by_columns.buffer) == ("k", "B")
-    assert found.operand("X").index == (Var("i"), Var("r"), Var("k"))
-
-
-def test_a_convolution_is_a_contraction_with_overlapping_rows() -> None:
-    A, B = oc.placeholder((n + 2, p), name="A"), oc.placeholder((3, p, m), name="B")
-    r, k = oc.reduce_axis(3, "r"), oc.reduce_axis(p, "k")
-    C = oc.compute((n, m), lambda i, j: oc.sum(A[i + r, k] * B[r, k, j], axis=(r, k)))
-    assert summary(matched(computation([C]))) == (
-        "rows i, columns j, depth k: X = A[i + r, k], Y = B[r, k, j]"
-    )
-
-
 def test_microkernels_are_tried_in_their_order() -> None:
     lead = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j]).groups[0][0]
     kernels = [outer_product("greatest", oc.max), outer_product("one"), outer_product("two")]
@@ -185,11 +153,6 @@ def covers(tile: dict[str, int], tail: str) -> list[str | None]:
     tiles = [stmt.microkernel for stmt in walk(made.loops.body) if isinstance(stmt, Tile)]
     assert [piece.microkernel for piece in made.pieces] == tiles
     return tiles
-
-
-def test_every_tile_that_a_register_tile_holds_is_covered_tails_too() -> None:
-    assert covers({"i": 4, "j": 8}, "ladder") == ["outer"] * 4
-    assert covers({"i": 4, "j": 8}, "balance") == ["outer"] * 4
 
 
 PRODUCT = """program product

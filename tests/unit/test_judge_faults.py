@@ -58,7 +58,6 @@ GOOD = {
     "op": "+=",
     "term": "X[a, c] * Y[c, b]",
 }
-SAID = "; i=a, j=b, p=c; A=X, B=Y, C=Z"
 FAULTS: dict[str, tuple[dict[str, str], Microkernel, str]] = {
     "an axis swapped": ({"said": "; i=b, j=a, p=c; A=X, B=Y, C=Z"}, product(), "moves"),
     "operands swapped": ({"said": "; i=a, j=b, p=c; A=Y, B=X, C=Z"}, product(), "moves"),
@@ -82,19 +81,6 @@ FAULTS: dict[str, tuple[dict[str, str], Microkernel, str]] = {
 
 def tile_of(program: oc.Program) -> Tile:
     return next(stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
-
-
-@pytest.mark.parametrize("said", ["", SAID], ids=["found", "said"])
-def test_a_sound_cover_is_taken_and_says_everything(said: str) -> None:
-    program = oc.parse(TEXT.format(**{**GOOD, "said": said}))
-    covered = with_covers(program, {"mine": product()}.get)
-
-    assert tile_of(covered).cover == Cover(
-        "mine",
-        (("i", "a"), ("j", "b"), ("p", "c")),
-        (("A", "X"), ("B", "Y"), ("C", "Z")),
-    )
-    assert oc.parse(str(covered)) == covered
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -160,13 +146,6 @@ def test_a_loop_counted_from_an_axis_is_a_stencil_where_the_cover_says_the_axes(
     found = cover(tile_of(program), program, conv_rows())
     assert isinstance(found, Refusal)
     assert found.question.value in ("bounds", "moves")
-
-
-def test_an_operand_in_a_scratchpad_is_laid_there_by_the_target() -> None:
-    kernel = product(scratchpad=True, unit="matrix", accumulate="both")
-    text = TEXT.format(**{**GOOD, "term": "X[a, c] * S[c, b]"})
-    held = oc.parse(text.replace("local S: float32[n, 8]", "local S: float32[n, 8] @scope(shared)"))
-    assert isinstance(cover(tile_of(held), held, kernel), Coverage)
 
 
 STAGED = """program t

@@ -123,13 +123,6 @@ def test_heights_are_a_ladder_of_one_s_own_in_one_level_and_in_two(tail: Any) ->
     assert heights == {"ladder(5, 3)": {8, 5, 3}}.get(str(tail), {8, 4, 2, 1})
 
 
-def test_one_strategy_is_for_all_axes_by_name_by_heights_and_as_a_value() -> None:
-    by_name = oc.partition(C, tile={"i": 8, "j": 4}, tail="ladder(4, 2, 1)")
-    by_heights = oc.partition(C, tile={"i": 8, "j": 4}, tail=("ladder", (4, 2, 1)))
-    by_value = oc.partition(C, tile={"i": 8, "j": 4}, tail=Strategy("ladder", (4, 2, 1)))
-    assert by_name.loops == by_heights.loops == by_value.loops
-
-
 @pytest.mark.every(4)
 @pytest.mark.parametrize("tail", [("ladder", (4, 2, 1)), "halve", "peel", "two_ways"], ids=str)
 def test_a_loop_program_a_sum_and_a_hand_schedule_take_it(tail: Any) -> None:
@@ -141,21 +134,6 @@ def test_a_loop_program_a_sum_and_a_hand_schedule_take_it(tail: Any) -> None:
     s = oc.create_schedule(C)
     s[C].split("i", 8, tail=tail)
     assert_runs(s, 8)
-
-
-def test_a_triangle_takes_what_treats_each_row_by_itself() -> None:
-    text = "size n in 0:65\ninput x: float32[n]\noutput C: float32[n, n]\nfor i in 0:n\n"
-    program = oc.parse(f"{text}  for j in 0:i + 1\n    C[i, j] = x[i] * x[j]\n")
-
-    @oc.strategy("masking")
-    def masking(axis: TiledAxis) -> Iterator[TileRun]:
-        yield axis.full()
-        yield axis.masked()
-
-    p = oc.partition(program, tile={"i": 4, "j": 4}, tail={"i": "halve", "j": "masking"})
-    same = oc.partition(program, tile={"i": 4, "j": 4}, tail={"i": "halve", "j": "mask"})
-    assert proved(p) >= EQUAL
-    assert p.loops == same.loops
 
 
 @pytest.mark.every(2)
@@ -224,12 +202,6 @@ def test_what_a_function_gives_is_its_identity_not_the_function() -> None:
     assert parse_strategy("halve", at="here") != first
     assert repr(parse_strategy("halve", at="here")) != repr(first)
     assert pickle.loads(pickle.dumps(first)) == first
-
-
-def test_a_strategy_reads_back_from_its_text() -> None:
-    texts = [*map(str, STRATEGIES), "ladder(4, 2, 1)", "ladder(8)", "halve", "steps(3, 1)"]
-    assert [str(parse_strategy(text, at="here")) for text in texts] == texts
-    assert parse_strategy(("ladder", [4, 2]), at="here") == parse_strategy("ladder(4,2)", at="here")
 
 
 def test_a_price_is_that_of_the_tiles_that_run() -> None:

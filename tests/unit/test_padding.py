@@ -14,7 +14,7 @@ from offcut.errors import ParseError, PartitionError
 from offcut.ir import Tile, walk
 from offcut.proof import check_equal
 from offcut.proof.normal_forms import zero_terms
-from offcut.proof.normal_forms.condition_hoisting import hoist_conditions, unswitch
+from offcut.proof.normal_forms.condition_hoisting import unswitch
 from offcut.proof.normal_forms.loop_fusion import fuse_tiles
 from offcut.proof.normal_forms.zero_terms import guard_zero_terms
 
@@ -48,22 +48,6 @@ APART = f"""{HEAD}for t in 0:(n + 7)//8
     tile x in 8*t +: min(8, n - 8*t) where x >= 1 - s and x < n - s + 1
       Y[x] += S[x + s] * F[s]
 """
-
-
-AGAIN = """for y in 0:n + 2
-  T[y] = S[y]
-"""
-
-
-def test_a_sum_asks_for_the_terms_that_are_not_zero() -> None:
-    made = str(guard_zero_terms(oc.parse(SUMS)))
-    assert "if x + s >= 1 and x + s - 1 < n" in made
-
-
-def test_a_copy_of_what_is_padded_is_padded() -> None:
-    both = SUMS.replace("local S", "local T: float32[n + 2]\nlocal S")
-    copied = both.replace("for x in", AGAIN + "for x in").replace("S[x + s]", "T[x + s]")
-    assert "if x + s >= 1 and x + s - 1 < n" in str(guard_zero_terms(oc.parse(copied)))
 
 
 def test_copies_are_seen_through_only_where_a_product_may_be_padded(
@@ -115,12 +99,6 @@ def test_a_finite_number_may_be_infinite_in_a_narrower_type(wide: str, kept: boo
     assert (guard_zero_terms(program) is program) is not kept
 
 
-def test_tiles_of_the_rows_that_are_not_zero_are_proved() -> None:
-    oc.prove_equal(oc.parse(TILES), oc.parse(APART))
-    given = {"X": np.arange(1, 20, dtype="f"), "F": np.array([1, 10, 100], "f")}
-    np.testing.assert_array_equal(oc.parse(APART).run(given), oc.parse(TILES).run(given))
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -139,28 +117,6 @@ def test_terms_of_numbers_that_may_be_infinite_are_not_left_out() -> None:
     whole, less = (oc.parse(text.replace(" @finite", "")) for text in (TILES, APART))
     with pytest.raises(PartitionError):
         oc.prove_equal(whole, less)
-
-
-def test_conditions_become_bounds_and_leave_loops() -> None:
-    made = hoist_conditions(
-        oc.parse(
-            """program p
-size h in 1:9
-input A: float32[h, 3, 4]
-output Y: float32[h]
-for y in 0:h
-  Y[y] = 0.0
-  for r in 0:3
-    for c in 0:4
-      if y + r - 1 >= 0 and y + 2*r <= h and y < 5
-        Y[y] += A[y, r, c]
-"""
-        )
-    )
-    lines = [line.strip() for line in str(made).splitlines()]
-    assert "if y < 5" in lines
-    assert "for r in max(0, 1 - y):min(3, (h - y)//2 + 1)" in lines
-    assert sum("if " in line for line in lines) == 1
 
 
 SHARED = """program p

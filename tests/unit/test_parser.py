@@ -12,7 +12,6 @@ from offcut.core.program import (
     Cover,
     For,
     Form,
-    If,
     Kind,
     Let,
     Program,
@@ -157,46 +156,6 @@ def test_operators_bind_as_in_python() -> None:
     assert parse_expr("a < 1 and b < 1 and c < 1") == Logic("and", (a, b, c))
 
 
-def test_a_chain_of_comparisons_is_their_conjunction() -> None:
-    i, n = Var("i"), Var("n")
-    both = Logic("and", (Compare("<=", index(0), i), Compare("<", i, n)))
-    assert parse_expr("0 <= i < n", "bool") == both
-
-
-def test_indentation_comments_and_blank_lines_are_free() -> None:
-    loose = """
-        # what it does
-        output C: float32[4]
-
-        for i in 0:4   # each
-            if i<2
-             C[i]=1.0
-            # a comment, anywhere
-            else
-              C[ i ] = 2
-    """
-    program = parse(loose)
-    assert program.name == "program"
-    (loop,) = program.body
-    assert isinstance(loop, For)
-    assert isinstance(loop.body[0], If)
-    assert loop.body[0].other == (Store("C", (Var("i"),), Const(2, "float32")),)
-
-
-def test_a_header_alone_is_an_empty_program() -> None:
-    assert parse("program nothing") == Program("nothing", (), (), (), ())
-
-
-def test_an_else_belongs_to_the_if_of_its_level() -> None:
-    text = "size n in 0:9\nif n < 1\n  if n < 2\nelse\n  if n < 3\n  else\n    if n < 4"
-    (outer,) = parse(text).body
-    assert isinstance(outer, If)
-    (then,), (other,) = outer.then, outer.other
-    assert isinstance(then, If)
-    assert isinstance(other, If)
-    assert (len(then.other), len(other.other)) == (0, 1)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -215,14 +174,6 @@ def test_an_else_belongs_to_the_if_of_its_level() -> None:
 def test_absurd_depth_is_refused(text: str) -> None:
     with pytest.raises(ParseError):
         parse("output C: float32[]\n" + text)
-
-
-def test_reasonable_depth_is_read() -> None:
-    nested = "output C: float32[]\nC[] = " + "exp(" * 70 + "1.0" + ")" * 70
-    summed = "output C: float32[]\nC[] = " + " + ".join(["1.0"] * 150)
-    loops = "\n".join(" " * depth + f"for i{depth} in 0:1" for depth in range(45))
-    for text in (nested, summed, loops):
-        assert parse(str(parse(text))) == parse(text)
 
 
 def test_a_loop_and_a_condition_without_a_body_run_nothing() -> None:

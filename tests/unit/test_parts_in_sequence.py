@@ -58,12 +58,6 @@ def test_parts_begin_where_both_programs_meet_in_the_same_arrays() -> None:
     assert all(one.buffers == other.buffers for one, other in pairs)
 
 
-def test_each_part_and_the_whole_are_proved() -> None:
-    emitted = shifted(SECOND, THIRD)
-    for pair in (*parts_in_sequence(SOURCE, emitted), (SOURCE, emitted)):
-        assert check_equal(*pair)
-
-
 @pytest.mark.parametrize(
     "other", [SECOND.replace("1.0", "2.0"), SECOND.replace("n - 1 - i", "i"), ""]
 )

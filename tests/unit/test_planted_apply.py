@@ -68,6 +68,7 @@ def lower_right() -> oc.Program:
     return s.lower()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_what_applies_decisions_is_found_by_the_proof(
     fault: str, monkeypatch: pytest.MonkeyPatch

@@ -107,16 +107,6 @@ def test_each_point_of_a_triangle_is_in_one_tile(tail: str) -> None:
         assert met(p, ("j", "i"), n=size) == {(j, i): 1 for i, j in wanted}
 
 
-def test_the_tiles_of_a_triangle_are_those_that_fit_and_those_that_its_border_crosses() -> None:
-    p = parsed(TRIANGLE, {"i": 4, "j": 4}, "cut")
-    assert counted(p, ("i", "j"), n=13) == {
-        ("body", 4, 4): 3,
-        ("tail", 4, 4): 3,
-        ("tail", 1, 4): 3,
-        ("corner", 1, 1): 1,
-    }
-
-
 def test_a_border_of_a_convolution_is_a_piece_of_its_own() -> None:
     p = parsed(CONVOLUTION, {"i": 4, "j": 8}, {"i": "cut", "j": "mask"})
     found = counted(p, ("i", "j"), n=11, m=19)

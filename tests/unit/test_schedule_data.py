@@ -27,7 +27,6 @@ from offcut.schedule import (
     decisions_of,
     parts_of,
 )
-from tests.agree import agree, exact_matmul
 from tests.facade import evaluate
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
@@ -137,22 +136,6 @@ COVER = "fma_float32_avx512(i=i_in, j=j_in, p=k)"
 
 def edited(cover: str = COVER, rows: str = "ladder 14") -> oc.Schedule:
     return oc.Schedule.parse(PLAIN.format(cover=cover, rows=rows))
-
-
-@pytest.mark.every(3)
-@pytest.mark.isa("avx512f")
-@pytest.mark.parametrize(
-    "rows", ["ladder 14", "ladder 5", "ladder of 8 4 1", "balance 9", "mask 8", "shift 6", "cut 7"]
-)
-def test_an_edited_schedule_is_what_runs(rows: str) -> None:
-    kernel = oc.compile(product(), schedule=edited(rows=rows))
-    *steps, rows_in_lanes = edited(rows=rows).steps  # of which the target finds none here
-    assert kernel.schedule.steps == tuple(steps)
-    assert rows_in_lanes == ANY_TREE
-    plain = oc.compile(product())
-    for size in SIZES:
-        inputs = arrays(kernel, size)
-        assert np.asarray(kernel(*inputs)).tobytes() == np.asarray(plain(*inputs)).tobytes()
 
 
 EDITS = refusals(
@@ -339,15 +322,6 @@ def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
         assert "fma_float32_avx512" in found
     else:
         assert found == text
-
-
-@pytest.mark.parametrize("order", ["i", "i j", "j i"])
-def test_loops_that_an_order_names_lie_outside_of_the_tile(order: str) -> None:
-    text = f"schedule matmul_A_B\norder matmul_A_B {order}\ncover matmul_A_B vectors\n"
-    kernel = oc.compile(product(), schedule=oc.Schedule.parse(text))
-    assert str(kernel.schedule) == text.strip()
-    inputs = arrays(kernel, 5)
-    agree(kernel(*inputs), exact_matmul(*inputs))
 
 
 SOFTMAX = {

@@ -94,6 +94,7 @@ def convolution() -> tuple[oc.Tensor, list[oc.Tensor]]:
     return oc.ops.conv2d(x, f, padding=1, name="Y"), [x, f]
 
 
+@pytest.mark.every(3)
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize(
     ("case", "lines"),
@@ -315,6 +316,7 @@ def on_words(**layouts: str) -> None:
         )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "layouts",
     [

@@ -16,10 +16,9 @@ from offcut import Partition, assume, dim
 from offcut.core.expr import Var
 from offcut.core.interpret.values import evaluate
 from offcut.describe.computation import computation
-from offcut.ir import Form, Role
+from offcut.ir import Form
 from offcut.partition import parse_strategy, runs
 from offcut.schedule import cut
-from tests.agree import agree
 
 ALWAYS = ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"]
 TILES = [1, 2, 3, 8, 14]
@@ -72,33 +71,6 @@ def test_a_constant_extent_is_cut_without_conditions(tail: str, tile: int) -> No
         assert tail == "guard" or "if " not in str(p)
         a = numbers(extent)
         np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize("tail", ["cut", "shift", "balance", "guard"])
-@pytest.mark.parametrize("name", ["t", "q", "i", "x", "e", "p0", "x0", "mod", "floor", "i_tile"])
-def test_a_size_may_have_any_name(name: str, tail: str) -> None:
-    p = line(dim(name, max=64), 3, tail)
-    p.prove()
-    assert_disjoint_cover(p, {(i,) for i in range(8)}, 8)
-    np.testing.assert_array_equal(p.run({"A": numbers(8)}, **{name: 8}), numbers(8) * 2 + 1)
-
-
-def test_an_extent_may_not_be_negative_at_a_size_that_runs() -> None:
-    n = dim("n", min=5, max=64)
-    A = oc.placeholder((n,), "float64", "A")
-    C = oc.compute((n - 5,), lambda i: A[i], name="C")
-    for tail in ALWAYS:
-        p = cut(computation([C]), {"i": 4}, tail, [])
-        p.prove()
-        for size in (5, 6, 9, 16):
-            np.testing.assert_array_equal(p.run({"A": numbers(size)}), numbers(size)[: size - 5])
-
-
-def test_below_one_tile_no_body_runs() -> None:
-    for tail in ("cut", "mask", "pad", "shift", "ladder"):
-        bodies = [p for p in symbolic_line(tail, 8).pieces if p.roles["i"] is Role.BODY]
-        assert [points(piece.owned, 7) for piece in bodies] == [[]]
 
 
 def test_shift_repeats_pad_runs_past_the_end_and_mask_and_guard_do_not() -> None:
@@ -158,28 +130,6 @@ def product_of(K: Any, n: Any = None) -> oc.Tensor:
     return oc.compute((n, 6), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k), name="C")
 
 
-@pytest.mark.parametrize("tail", ["pad", "mask"])
-def test_lanes_past_a_reduction_add_nothing_even_for_exp_and_infinities(tail: str) -> None:
-    n = dim("n", max=64)
-    A = oc.placeholder((3, n), "float64", "A")
-    k = oc.reduce_axis(n, "k")
-    C = oc.compute((3,), lambda i: oc.sum(oc.exp(A[i, k]), axis=k), name="C")
-    p = cut(computation([C]), {"k": 4}, tail, [])
-    p.prove()
-    for size in edge_sizes(4):
-        a = numbers(3, size)
-        a[:1] = -np.inf
-        agree(p.run({"A": a}, n=size), np.exp(a).sum(1), units=size + 8)
-
-
-def test_a_sum_of_negative_zeros_keeps_its_sign_under_pad() -> None:
-    C = product_of(dim("K", min=1, max=64))
-    c = computation([C])
-    given = {"A": np.full((2, 5), -0.0), "B": np.ones((5, 6))}
-    padded, whole = (cut(c, t, "pad", []).run(given) for t in ({"i": 4, "k": 4}, {"i": 4}))
-    np.testing.assert_array_equal(np.signbit(padded), np.signbit(whole))
-
-
 @pytest.mark.parametrize("promise", ["multiple_of", "assume"])
 def test_exact_is_accepted_where_the_tile_divides_every_allowed_size(promise: str) -> None:
     n = dim("n", max=64, multiple_of=8 if promise == "multiple_of" else 1)
@@ -209,33 +159,6 @@ def test_max_and_min_may_meet_a_term_again(extreme: str, tail: str) -> None:
         np.testing.assert_array_equal(p.run({"A": a}, n=size), wanted)
         assert_disjoint_cover(p, set(product(range(3), range(size))), size)
     p.prove()
-
-
-def test_a_condition_of_the_users_inside_a_sum_is_a_term_as_any_other() -> None:
-    n = dim("n", max=64)
-    A = oc.placeholder((n, n), "float64", "A")
-    k = oc.reduce_axis(n, "k")
-    C = oc.compute((n,), lambda i: oc.sum(oc.where(k <= i, A[i, k], 0.0), axis=k), name="C")
-    for tail in ({"i": "cut"}, {"i": "mask", "k": "pad"}):
-        p = cut(computation([C]), dict.fromkeys(tail, 4), tail, [])
-        a = numbers(9, 9)
-        np.testing.assert_array_equal(p.run({"A": a}), np.tril(a).sum(1))
-        p.prove()
-
-
-def test_element_wise_stages_follow_in_the_tile_of_the_reduction() -> None:
-    n = dim("n", max=64)
-    A, B = oc.placeholder((n, 5), "float64", "A"), oc.placeholder((6,), "float64", "B")
-    k = oc.reduce_axis(5, "k")
-    S = oc.compute((n, 6), lambda i, j: oc.sum(A[i, k] * 2.0, axis=k) + B[j], name="S")
-    D = oc.compute((n, 6), lambda r, c: oc.maximum(S[r, c], 0.0), name="D")
-    p = cut(computation([D]), {"i": 4, "j": 4}, {"i": "shift", "j": "pad"}, [])
-    p.prove()
-    assert {piece.store.buffer for piece in p.pieces} == {"S_sum"}
-    for size in edge_sizes(4):
-        a, b = numbers(size, 5), numbers(6)
-        wanted = np.maximum(2 * a.sum(1)[:, None] + b, 0)
-        np.testing.assert_array_equal(p.run({"A": a, "B": b}), wanted)
 
 
 def test_two_groups_are_cut_each_by_its_own_axis() -> None:

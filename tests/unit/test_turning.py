@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.normal_forms.storage_order import undo_relayout
 
 HEAD = """program p
 size m in 0:30
@@ -43,18 +41,6 @@ for j in 0:n*2
   for i in 0:m
     Y[j, i] = T[i, j//2]
 """
-
-
-def test_what_others_read_is_stored_where_it_ends() -> None:
-    source, emitted = oc.parse(SOURCE), oc.parse(TURNED)
-    own = [buffer.name for buffer in source.buffers]
-    assert "U" not in [buffer.name for buffer in undo_relayout(emitted, own).buffers]
-    oc.prove_equal(source, emitted)
-    given = {
-        "A": np.arange(18, dtype="f").reshape(6, 3),
-        "B": np.arange(9, dtype="f").reshape(3, 3),
-    }
-    np.testing.assert_array_equal(emitted.run(given), source.run(given))
 
 
 WRONG = {

@@ -83,16 +83,6 @@ for i in 0:n
 """
 
 
-def test_a_sum_in_a_tile_has_the_bounds_of_its_instance() -> None:
-    text = "schedule y\nsplit y.i mask 4 as io ii\norder y io ii\ncover y at ii vectors"
-    s = oc.create_schedule(oc.parse(TRIANGLE)).apply(oc.Schedule.parse(text))
-    s.lower()  # proved for all sizes
-    assert "for j in 0:i + 1" in str(s.loops)
-    for n in (0, 1, 3, 4, 5, 12, 17):
-        lower = np.random.default_rng(n).integers(-9, 9, (n, n)).astype("int32")
-        assert np.array_equal(s.run({"L": lower}, n=n), np.tril(lower).sum(1)), n
-
-
 def test_a_tile_is_a_box() -> None:
     program = TRIANGLE.replace("output y: int32[n]", "output y: int32[n, n]").replace(
         "  y[i] = 0\n", ""
