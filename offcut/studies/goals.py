@@ -17,6 +17,8 @@ from offcut.studies.statistics import geometric_mean
 from offcut.studies.table import plural
 
 KEYS = ("contender", "over", "operators", "reference", "mean", "worst", "share", "regret")
+THRESHOLDS = KEYS[4:]
+"""The keys of which a goal has one at least."""
 MAX_LISTED_ROWS = 6
 """Row labels that one line lists at most."""
 
@@ -26,7 +28,7 @@ Line = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A goal of a contender. Thresholds are optional; without any, the measured values are reported alone.
+    """A goal of a contender. Of a study without goals the baseline has one without thresholds: the measured values are reported alone.
 
     contender  names; the fastest in each row counts
     over       names of the baselines; the fastest in each row counts; empty: all peers
@@ -229,9 +231,10 @@ def _goal(table: Mapping[str, Any], names: Sequence[str], baseline: str, at: Pla
         raise refusal(at / "reference", f"{reference!r} is neither sizes nor an operator", example)
     operators = pattern_of(table, "operators", at)
     mean, worst, share, regret = (
-        number_of(table, key, at, 1.0, 0.0) if key in table else None
-        for key in ("mean", "worst", "share", "regret")
+        number_of(table, key, at, 1.0, 0.0) if key in table else None for key in THRESHOLDS
     )
+    if (mean, worst, share, regret) == (None,) * 4:
+        raise refusal(at, "it has no threshold", *(f"{key} = …" for key in THRESHOLDS))
     return Goal(contender, over, operators, reference, mean, worst, share, regret)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import re
 import tomllib
@@ -27,6 +26,7 @@ from offcut.studies.errors import (
     text_of,
     texts_of,
 )
+from offcut.studies.functions import bind_inputs, function_named, inputs_in_order
 from offcut.studies.missing_modules import AbsentOperator, absent_lines, missing_module
 from offcut.studies.models import model_workload
 from offcut.studies.named import digest_of_file, named, without_exit
@@ -358,24 +358,17 @@ def _op(
     table: Mapping[str, Any], axes: Mapping[str, Values], at: Place
 ) -> tuple[Described, Mapping[str, Any]]:
     name, inputs = text_of(table, "op", at), table.get("inputs", {})
-    function = getattr(oc.ops, name, None)
-    if function is None or name.startswith("_") or not callable(function):
-        from offcut.core.spelling import similar_names
-
-        public = [one for one in dir(oc.ops) if not one.startswith("_")]
-        raise refusal(
-            at / "op", f"there is no oc.ops.{name}", *filter(None, [similar_names(name, public)])
-        )
+    function = function_named(name, at / "op")
     example = 'inputs = {x = "m, n"}'
     if not isinstance(inputs, Mapping) or not inputs:
         raise refusal(
             at / "inputs", "it has no shape for each input, in the order of the call", example
         )
+    arguments = dict(table_of(table, "arguments", at, "arguments = {axis = 1}"))
+    inputs = inputs_in_order(name, inputs, arguments, at)
     extents, placeholders, letters = _extents(axes, table, at), [], dict[str, Sequence[str]]()
-    for label, bound_arguments in inputs.items():
-        one = (
-            bound_arguments if isinstance(bound_arguments, Mapping) else {"shape": bound_arguments}
-        )
+    for label, described in inputs.items():
+        one = described if isinstance(described, Mapping) else {"shape": described}
         check_keys(one, ("shape", "type"), at / "inputs" / label)
         shape, element = one.get("shape", ""), one.get("type", table["type"])
         parts = [part.strip() for part in str(shape).split(",") if part.strip()]
@@ -389,21 +382,12 @@ def _op(
         letters[label] = parts
         dims = tuple(extents[part] if part in extents else int(part) for part in parts)
         placeholders.append(oc.placeholder(dims, element, name=label))
-    arguments = dict(table_of(table, "arguments", at, "arguments = {axis = 1}"))
-    bound_arguments, others = _bound_arguments(function, placeholders, arguments)
-    try:
-        inspect.signature(function).bind(*bound_arguments, **others)
-    except TypeError as error:
-        raise refusal(
-            at / "arguments",
-            f"oc.ops.{name}: {error}",
-            f"oc.ops.{name}{inspect.signature(function)}",
-        ) from error
+    positional, others = bind_inputs(name, placeholders, arguments, at)
     constants = _constants(table, letters, axes, at)
-    result = function(*bound_arguments, **others)
+    result = function(*positional, **others)
     shapes = {
-        label: bound_arguments if isinstance(bound_arguments, str) else dict(bound_arguments)
-        for label, bound_arguments in inputs.items()
+        label: described if isinstance(described, str) else dict(described)
+        for label, described in inputs.items()
     }
     workload = Described(
         result, placeholders, constants, table.get("values", {}), None, (name, arguments)
@@ -414,17 +398,6 @@ def _op(
         "arguments": arguments,
         "constants": list(constants),
     }
-
-
-def _bound_arguments(
-    function: Any, placeholders: Sequence[oc.Tensor], arguments: Mapping[str, Any]
-) -> tuple[Sequence[oc.Tensor], Mapping[str, Any]]:
-    """Return how a function is called: placeholders are its parameters in order, but for those that `arguments` name."""
-    parameters = inspect.signature(function).parameters
-    names = [name for name in parameters if name not in arguments][: len(placeholders)]
-    if list(parameters)[: len(names)] == names or len(names) < len(placeholders):
-        return placeholders, arguments
-    return (), {**dict(zip(names, placeholders, strict=True)), **arguments}
 
 
 def _program(

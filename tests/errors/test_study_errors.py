@@ -15,6 +15,7 @@ from offcut.studies.samples import FILE
 
 HEAD = "[study]\n"
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
+LAYERNORM = '[[operators]]\nop = "layernorm"\ninputs = {x = "m, n", gain = "n", bias = "n"}\nsizes = {m = [3], n = 8}\n'
 AUTO = '[[contenders]]\nstrategy = "auto"\n'
 
 MINE = """
@@ -220,11 +221,42 @@ study: cannot read the study
   help     reference = {m = 1024} or reference = "another operator"
 
 a goal of no operator
-given HEAD + DENSE + AUTO + '[[goals]]\nmean = 1.0\n[[goals]]\noperators = "sparse"\n'
+given HEAD + DENSE + AUTO + '[[goals]]\nmean = 1.0\n[[goals]]\noperators = "sparse"\nworst = 0.9\n'
 study: cannot read the study
   at       study.toml, goal 2, operators
   because  no operator has 'sparse' in its name
   help     mk,kn->mn
+
+a goal without a threshold
+given HEAD + DENSE + AUTO + '[[contenders]]\npeer = "numpy"\n[[goals]]\nmean = 1.0\n[[goals]]\nover = "numpy"\n'
+study: cannot read the study
+  at       study.toml, goal 2
+  because  it has no threshold
+  help     mean = …
+  help     worst = …
+  help     share = …
+  help     regret = …
+
+an input that is nearly a parameter
+given HEAD + LAYERNORM.replace('bias', 'bais') + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, inputs.bais
+  because  oc.ops.layernorm has no parameter 'bais'
+  help     bias = …
+
+an input in the place of another parameter
+given HEAD + LAYERNORM.replace('bias', 'shift').replace('gain', 'bias') + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, inputs.bias
+  because  'bias' would be the parameter 'gain': where a name is no parameter's, inputs are parameters in order
+  help     the parameters are x, gain, bias, epsilon, name
+
+no processes
+given HEAD + 'processes = 0\n' + DENSE + AUTO
+study: cannot read the study
+  at       study.toml, study.processes
+  because  0 is not a whole number from 1 on
+  help     processes = 7
 
 a reference at sizes that are not measured
 given HEAD + DENSE + AUTO + '[[goals]]\nreference = {m = 99}\nworst = 0.9\n'
@@ -234,7 +266,7 @@ study: cannot read the study
   help     mk,kn->mn is measured at m = 1, k = 8, n = 16
 
 a reference to an operator that is none
-given HEAD + DENSE + AUTO + '[[goals]]\nreference = "dens"\n'
+given HEAD + DENSE + AUTO + '[[goals]]\nreference = "dens"\nmean = 1.0\n'
 study: cannot read the study
   at       study.toml, goal 1, reference
   because  there is no operator 'dens'

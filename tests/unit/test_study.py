@@ -534,3 +534,18 @@ def test_loops_mean_elsewhere_what_they_mean_here(name: str, peer: str) -> None:
     assert (
         np.float64(2.0**-1060) * 1.0 == 2.0**-1060
     )  # small numbers are not flushed to zero from here on
+
+
+def test_inputs_that_are_called_as_parameters_are_these(tmp_path: Path) -> None:
+    text = '[[operators]]\nop = "layernorm"\ninputs = {bias = "n", x = "m, n", gain = "n"}\nsizes = {m = [3], n = 8}\n'
+    definition = defined(tmp_path, HEAD + text + AUTO)
+    (operator,) = definition.operators
+    task = operator.workload.task({"m": 3, "n": 8}, 0)
+    arrays = {**task.operands, **task.constants}
+    bias, x, gain = (arrays[name].astype("f8") for name in ("bias", "x", "gain"))
+    assert [*task.operands] == ["x"]
+
+    centred = x - x.mean(axis=1, keepdims=True)
+    spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+    (exact,) = task.exact().values
+    assert np.allclose(exact, centred / spread * gain + bias)
