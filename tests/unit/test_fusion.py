@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.cpu.planning.policy import unblock_shared_loops
+from offcut.backends.cpu.planning.iteration_blocks import unblock_shared_loops
 from offcut.describe.computation import computation
 from offcut.errors import PartitionError
 from offcut.ir import Alloc, Choose, For, Stmt, Tile, blocks

@@ -33,6 +33,7 @@ from offcut.backends.cpu.planning.competing_plans import (
     plan_competing,
 )
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.planning.iteration_blocks import unblock_shared_loops
 from offcut.backends.cpu.planning.loop_plan import NO_NEST, plan_cut_loops, plan_loops
 from offcut.backends.cpu.planning.nest_plan import (
     computation_of,
@@ -42,7 +43,6 @@ from offcut.backends.cpu.planning.nest_plan import (
     nest_schedule,
     plan_nests,
 )
-from offcut.backends.cpu.planning.policy import unblock_shared_loops
 from offcut.backends.cpu.planning.unit_binding import with_thread_binds, with_threads
 from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
