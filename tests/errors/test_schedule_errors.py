@@ -908,3 +908,65 @@ def test_a_line_whose_loop_is_one_tile_is_noted() -> None:
     assert note in str(kernel.plan(n=20)).splitlines()
     with pytest.raises(oc.PartitionError, match=r"cannot find the loop Y\.z"):
         line_at_end("bind Y.z serial", 2)
+
+
+def convolution(padding: int) -> oc.Tensor:
+    """Return a convolution of 3 by 3, of images that are padded so far."""
+    n, wide = oc.dim("n", min=1, max=64), 10 - 2 * padding
+    X = oc.placeholder((n, wide, wide, 8), name="X")
+    W = oc.placeholder((3, 3, 8, 16), name="W")
+    r, s, c = (oc.reduce_axis(extent, name) for extent, name in ((3, "r"), (3, "s"), (8, "c")))
+
+    def element(b: oc.Expr, y: oc.Expr, x: oc.Expr) -> oc.Expr:
+        inside = (y + r >= 1) & (y + r <= wide) & (x + s >= 1) & (x + s <= wide)
+        read = X[b, y + r - padding, x + s - padding, c]
+        return oc.where(inside, read, 0.0) if padding else read
+
+    return oc.compute(
+        (n, 8, 8, 16),
+        lambda b, y, x, k: oc.sum(element(b, y, x) * W[r, s, c, k], axis=(r, s, c)),
+        name="Y",
+    )
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize(
+    ("lines", "first", "help"),
+    [
+        ("order Y r s c\norder Y s r c", "r s c", ""),
+        ("order Y x r s c", "x r s c", "  help     order Y r s c\n"),
+    ],
+    ids=["two orders of a sum", "terms and a loop"],
+)
+def test_an_order_that_leaves_no_nest_is_refused_by_its_line(
+    lines: str, first: str, help: str
+) -> None:
+    Y = convolution(1)
+    text = str(oc.compile(Y, strategy="mask").schedule)
+    before = text.index("split Y.")
+    edited = f"{text[:before]}{lines}\n{text[before:]}"
+    number = text[:before].count("\n") + 1
+    with rejection(
+        f"PartitionError: schedule: cannot order Y by {', '.join(first.split())}\n"
+        f"  at       line {number}: order Y {first}\n"
+        "  because  the nest that is covered has one order of the terms of its sum, and one of its loops; this is neither, and "
+        "applied by hand it leaves no nest\n"
+        f"{help}  help     without this line"
+    ):
+        oc.compile(Y, schedule=oc.Schedule.parse(edited))
+
+
+@pytest.mark.parametrize("order", ["r s c", "x r s c"])
+def test_terms_of_a_sum_among_the_loops_of_its_nest_are_refused_with_both_orders(
+    order: str,
+) -> None:
+    Y = convolution(0)
+    with rejection(f"""\
+PartitionError: schedule: cannot run Y in loops over r, s, c
+  at       line 2: order Y {order}
+  because  its sum adds them up inside of its tiles; their order is a line of its own, before that of its loops
+  help     order Y r s c
+  help     order Y b y x k"""):
+        oc.compile(Y, schedule=oc.Schedule.parse(f"schedule Y\norder Y {order}\ncover Y vectors"))
+    accepted = "schedule Y\norder Y s r c\norder Y b y x k\ncover Y vectors"
+    assert "for s in 0:3" in str(oc.compile(Y, schedule=oc.Schedule.parse(accepted)).loops)

@@ -10,7 +10,7 @@ from conftest import rejection
 
 import offcut as oc
 from offcut import Kernel
-from offcut.backends.cpu.planning.policy import unblock_shared_loops
+from offcut.backends.cpu.planning.iteration_blocks import unblock_shared_loops
 from offcut.ir import For, If
 from offcut.proof import UNDECIDED
 from tests.agree import agree, nearly

@@ -128,6 +128,10 @@ def plan_loops(
         )
 
 
+NO_NEST = "no nest that computes it is a sequence of whole arrays, each from those before"
+"""The reason that a stage is not covered: its loops are those of no nest."""
+
+
 @dataclass(frozen=True)
 class CutNests:
     """A program whose nests of products are cut, and its schedule with the decisions that cut them."""
@@ -230,7 +234,7 @@ class _Nests:
                 raise self.refused.get(step.stage) or PartitionError(
                     "schedule",
                     f"cannot cover {step.stage}",
-                    because="no nest that computes it is a sequence of whole arrays, each from those before",
+                    because=NO_NEST,
                     help=help,
                 )
 

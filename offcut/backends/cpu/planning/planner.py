@@ -33,7 +33,8 @@ from offcut.backends.cpu.planning.competing_plans import (
     plan_competing,
 )
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
-from offcut.backends.cpu.planning.loop_plan import plan_cut_loops, plan_loops
+from offcut.backends.cpu.planning.iteration_blocks import unblock_shared_loops
+from offcut.backends.cpu.planning.loop_plan import NO_NEST, plan_cut_loops, plan_loops
 from offcut.backends.cpu.planning.nest_plan import (
     computation_of,
     default_separation,
@@ -42,7 +43,6 @@ from offcut.backends.cpu.planning.nest_plan import (
     nest_schedule,
     plan_nests,
 )
-from offcut.backends.cpu.planning.policy import unblock_shared_loops
 from offcut.backends.cpu.planning.unit_binding import with_thread_binds, with_threads
 from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
@@ -63,9 +63,11 @@ from offcut.schedule import (
     ANY_TREE,
     Bind,
     Cover,
+    Order,
     Primitive,
     Schedule,
     Separate,
+    Split,
     Step,
     Together,
     check_once,
@@ -76,6 +78,7 @@ from offcut.schedule import (
     is_of_loops,
     parts_of,
     replay,
+    with_source_line,
 )
 from offcut.schedule.text import format_decision
 
@@ -116,9 +119,8 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
         return replace(plan, schedule=full, unnamed=unnamed, by_hand=program_by_hand, notes=notes)
 
     rest_plans = _plans_in_order(program_by_hand, users, host, undecided, by_hand)
-    return changed_plans(
-        _with_line_offset(rest_plans, len(str(first).splitlines()) - 1), after_hand
-    )
+    below = _with_line_offset(rest_plans, len(str(first).splitlines()) - 1)
+    return changed_plans(_with_order_at_fault(below, schedule, by_hand), after_hand)
 
 
 def _recut_binds(by_hand: Sequence[Primitive], plan: CpuPlan) -> Iterator[str]:
@@ -136,6 +138,32 @@ def _with_line_offset(plans: Plans[CpuPlan], lines: int) -> Plans[CpuPlan]:
     """Yield plans of a schedule that stands below `lines` lines of another one; errors count these lines."""
     with lines_below(lines):
         yield from plans
+
+
+def _with_order_at_fault(
+    plans: Plans[CpuPlan], schedule: Schedule, by_hand: Sequence[Primitive]
+) -> Plans[CpuPlan]:
+    """Yield plans of a schedule that begins with `by_hand`. What is covered in no nest is refused by the line there that orders its loops."""
+    try:
+        yield from plans
+    except PartitionError as refused:
+        orders = (step for step in by_hand if isinstance(step, Order))
+        order = next((s for s in orders if refused.refused == f"cannot cover {s.stage}"), None)
+        if order is None or refused.because != NO_NEST:
+            raise
+        rest = schedule.steps[len(by_hand) :]
+        axes = {step.axis for step in rest if isinstance(step, Split)}
+        axes.update(*(step.loops for step in rest if isinstance(step, Order)))
+        terms = [name for name in order.loops if name not in axes]
+        terms_alone = (" ".join(("order", order.stage, *terms)),) if terms else ()
+        with with_source_line(schedule, order):
+            raise PartitionError(
+                "schedule",
+                f"cannot order {order.stage} by {', '.join(order.loops)}",
+                because="the nest that is covered has one order of the terms of its sum, and one of its loops; this is neither, and "
+                "applied by hand it leaves no nest",
+                help=(*terms_alone, "without this line"),
+            ) from refused
 
 
 def _plans_in_order(

@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from math import prod
-from typing import Literal, TypeGuard
+from typing import Literal
 
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.planning.gather_lanes import GatherOrder, gather_orders
+from offcut.backends.cpu.planning.iteration_blocks import iteration_block
 from offcut.backends.cpu.planning.operand_layout import OperandChoice, OperandPlanner
 from offcut.backends.cpu.planning.row_reductions import is_row_reduction
 from offcut.backends.cpu.planning.tile_sizes import Tiles
@@ -42,14 +43,10 @@ from offcut.partition import (
 from offcut.polyhedral import Facts, space_of
 from offcut.schedule import (
     ANY,
-    At,
     KernelAxes,
-    Level,
     Nest,
-    Order,
     Pack,
     Schedule,
-    Split,
     Staging,
     Step,
     Together,
@@ -58,8 +55,6 @@ from offcut.schedule import (
     conversion_stagings,
     decisions_of,
     each_decision,
-    min_nest_block_bytes,
-    nests_in,
     pack_of,
     position_of,
     share_loops,
@@ -112,31 +107,6 @@ def policy(
         for option, orders in options
     )
     return Schedule(computation.name, (Choose(tuple(alternatives)),))
-
-
-def unblock_shared_loops(schedule: Schedule) -> Schedule:
-    """Return a schedule whose shared loops run one iteration after the other."""
-
-    blocks: dict[tuple[str, str], str] = {}
-    for step in schedule.steps:
-        if _is_block(step):
-            blocks[step.stage, step.names[0]] = step.axis
-
-    def single(step: Step) -> Step:
-        match step:
-            case Order(stage, loops):
-                return replace(step, loops=tuple(blocks.get((stage, n), n) for n in loops))
-            case At(_, reader, axis) if axis is not None:
-                return replace(step, axis=blocks.get((reader, axis), axis))
-            case _:
-                return step
-
-    remaining = (single(step) for step in schedule.steps if not _is_block(step))
-    return replace(schedule, steps=tuple(remaining)) if blocks else schedule
-
-
-def _is_block(step: Step) -> TypeGuard[Split]:
-    return isinstance(step, Split) and any(level.room is not None for level in step.levels)
 
 
 def _plus(a: Expr, b: Expr) -> Expr:
@@ -275,26 +245,9 @@ class _Planner:
             return replace(part, ways=tuple(self.group(position, around)))
         inside = (*around, *part.axes)
         nests = tuple(self.nest(inner, inside) for inner in part.parts)
-        return replace(part, parts=nests, block=self.block(nests, inside))
-
-    def block(self, nests: Sequence[Nest | Together], axes: tuple[str, ...]) -> Level | None:
-        """Iterations that loops around sums over memory run part by part: a sum ends in a chain of a few lanes, which
-        those of other iterations hide. None where microkernels or further loops are inside, or where no size has room for them.
-
-        axes  of these loops and those around, outermost first
-        """
-        sizes = self.machine.policy
-        plain = all(
-            isinstance(nest, Nest) and all(way.cover is None for way in nest.ways) for nest in nests
+        return replace(
+            part, parts=nests, block=iteration_block(self.given, self.machine, nests, inside)
         )
-        positions = (position_of(self.given, nest.stage) for nest in nests_in(nests))
-        sums = any(is_row_reduction(self.given.groups[position][0]) for position in positions)
-        if not plain or not sums or sizes.block < 2:
-            return None
-        room = int(sizes.block_share * self.machine.memory[0].bytes)
-        block = Level(sizes.block, room=room)
-        together = Together(axes, tuple(nests), block)
-        return block if min_nest_block_bytes(self.given, together) <= room else None
 
     def limit(self, position: int, lead: Stage) -> int:
         """Return how many of a group's first axes may be loops that it shares with other groups.
