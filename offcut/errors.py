@@ -97,6 +97,10 @@ class BusyError(TargetError):
     """A machine that does other work, so that what is measured on it now cannot be ranked."""
 
 
+class AddressError(TargetError):
+    """A statement whose elements are no words of the memories of a machine."""
+
+
 class CallError(OffcutError):
     """A compiled kernel was called with arguments that do not fit it.
 

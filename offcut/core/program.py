@@ -44,6 +44,11 @@ UNITS = {
 
 A unit says what runs the iterations of a loop, or a tile; it never changes what they compute.
 """
+WARP_LANES = 32
+LANES_OF_UNIT = {"warpgroup": 4 * WARP_LANES, "warp": WARP_LANES, THREAD: 1}
+"""Lanes of each unit of a block, side by side."""
+GROUPED_UNITS = tuple(unit for unit, lanes in LANES_OF_UNIT.items() if lanes > WARP_LANES)
+"""Units of several warps: they share all registers, and their products read both operands from shared memory, in the background."""
 COUNTED_UNITS = ("warpgroup", "warp")
 """Units that each block has a constant number of, whatever it computes: the last ones may have no tile. Each has a copy of the
 windows inside of its loops."""

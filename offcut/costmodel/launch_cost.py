@@ -17,7 +17,14 @@ from dataclasses import dataclass, replace
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Compare, Expr, Select, real
-from offcut.core.program import COUNTED_UNITS, THREAD, Program, Stmt
+from offcut.core.program import (
+    COUNTED_UNITS,
+    GROUPED_UNITS,
+    LANES_OF_UNIT,
+    WARP_LANES,
+    Program,
+    Stmt,
+)
 from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.prediction import Predicted, joules
 from offcut.costmodel.device import Accelerator, Grid
@@ -96,8 +103,8 @@ class LaunchCost:
 
     def resident(self, launch: Stmt) -> int:
         """Return the number of blocks that run on a multiprocessor at a time, as shared memory, warps and its own limit allow."""
-        if agent_count(self.program, launch, "warpgroup"):
-            return 1  # warpgroups split all registers
+        if any(agent_count(self.program, launch, unit) for unit in GROUPED_UNITS):
+            return 1
         shared = self.machine.memory[0]
         rooms = window_rooms(self.program, launch, shared.name, COUNTED_UNITS)
         room_bytes = sum(room.bytes or 0 for room in rooms)
@@ -105,8 +112,9 @@ class LaunchCost:
         return max(min(fits, self.grid.warps // self.warps(launch), self.grid.blocks), 1)
 
     def warps(self, launch: Stmt) -> int:
-        """Return the warps of a block, at least 1: those that loops are bound to, or threads by 32."""
-        threads = agent_count(self.program, launch, THREAD) or 0
-        groups = agent_count(self.program, launch, "warpgroup") or 0
-        own = agent_count(self.program, launch, "warp") or 0
-        return max(own, 4 * groups, -(-threads // 32), 1)
+        """Return the warps of a block, at least 1: those of the lanes of the units that loops are bound to."""
+        lanes = (
+            lanes * (agent_count(self.program, launch, unit) or 0)
+            for unit, lanes in LANES_OF_UNIT.items()
+        )
+        return max(-(-max(lanes) // WARP_LANES), 1)

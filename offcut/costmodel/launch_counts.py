@@ -18,6 +18,8 @@ from offcut.core.accesses import last_stored
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Compare, Expr, Select, loads, reads_memory, substitute
 from offcut.core.program import (
+    GROUPED_UNITS,
+    LANES_OF_UNIT,
     Action,
     Alloc,
     Choose,
@@ -52,8 +54,6 @@ TICKS = 1 << 10
 ASSUMED_TRIPS = 64
 """Iterations that are assumed of a loop whose bounds are elements of arrays alone."""
 ZERO, ONE = ix.const(0), ix.const(1)
-_UNIT_LANES = {"warpgroup": 128, "warp": 32, "thread": 1}
-"""Lanes of each unit of a block, side by side."""
 _STEP_CYCLES = 8.0
 """Cycles of a lane between a statement and the next one, which needs its value."""
 
@@ -135,7 +135,7 @@ class LaunchCounts(ProgramCounts):
 
         first  the counts of its first iteration
         """
-        lanes = _UNIT_LANES.get(loop.unit or "")
+        lanes = LANES_OF_UNIT.get(loop.unit or "")
         if lanes is None or any(isinstance(one, Tile | Alloc) for one in walk(loop.body)):
             return first.work.get(WAITING, ZERO)
         return ix.add(ix.mul(first.instances, _ticks(_STEP_CYCLES / lanes)), self.far_ticks(1))
@@ -198,7 +198,7 @@ class LaunchCounts(ProgramCounts):
     def product(self, tile: Tile, kernel: Microkernel) -> Counts:
         """Return the counts of a product of a tile, in whole issues of the hardware: of tensor cores, else of lanes.
 
-        Each issue of a warpgroup reads both operands from shared memory, which binds those of few columns.
+        Each issue of a unit of several warps reads both operands from shared memory, which binds those of few columns.
         """
         starts = {axis.iter: axis.start for axis in tile.axes}
         types = {tensor.dtype for tensor in kernel.definition.reads}
@@ -206,7 +206,7 @@ class LaunchCounts(ProgramCounts):
         on_lanes = not any(u.name.startswith(TENSOR) for u in units)
         unit = (units or [*self.machine.unit])[0]
         rows, columns = (ix.maximum(axis.extent, 0) for axis in tile.axes[-2:])
-        is_grouped = kernel.unit == "warpgroup"
+        is_grouped = kernel.unit in GROUPED_UNITS
         issue = kernel.extents_of(kernel.rows).multiple_of if is_grouped else unit.rows
         issues = ix.ceildiv(rows, issue)
         whole_rows = ix.mul(issues, issue)
@@ -244,9 +244,9 @@ class LaunchCounts(ProgramCounts):
         return counts
 
     def product_cycles(self, tile: Tile, kernel: Microkernel) -> float:
-        """Return the cycles for which a warpgroup waits for its product of a stage, at most; 0 of products that are not in the background."""
+        """Return the cycles for which a unit of several warps waits for its product of a stage, at most; 0 of products that are not in the background."""
         loop = next((one for one in walk(tile.body) if isinstance(one, For)), None)
-        if kernel.unit != "warpgroup" or loop is None:
+        if kernel.unit not in GROUPED_UNITS or loop is None:
             return 0.0
         widest = max(one.columns for one in kernel.tiles)
         columns = min(ix.literal_bound(tile.axes[-1].extent) or widest, widest)

@@ -94,6 +94,8 @@ class Traffic:
     narrow_bytes          of a row, below which the rows next to it are read as fast as a panel's
     overlap_loss          of the shorter of computing and streaming, the share that is not hidden
     convert_share         of a product's time that converting an operand in each term may take
+    gather_margin         by which part a copy must be cheaper than a gather in the order that there is, to be made
+    prefetch_share        of the time of loops over vectors that a microkernel saves, as it asks for its operands ahead
     accumulate_terms      that reading and writing accumulators costs, where loops add to them
     copy_cycles           to copy an element of a result into the order of its axes
     """
@@ -105,6 +107,8 @@ class Traffic:
     narrow_bytes: int
     overlap_loss: float
     convert_share: float
+    gather_margin: float
+    prefetch_share: float
     accumulate_terms: float
     copy_cycles: float
     source: str

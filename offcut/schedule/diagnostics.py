@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from offcut.errors import PartitionError, TargetError
+from offcut.errors import AddressError, PartitionError, TargetError
 from offcut.schedule.decisions import (
     ANY,
     UNIT_PRIMITIVES,
@@ -209,7 +209,7 @@ def _decision_of(
         return None
     name = about[1]
     words = {*re.findall(r"\w+", refused.because)}
-    if refused.refused.startswith("cannot find the words"):
+    if isinstance(refused, AddressError):
         along = {word for text in refused.help for word in re.findall(r"along (\w+)", text)}
         splits = [step for step in steps if isinstance(step, Split)]
         candidates = [step for step in splits if words & {*step.names}]

@@ -69,13 +69,7 @@ class MicrokernelCounts(StatementCounts):
         height = {**lengths, **full}.get(rows, ix.const(1))
         width = lengths.get(columns, ix.const(1))
         widest = self.widest(tile, kernel, rows, width)
-        near, far = (1.0, 1.0) if match is None else self.laid(match)
-        busy = cycles(kernel, height, width, depth, widest, near)
-        if near != far and match is not None:
-            fits = ix.compare(
-                "<=", self.operand_bytes(tile, match), self.hardware.machine.nearest.bytes
-            )
-            busy = select(fits, busy, cycles(kernel, height, width, depth, widest, far))
+        busy = self.product_cycles(tile, kernel, match, (height, width, depth), widest)
         busy = ix.mul(busy, again)
         issued = busy  # of another unit: one in a cycle, at most
         if self.hardware.on_core(kernel):
@@ -109,18 +103,37 @@ class MicrokernelCounts(StatementCounts):
         size = ix.ceildiv(size, match.microkernel.per_byte)
         return simplify_index(substitute(size, self.fixed))
 
-    def laid(self, match: Match) -> tuple[float, float]:
-        """How much longer a microkernel takes on operands that lie otherwise than it likes: in the nearest caches, and beyond them."""
-        traffic, load = self.hardware.machine.traffic, match.by_columns
-        times = 1.0 if beside(match.by_rows, match.depth) else traffic.strided
-        buffer = self.program.buffer(load.buffer)
-        if not match.microkernel.packed or buffer.layout is not None or not buffer.shape:
-            return times, times
-        row = ix.literal_value(simplify_index(substitute(buffer.shape[-1], self.fixed)))
-        narrow = row is not None and row * ITEM_BYTES[buffer.dtype] <= traffic.narrow_bytes
-        if narrow:
-            return times, times
-        return times * traffic.unpacked_near, times * traffic.unpacked_far
+    def product_cycles(
+        self,
+        tile: Tile,
+        kernel: Microkernel,
+        match: Match | None,
+        extents: tuple[Expr, Expr, Expr],
+        widest: int | None,
+    ) -> Expr:
+        """Return the thousandths of cycles of a product; its columns' operand may lie with rows apart, in the nearest cache or beyond it.
+
+        extents  rows, columns, terms
+        widest   columns that one call of a function takes; None: any
+        """
+        traffic = self.hardware.machine.traffic
+        strided = match is not None and not beside(match.by_rows, match.depth)
+        times = traffic.strided if strided else 1.0
+        packed = cycles(kernel, *extents, widest, times)
+        if match is None or not kernel.packed:
+            return packed
+        buffer = self.program.buffer(match.by_columns.buffer)
+        if buffer.layout is not None or not buffer.shape:
+            return packed
+        near, far = (
+            cycles(kernel, *extents, widest, times * factor)
+            for factor in (traffic.unpacked_near, traffic.unpacked_far)
+        )
+        row = ix.mul(substitute(buffer.shape[-1], self.fixed), ITEM_BYTES[buffer.dtype])
+        narrow = ix.compare("<=", simplify_index(row), traffic.narrow_bytes)
+        nearest = self.hardware.machine.nearest.bytes
+        fits = ix.compare("<=", self.operand_bytes(tile, match), nearest)
+        return select(narrow, packed, select(fits, near, far))
 
     def instances(
         self, tile: Tile, body: Sequence[Stmt], lengths: Mapping[str, Expr], scope: Scope

@@ -5,33 +5,46 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var, real, substitute
+from offcut.core.interpret.values import evaluate_all
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
+from offcut.core.samples import samples
 from offcut.core.text.printer import format_expr
+from offcut.costmodel.arrays import Calls
 from offcut.costmodel.clock import stage_formula
-from offcut.costmodel.closed.cost import code_bytes, compile_seconds
+from offcut.costmodel.closed.cost import call_cycles, code_bytes, compile_seconds
 from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import HowExact, least_exact
 from offcut.costmodel.closed.display import Page, along, curve, draw
 from offcut.costmodel.closed.prediction import (
     Predicted,
     Prediction,
+    SampledPrediction,
+    Stage,
+    WayNumber,
     by_stage,
     predict,
+    runs_by_stage,
 )
 from offcut.costmodel.closed.sympy_printer import Names
 from offcut.costmodel.device import Device
 from offcut.costmodel.resources import Hardware
-from offcut.costmodel.simplification import part_of_cheapest
+from offcut.costmodel.simplification import part_of_cheapest, select
 
 if TYPE_CHECKING:
     import sympy
     from matplotlib.figure import Figure
+
+LARGEST_TRIED = 512
+"""The largest size at which the cycles of formulas are compared with those of a call."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +56,7 @@ class Formulas:
     operations  of what is described
     machine     that it is predicted for
     code        bytes of code; compiled_in: seconds to compile it
-    within      where cycles are made of those at some sizes: the part by which they were off at most at others
+    error       computes by which part the cycles are off at most at some sizes, where they are an estimate
     """
 
     described: Program
@@ -53,7 +66,12 @@ class Formulas:
     users: Mapping[str, str]
     code: int
     compiled_in: float
-    within: float = 0.0
+    error: Callable[[], float] = float
+
+    @lazy_property
+    def within(self) -> float:
+        """The part by which the cycles are off from those of `Cost` at most, at sizes that were tried; computed when first asked for."""
+        return self.error()
 
     @lazy_property
     def flop(self) -> sympy.Expr:
@@ -64,7 +82,7 @@ class Formulas:
     def cycles(self) -> sympy.Expr:
         """Of the call."""
         stages, loss = by_stage(self.prediction.pieces).items(), self.prediction.loss
-        total = self._total((way, stage_formula(resources, loss)) for (way, _), resources in stages)
+        total = self._total((stage, stage_formula(each, loss)) for stage, each in stages)
         return self._shown(_plus(total, real(self.prediction.call)))
 
     @property
@@ -119,12 +137,18 @@ class Formulas:
 
     def _by_piece(self, of: Callable[[Predicted], Expr]) -> Expr:
         """The sum over the pieces of the ways that are taken."""
-        return self._total((one.piece.way, of(one)) for one in self.prediction.pieces)
+        pieces = self.prediction.pieces
+        return self._total(((one.piece.way, one.piece.stage), of(one)) for one in pieces)
 
-    def _total(self, parts: Iterable[tuple[tuple[int, int] | None, Expr]]) -> Expr:
-        """The sum over the ways that are taken, and over what is in none."""
-        by_way: dict[tuple[int, int] | None, Expr] = {}
-        for way, part in parts:
+    def _total(self, parts: Iterable[tuple[Stage, Expr]]) -> Expr:
+        """The sum over the stages that run of the ways that are taken, and over what is in none."""
+        by_stage: dict[Stage, Expr] = {}
+        for stage, part in parts:
+            by_stage[stage] = _plus(by_stage.get(stage, real(0.0)), part)
+        by_way: dict[WayNumber, Expr] = {}
+        for (way, name), part in by_stage.items():
+            runs = self._open_runs.get((way, name))
+            part = part if runs is None else select(ix.compare(">", runs, 0), part, real(0.0))
             by_way[way] = _plus(by_way.get(way, real(0.0)), part)
         total = by_way.get(None, real(0.0))
         for number, ways in enumerate(self.prediction.choices):
@@ -132,6 +156,14 @@ class Formulas:
             each = [by_way.get((number, k), real(0.0)) for k in range(len(ways))]
             total = _plus(total, part_of_cheapest(costs, each))
         return total
+
+    @lazy_property
+    def _open_runs(self) -> dict[Stage, Expr]:
+        """How often the pieces of a stage run together, of the stages that do not run at all sizes."""
+        every = runs_by_stage(self.prediction.pieces)
+        least = Calls.of_one({size.name: size.min for size in self.described.sizes})
+        at_least = SampledPrediction(self.prediction, least)
+        return {stage: runs for stage, runs in every.items() if at_least.at(runs)[0] <= 0}
 
     def _shown(self, expr: Expr) -> sympy.Expr:
         return self._names.formula(expr)
@@ -166,7 +198,7 @@ class Formulas:
 
     def _estimated(self) -> list[str]:
         """How far cycles are off that are made of those at some sizes."""
-        if not self.within:
+        if self.within < 0.0005:
             return []
         return [f"cycles are an estimate, within {self.within:.1%} at sizes that were tried"]
 
@@ -231,7 +263,38 @@ def formulas(
     flop_is = least_exact(prediction.exactness.flop, operations.exactness)
     prediction = replace(prediction, exactness=replace(prediction.exactness, flop=flop_is))
     seconds = compile_seconds(code, machine)
-    return Formulas(described, prediction, operations.value, machine, users, code, seconds)
+    error = partial(_error, described, program, hardware, prediction)
+    return Formulas(described, prediction, operations.value, machine, users, code, seconds, error)
+
+
+def _error(
+    described: Program, program: Program, hardware: Hardware, prediction: Prediction
+) -> float:
+    """Return by which part the cycles of a prediction over open sizes are off at most, at sizes around the multiples of its tiles."""
+    extents = (
+        ix.literal_value(extent) for one in prediction.pieces for _, extent in one.piece.tile
+    )
+    tile = max((one for one in extents if one is not None), default=16)
+    edges = (0, 1, tile - 1, tile, tile + 1, 3 * tile, 3 * tile + 5)
+    values = {
+        size.name: [
+            size.at_or_above(int(edge)) for edge in (*edges, *samples(size, 4, LARGEST_TRIED))
+        ]
+        for size in described.sizes
+    }
+    number = min(map(len, values.values()), default=0)
+    points = {name: np.array(each[:number]) for name, each in values.items()}
+    allowed = np.ones(number, bool)
+    for condition in described.assumptions:
+        allowed &= evaluate_all(condition, points, number)
+    calls = Calls({name: each[allowed] for name, each in points.items()}, int(allowed.sum()))
+    cycles = SampledPrediction(prediction, calls).cycles
+    off = 0.0
+    for place, found in enumerate(cycles):
+        at = {name: int(each[place]) for name, each in calls.values.items()}
+        known = call_cycles(program, hardware, at, {}).cycles
+        off = max(off, abs(float(found) - known) / known if known else float(found))
+    return off
 
 
 def _plus(a: Expr, b: Expr) -> Expr:

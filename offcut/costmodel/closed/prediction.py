@@ -19,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
@@ -86,6 +87,15 @@ def by_stage(pieces: Sequence[Predicted]) -> dict[Stage, dict[str, Expr]]:
                 simplify_cost(Binary("+", total[name], cycles)) if name in total else cycles
             )
     return totals
+
+
+def runs_by_stage(pieces: Sequence[Predicted]) -> dict[Stage, Expr]:
+    """Return how often the pieces of each stage run together: a stage of which none runs takes no cycles."""
+    runs: dict[Stage, Expr] = {}
+    for one in pieces:
+        stage = one.piece.way, one.piece.stage
+        runs[stage] = ix.add(runs.get(stage, ZERO), one.counts.runs)
+    return runs
 
 
 @dataclass(frozen=True)
@@ -179,7 +189,12 @@ class SampledPrediction:
         for one, own in zip(self.prediction.pieces, self._pieces, strict=True):
             stage = one.piece.way, one.piece.stage
             stages[stage] = stages[stage] + own if stage in stages else own
-        return stages
+        runs = runs_by_stage(self.prediction.pieces).values()
+        has_work = (count > 0 for count in self._all([*runs]))
+        return {
+            stage: np.where(some, own, 0.0)
+            for (stage, own), some in zip(stages.items(), has_work, strict=True)
+        }
 
     @lazy_property
     def _cheapest(self) -> list[npt.NDArray[np.intp]]:

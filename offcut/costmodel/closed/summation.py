@@ -73,7 +73,7 @@ def trips(lo: Expr, hi: Expr, known: ScanContext) -> Expr:
             each = ix.sub(a, lo), ix.sub(b, lo)
             if any(ix.literal_value(part) is not None for part in each):
                 count = ix.minimum(*each)
-    return count if known.at_least_zero(count) else ix.maximum(count, 0)
+    return count if _is_at_least(count, ix.const(0), known) else ix.maximum(count, 0)
 
 
 def sum_over(
@@ -120,7 +120,7 @@ def sum_over(
     broken = next(_breaks(term, name), None)
     if broken is not None:
         at, part, below, above = broken
-        middle = ix.minimum(ix.maximum(at, lo), end)
+        middle = _clamp(at, lo, end, known)
         first = over(lo, middle, _with(term, part, below))
         return ix.add(first, over(middle, end, _with(term, part, above)))
     powers = _powers(term, name)
@@ -134,6 +134,32 @@ def sum_over(
     if 1 < period <= LONGEST_PERIOD:
         return ix.add(*_by_rests(name, lo, count, term, period, over))
     raise NoClosedForm
+
+
+def _clamp(at: Expr, lo: Expr, end: Expr, known: ScanContext) -> Expr:
+    """Return ``min(max(at, lo), end)``, where ``lo <= end``, without the sides that are known not to count."""
+    if _is_at_least(lo, at, known):
+        return lo
+    if _is_at_least(at, end, known):
+        return end
+    least = at if _is_at_least(at, lo, known) else ix.maximum(at, lo)
+    return least if _is_at_least(end, at, known) else ix.minimum(least, end)
+
+
+@lru_cache(maxsize=1 << 15)
+def _is_at_least(a: Expr, b: Expr, known: ScanContext) -> bool:
+    """Return whether ``a >= b`` is known, by the operands of each ``min`` and ``max``; False may also mean that it is not."""
+    difference = ix.sub(a, b)
+    for atom, factor in ix.to_linear(difference).terms:
+        match atom:
+            case Binary("min" | "max" as op, a, b):
+                rest = ix.sub(difference, ix.mul(factor, atom))
+                each = (
+                    _is_at_least(ix.add(rest, ix.mul(factor, one)), ix.const(0), known)
+                    for one in (a, b)
+                )
+                return any(each) if (op == "max") == (factor > 0) else all(each)
+    return known.at_least_zero(difference)
 
 
 def _of_powers(factors: Sequence[Expr], divisor: int, lo: Expr, end: Expr) -> Expr:

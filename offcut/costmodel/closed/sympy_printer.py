@@ -270,7 +270,8 @@ def _function(kind: str) -> Any:
         return sympy.Piecewise(*cases, (values[-1], True))
 
     evaluated = select if kind == "where" else looked_up
-    return type(kind, (sympy.Function,), {"eval": classmethod(evaluated), "doit": written_out})
+    members = {"eval": classmethod(evaluated), "doit": written_out, "is_real": True}
+    return type(kind, (sympy.Function,), members)
 
 
 def _binary(op: str, a: Any, b: Any, dtype: str) -> Any:

@@ -176,7 +176,7 @@ def formulas_of(
         users,
         INSTRUCTION * issued_,
         0.0,
-        within=within,
+        error=lambda: within,
     )
 
 

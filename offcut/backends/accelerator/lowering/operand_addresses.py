@@ -15,7 +15,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.memo import lazy_property
 from offcut.core.text.printer import format_expr, format_stmt
-from offcut.errors import TargetError
+from offcut.errors import AddressError
 from offcut.partition.judge import is_multiple
 
 
@@ -79,7 +79,7 @@ def operand_address(
 ) -> OperandAddress:
     """Return an operand of a leaf, read or written at `index`.
 
-    Raises TargetError where words of lanes are taken apart.
+    Raises AddressError where words of lanes are taken apart.
     """
     starts: dict[str, Expr] = {name: first for name, first, _ in leaf.axes}
     first = tuple(ix.simplify(substitute(part, starts)) for part in index)
@@ -113,8 +113,8 @@ def _step(leaf: Leaf, part: Expr, name: str) -> int:
     return moved.const
 
 
-def _refused(leaf: Leaf, because: str, *help: str) -> TargetError:
-    return TargetError(
+def _refused(leaf: Leaf, because: str, *help: str) -> AddressError:
+    return AddressError(
         "compile",
         "cannot find the words of a statement",
         at=format_stmt(leaf.store),

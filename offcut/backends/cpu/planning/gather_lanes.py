@@ -70,7 +70,7 @@ def gather_orders(
     gather_cycles = sum(prices.value(body, Inside(names[-1])) for body in bodies) / lanes
     orders = [GatherOrder(names, (), seconds((extents, gather_cycles)))]
     copy_cycles = machine.loops.gather_cycles + machine.loops.vector_cycles / lanes
-    margin = 1 + machine.traffic.convert_share
+    margin = 1 + machine.traffic.gather_margin
     for axis in lead.axes[:-1]:
         copies = _copies(computation, position, axis.name)
         if not copies:

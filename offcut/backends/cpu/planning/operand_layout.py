@@ -313,14 +313,14 @@ class OperandPlanner:
     def vector_price(self, lead: Stage) -> float:
         """Return the predicted cycles of a multiply–add if vectors along the last axis run the sum, which starts without a function call.
 
-        `convert_share` of them is added: a microkernel asks for its operands ahead.
+        `prefetch_share` of them is added: a microkernel asks for its operands ahead.
         """
         axes, inner = [axis.name for axis in lead.axes], lead.reduce_axes[-1].name
         store = Store(lead.buffer, tuple(map(Var, axes)), lead.value, lead.reducer)
         around = For(inner, ix.const(0), ix.const(1), (store,))
         at = Inside(axes[-1], inner, frozenset((lead.buffer,)))
         cycles = StatementPrices(self.machine, self.lanes).each(store, at, around) / self.lanes
-        return cycles * (1 + self.machine.traffic.convert_share)
+        return cycles * (1 + self.machine.traffic.prefetch_share)
 
     def at_most(self, extent: Expr) -> int:
         """What an extent is at most."""
