@@ -17,6 +17,7 @@ pytest.importorskip("torch", reason="torch is an extra")
 
 import torch
 import torch._dynamo
+from torch._dynamo.utils import counters
 from torch.utils import _pytree as pytree
 
 from offcut.backends.host import arrays as host
@@ -214,3 +215,51 @@ def test_weights_of_group_norm_that_torch_runs_lie_side_by_side(memory: Memory) 
     with torch.no_grad():
         found = torch.compile(normed, backend="offcut", dynamic=True)(*given)
     like(found, normed(*given))
+
+
+def cropped(n: int) -> Any:
+    """Images with channels last, with a gap behind each row."""
+    return torch.randn(n, 4, 8, 11).to(memory_format=torch.channels_last)[:, :, 1:-1, 2:-1]
+
+
+def gapped(n: int) -> Any:
+    """Every other row, and every third column."""
+    return torch.randn(n, 8, 15)[:, ::2, 1::3]
+
+
+def exchanged(n: int) -> Any:
+    """The last axes exchanged."""
+    return torch.randn(n, 5, 4).transpose(1, 2)
+
+
+F = torch.nn.functional
+KERNEL = torch.randn(6, 4, 3, 3)
+ORDERS = {
+    "exchanged with gaps": (lambda x: x.transpose(1, 2) + 1, gapped),
+    "axes moved": (lambda x: x.movedim(0, -1) * 2, gapped),
+    "windows": (lambda x: x.unfold(2, 2, 1) * 1, gapped),
+    "part of exchanged": (lambda x: x[:, ::2] + 1, exchanged),
+    "copied into": (lambda x: torch.empty_like(x).copy_(x), exchanged),
+    "adaptive average": (lambda x: F.adaptive_avg_pool2d(x, (2, 3)), cropped),
+    "padded": (lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), cropped),
+    "group norm": (lambda x: F.group_norm(x, 2), cropped),
+    "resized": (
+        lambda x: F.interpolate(F.conv2d(x, KERNEL, padding=1), scale_factor=2, mode="nearest"),
+        cropped,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_results_of_what_has_gaps_lie_as_torch_says(name: str) -> None:
+    function, draw = ORDERS[name]
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = torch.compile(function, backend="offcut", dynamic=True)
+    with torch.no_grad():
+        for n in (3, 2, 7, 1):
+            x = draw(n)
+            found, expected = compiled(x), function(x)
+            assert found.stride() == expected.stride() or n == 1
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert counters["stats"]["unique_graphs"] == 1

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch import _prims_common
 from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch._dynamo.variables.builder import VariableBuilder
@@ -20,7 +21,14 @@ from torch.fx.experimental.sym_node import SymNode
 from offcut.plugins.torch.entry_replacement import replace_entries
 from offcut.plugins.torch.tracing_patches.attention import attention
 from offcut.plugins.torch.tracing_patches.isqrt import trunc
-from offcut.plugins.torch.tracing_patches.layout import contiguous, flatten, reshape, view
+from offcut.plugins.torch.tracing_patches.layout import (
+    are_channels_last,
+    contiguous,
+    flatten,
+    reshape,
+    result_axes,
+    view,
+)
 from offcut.plugins.torch.tracing_patches.linspace import linspace
 from offcut.plugins.torch.tracing_patches.module_floats import wrap_symfloat
 from offcut.plugins.torch.tracing_patches.operators import (
@@ -71,6 +79,8 @@ _TRACED: tuple[Any, ...] = (FakeTensor, FunctionalTensor)
 _FUNCTIONS: Mapping[tuple[Any, str], Callable[..., Any]] = {
     (fake_impls, "_compute_slice_index"): slice_index,
     (torch, "_debug_has_internal_overlap"): overlap,
+    (_prims_common, "are_strides_like_channels_last_or_false"): are_channels_last,
+    (_prims_common, "compute_elementwise_output_logical_to_physical_perm"): result_axes,
     (VariableBuilder, "wrap_symfloat"): wrap_symfloat,
     (SymNode, "trunc"): trunc,
 }

@@ -12,15 +12,53 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import infer_size, is_contiguous_or_false
+from torch._prims_common import (
+    infer_size,
+    is_contiguous_for_memory_format_or_false,
+    is_contiguous_or_false,
+)
 from torch._subclasses.fake_impls import _compute_stride, _view_meta
+from torch.utils._mode_utils import no_dispatch
+
+
+def result_axes(*tensors: Any, **options: Any) -> tuple[list[int], bool]:
+    """Return the axes of an elementwise result as they lie in memory, outermost first, and whether that is ambiguous.
+
+    Where sizes do not say how strides compare, as of every other row, they lie as in the traced call.
+    """
+    axes, is_ambiguous = _result_axes(*tensors, **{**options, "ambiguity_check": True})
+    shapes = [
+        _traced(x.shape, x.stride()) for x in tensors if isinstance(x, torch.Tensor) and x.dim()
+    ]
+    if not is_ambiguous or None in shapes:
+        return axes, is_ambiguous
+    with no_dispatch():
+        traced = [torch.empty_strided(*one, device="meta") for one in shapes if one]
+        return _result_axes(*traced, **options)
+
+
+def are_channels_last(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Return whether the channels of images lie innermost; where sizes do not say it, since they may be 0, as in the traced call."""
+    traced = _traced(shape, strides)
+    return _are_channels_last(*((shape, strides) if traced is None else traced))
+
+
+_result_axes = torch._prims_common.compute_elementwise_output_logical_to_physical_perm
+_are_channels_last = torch._prims_common.are_strides_like_channels_last_or_false
+
+
+def _traced(*parts: Sequence[Any]) -> list[list[int]] | None:
+    """Return sizes or strides as numbers of the traced call; None if some depend on data."""
+    hints = [[*map(_hint, part)] for part in parts]
+    return hints if all(isinstance(one, int) for part in hints for one in part) else None
 
 
 def contiguous(x: Any, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
-    """The array, or a copy of it by rows: as a method of arrays, which asks before it is an operator."""
-    if memory_format is not torch.contiguous_format:
+    """The array, or a copy of it in an order: as a method of arrays, which asks before it is an operator."""
+    if memory_format not in (torch.contiguous_format, torch.channels_last):
         return torch.Tensor.contiguous(x, memory_format=memory_format)
-    return x if is_contiguous_or_false(x) else x.clone(memory_format=memory_format)
+    is_so = is_contiguous_for_memory_format_or_false(x, memory_format=memory_format)
+    return x if is_so else x.clone(memory_format=memory_format)
 
 
 def reshape(x: Any, shape: Sequence[Any]) -> Any:

@@ -37,7 +37,7 @@ def group_norm(
     torch._check(channels % num_groups == 0, lambda: f"{channels} channels in {num_groups} groups")
     last = has_channels_last(x)
     kind = torch.channels_last if last else torch.contiguous_format
-    x = x if last else contiguous(x)
+    x = contiguous(x, kind)
     # Torch's kernel reads its weights side by side, however they lie.
     weight, bias = (None if one is None else contiguous(one) for one in (weight, bias))
     result = aten.native_group_norm(
@@ -99,7 +99,7 @@ def copy(mode: Any, op: Any, x: Any, source: Any, non_blocking: bool = False) ->
     """
     with mode:
         torch._refs.expand(source, x.shape)
-        return x.new_empty(x.shape)
+        return torch.empty_like(x)
 
 
 def convolution(mode: Any, op: Any, *arguments: Any, **options: Any) -> Any:
