@@ -37,6 +37,8 @@ from offcut.studies.table import plural
 
 CHANGE = 0.05
 """The change that a comparison should find in each cell."""
+DRIFT_IN_A_ROW = 0.01
+"""What a cell and the peers that took turns with it drift apart by between two runs, as a part of the time."""
 MAX_LISTED_CELLS = 6
 """Cells that one line names at most."""
 
@@ -104,8 +106,9 @@ class Comparison:
     only_first, only_second  cells that one of them has alone
     failed         cells of the first that failed in the second, each with its reason
     loaded         cells of both that were measured while others used the processor
-    margin         2 %, or what 19 of 20 intervals of peers lie within, where that is more: what two runs differ by without any
-                   change; without peers, 2 %, what the loads of the two folders differ by, and what cells stray by under load
+    margin         the greatest of the changes', what two runs differ by without any change: 1 % of a cell with peers in its row and
+                   several processes; of others 2 %, or what 19 of 20 intervals of peers lie within, where that is more; without
+                   peers, 2 %, what the loads of the two folders differ by, and what cells stray by under load
     single         cells that one of them has timed in one process
     drift          the geometric mean of the peers' ratios: how the machine changed, which the other ratios are divided by; None where no peer was measured twice
     mean           the geometric mean of all ratios; None where all are peers'
@@ -265,9 +268,12 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         for pair in peers:
             of_row.setdefault(_row_label(pair[0]), []).append(pair)
         changes = [
-            _change(pair, _over_peers(pair, of_row.get(_row_label(pair[0]), peers), drift), margin)
+            _over_peers(pair, of_row.get(_row_label(pair[0]), ()))
+            or _change(pair, _over(ratio(*pair), drift), margin)
             for pair in ours
         ]
+        if ours:
+            margin = max(one.margin for one in changes)
         allowed = ALLOWED_OF_DRIFT * abs(math.log(drift.value))
     limit = false_discovery_limit([one.chance for one in changes])
     changes = [replace(one, limit=limit) for one in changes]
@@ -340,17 +346,17 @@ def _samples(folder: Path) -> dict[str, Sample]:
     return samples
 
 
-def _over_peers(pair: Pair, peers: Sequence[Pair], drift: Ratio) -> Ratio:
-    """Return the ratio of a cell over that of some peers, process by process; over the drift where there is one process.
+def _over_peers(pair: Pair, peers: Sequence[Pair]) -> Change | None:
+    """Return a cell's change over that of the peers of its row, process by process; None without them, or in one process.
 
-    What else the machine did while a process measured, the peers that took turns with the cell had to bear, too.
+    What else the machine did while a process measured, these peers had to bear, too.
     """
     own, each = log_ratios(*pair), [log_ratios(*one) for one in peers]
-    common = set.intersection({*own}, *({*one} for one in each))
-    if len(common) < 2:
-        return _over(ratio(*pair), drift)
+    common = {*own}.intersection(*each)
+    if not peers or len(common) < 2:
+        return None
     logs = [own[k] - statistics.fmean(one[k] for one in each) for k in sorted(common)]
-    return mean_interval(logs)
+    return Change(_label(pair[0]), mean_interval(logs), DRIFT_IN_A_ROW, len(logs))
 
 
 def _over(ratio: Ratio, drift: Ratio) -> Ratio:

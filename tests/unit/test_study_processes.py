@@ -178,6 +178,39 @@ def test_a_comparison_says_in_which_cells_a_change_would_be_missed(tmp_path: Pat
     assert f"  processes = {7 + more} in both studies finds it in all of them" in lines
 
 
+def write_rows(
+    folder: Path, rng: np.random.Generator, loss: float, contenders: tuple[str, ...]
+) -> Path:
+    """Write eight rows in 12 processes, each of which something disturbs by some 10 %; return the folder."""
+    folder.mkdir()
+    for m in range(8):
+        for process in range(12):
+            disturbed = math.exp(abs(float(rng.normal())) * 0.1)
+            for name in contenders:
+                peer = name == "numpy"
+                second = disturbed * math.exp(0.01 * float(rng.normal())) * (1 if peer else loss)
+                one = line(process, second, cell=f"{m} {name}", contender=name, peer=peer)
+                append_samples(folder / FILE, [replace(one, sizes={"m": m}, load={})])
+    return folder
+
+
+def test_peers_that_took_turns_take_out_what_disturbed_a_process(tmp_path: Path) -> None:
+    rng, both = np.random.default_rng(4), ("auto", "numpy")
+    first, again, slower = (
+        write_rows(tmp_path / name, rng, loss, both)
+        for name, loss in (("first", 1.0), ("again", 1.0), ("slower", 1.05))
+    )
+    comparison = compare(first, slower)
+
+    assert (len(comparison.slower), comparison.faster, comparison.margin) == (8, (), 0.01)
+    assert compare(first, again).slower == compare(first, again).faster == ()
+    alone = (
+        write_rows(tmp_path / f"{name} alone", rng, loss, ("auto",))
+        for name, loss in (("first", 1.0), ("slower", 1.05))
+    )
+    assert compare(*alone).slower == ()
+
+
 def test_a_comparison_with_a_folder_of_one_process_says_so(tmp_path: Path) -> None:
     several = [line(0, 1.0), line(1, 1.0), line(2, 1.0)]
     for name, lines in (("old", [replace(line(0, 1.0), process=())]), ("new", several)):
