@@ -151,12 +151,3 @@ def option_cost(program: Program, machine: Device, microkernels: Sequence[Microk
     stages = [stage_formula(resources, 0.0) for resources in by_stage(prediction.pieces).values()]
     cycles = reduce(lambda a, b: Binary("+", a, b), stages, real(prediction.call))
     return Binary("*", cycles, real(1 / machine.hertz))
-
-
-__all__ = [
-    "grid_cost",
-    "grid_formulas",
-    "grid_of",
-    "grid_prediction",
-    "option_cost",
-]

@@ -39,7 +39,7 @@ from offcut.costmodel.closed.count_programs import ProgramCounts, bounded_value
 from offcut.costmodel.closed.counting import known_part, with_known_ends
 from offcut.costmodel.closed.counts import Counted, Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
-from offcut.costmodel.closed.sums import SumMethod, estimate_methods
+from offcut.costmodel.closed.sums import SumMethod
 from offcut.costmodel.device import Accelerator, Grid, Memory
 from offcut.costmodel.launch_blocks import sampled_iterations, with_bounds
 from offcut.costmodel.simplification import select
@@ -85,7 +85,7 @@ class LaunchCounts(ProgramCounts):
     @property
     def methods(self) -> Sequence[SumMethod]:
         """Return the methods to sum counts."""
-        return estimate_methods()
+        return (SumMethod.NEAR,)
 
     @property
     def shared(self) -> Memory:

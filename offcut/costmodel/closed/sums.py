@@ -161,11 +161,6 @@ def count_methods(*, is_open: bool) -> Sequence[SumMethod]:
     return (*_added(is_open), SumMethod.CLOSED, SumMethod.BOUND)
 
 
-def estimate_methods() -> Sequence[SumMethod]:
-    """Return the methods to sum counts that are estimates."""
-    return (SumMethod.NEAR,)
-
-
 def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
     """Return the methods to sum bytes, the most exact first; an upper bound of bytes would be too loose.
 

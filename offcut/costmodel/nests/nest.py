@@ -18,12 +18,12 @@ import numpy.typing as npt
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.memo import lazy_property
-from offcut.core.program import Form, Kind, Program
+from offcut.core.program import Form, Kind
 from offcut.costmodel.arrays import Array, Calls, Formulas
 from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.count_loops import BytesOf
 from offcut.costmodel.closed.counting import count_program
-from offcut.costmodel.closed.counts import THOUSANDTHS
+from offcut.costmodel.closed.counts import THOUSANDTHS, Counted
 from offcut.costmodel.nests.parametric import (
     GROUPS,
     OWNED,
@@ -163,8 +163,8 @@ class Nests:
         }
 
         def formulas() -> Formulas:
-            program = self.program(computation, cut, rows, known, {}, shared)
-            counts = count_program(program, self.hardware, {}, bytes_of=BytesOf.NOTHING).counts
+            nest = Parametric(computation, cut, rows, known, {}, shared)
+            counts = self.counted(nest, BytesOf.NOTHING).counts
             return Formulas(
                 [
                     reduce(ix.add, [getattr(one, name) for one in counts])
@@ -189,8 +189,8 @@ class Nests:
         values, counts, shapes = self.mean(cut)
 
         def moved_formulas() -> _Moved:
-            program = self.program(computation, cut, rows, shapes, counts, shared)
-            volumes = count_program(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
+            nest = Parametric(computation, cut, rows, shapes, counts, shared)
+            volumes = self.counted(nest, BytesOf.ARRAYS).moved
             arrays = tuple(dict.fromkeys(str(name) for level in volumes for name in level))
             zero = ix.const(0)
             each = [level.get(name, zero) for name in arrays for level in volumes]
@@ -236,18 +236,10 @@ class Nests:
                 counts[one.axis], shapes[one.axis] = all_ // tile, Shape(height=tile)
         return values, counts, shapes
 
-    def program(
-        self,
-        computation: Computation,
-        cut: ResolvedWay,
-        rows: bool,
-        shapes: Mapping[str, Shape],
-        counts: Mapping[str, int],
-        shared: Loops,
-    ) -> Program:
-        """A nest as a program whose tiles are parameters."""
-        machine, lanes = self.hardware.machine, self.hardware.lanes
-        return Parametric(computation, cut, rows, shapes, counts, shared).program(machine, lanes)
+    def counted(self, nest: Parametric, bytes_of: BytesOf) -> Counted:
+        """Return the counts of a nest whose tiles are parameters."""
+        program = nest.program(self.hardware.machine, self.hardware.lanes)
+        return count_program(program, self.hardware, {}, bytes_of=bytes_of)
 
     def remembered(
         self,
