@@ -44,8 +44,7 @@ from offcut.backends.tilings_by_size import Draft, Price, competing
 from offcut.backends.verify import Unproved, unproved_step
 from offcut.core.analysis import analysis
 from offcut.core.expr import variables
-from offcut.core.program import Choose as Choice
-from offcut.core.program import Program, Stmt, Tile, blocks
+from offcut.core.program import Program, Tile
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -61,7 +60,7 @@ from offcut.partition import (
     axis_named,
     rename_for_user,
 )
-from offcut.partition.legality import check_few
+from offcut.partition.legality import check_few, count_tiles
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule, transform_stages
 from offcut.schedule.decisions import At, Choose, Cover, Level, Order, Split
@@ -116,6 +115,11 @@ class Plans:
         if not products and not cls.alone:
             return None
         return cls(program.name, computation, kernels, products, source, first)
+
+    @classmethod
+    def loop_schedule(cls, program: Program, reassociate: bool) -> Schedule | None:
+        """Return the decisions for the loops of a program that is no computation; None where nothing is decided."""
+        return None
 
     @property
     def unstaged(self) -> Self:
@@ -234,7 +238,8 @@ def policy(
     complete: Callable[[TargetPlan], TargetPlan] = lambda plan: plan,
     price: Price | None = None,
 ) -> decide.Plans[TargetPlan]:
-    """Yield the plan of what microkernels compute; then the program as it stands, where no strategy is asked for.
+    """Yield the plan of what microkernels compute, or of loops that are no computation; then the program as it stands, where no strategy is
+    asked for.
 
     Each is to be proved in few steps; where that is not decided, it is yielded with small ones.
 
@@ -261,6 +266,14 @@ def policy(
             refusals += [unproved.error] if unproved is not None else []
             if unproved is not None and not unproved.is_undecided:
                 break
+    loops = kind.loop_schedule(program, options.reassociate) if plans is None else None
+    if loops is not None:
+        plan = decide.attempt(partial(_plan_of_loops, program, loops, complete))
+        if isinstance(plan, TargetPlan):
+            unproved = yield plan
+            refusals += [unproved.error] if unproved is not None else []
+        else:
+            refusals.append(plan)
     as_it_stands = TargetPlan(program, notes=_notes("runs as it stands", refusals))
     plan = decide.attempt(partial(complete, as_it_stands))
     if not isinstance(plan, TargetPlan):
@@ -355,18 +368,8 @@ def _plan_of_few_tiles(plans: Plans, schedule: Schedule, small: bool = False) ->
     """
     plan = plans.plan(schedule, small)
     axes = dict.fromkeys(f"{stage}.{axis}" for stage, axis in plans.largest)
-    check_few(tuple(axes), _count_tiles(plan.program.body), 'strategy="cut" or strategy="pad"')
+    check_few(tuple(axes), count_tiles(plan.program.body), 'strategy="cut" or strategy="pad"')
     return plan
-
-
-def _count_tiles(body: Sequence[Stmt]) -> int:
-    """Return the number of tiles in the text of statements; of a choice, those of the option that has most."""
-    total = 0
-    for stmt in body:
-        counts = [_count_tiles(block) for block in blocks(stmt)]
-        total += 1 if isinstance(stmt, Tile) else 0
-        total += max(counts, default=0) if isinstance(stmt, Choice) else sum(counts)
-    return total
 
 
 def _unproved_step(program: Program, plan: TargetPlan, reassociate: bool) -> Unproved | None:
@@ -408,6 +411,12 @@ def _completed(
     drafted = draft()
     plan = plans.plan(drafted.schedule, small)
     return complete(replace(plan, notes=(*notes, *drafted.notes)))
+
+
+def _plan_of_loops(
+    program: Program, schedule: Schedule, complete: Callable[[TargetPlan], TargetPlan]
+) -> TargetPlan:
+    return complete(TargetPlan(create_schedule(program).apply(schedule).emitted, schedule))
 
 
 def _notes(what: str, refusals: Sequence[PartitionError]) -> tuple[str, ...]:

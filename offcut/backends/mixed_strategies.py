@@ -25,6 +25,7 @@ from offcut.backends.tilings_by_size import LARGEST, Price
 from offcut.core.program import Program
 from offcut.costmodel import sample_calls, select_options, simplify_cost_over
 from offcut.errors import PartitionError
+from offcut.partition.legality import MOST_TILES, count_tiles
 from offcut.polyhedral.isl_budget import REQUEST, operations
 from offcut.schedule import Schedule, each_decision, with_strategy_options
 from offcut.schedule.decisions import Alternative, Choose, Split
@@ -63,12 +64,17 @@ def with_priced_options(
     """
     if not is_mixed(schedule):
         return schedule
-    apply(schedule)  # what is wrong with all options is said of the line that it stands in
     (choice,) = with_strategy_options(schedule).steps
     assert isinstance(choice, Choose)
-    options = _priced_combinations(choice.options)
+    combinations = _priced_combinations(choice.options)
+    try:
+        applied = [(one, apply(Schedule(schedule.name, one.steps))) for one in combinations]
+    except PartitionError:
+        apply(schedule)  # what is wrong with all options is said of the line that it stands in
+        raise
+    few = [pair for pair in applied if count_tiles(pair[1].body) <= MOST_TILES] or applied[:1]
+    options, programs = zip(*few, strict=True)
     schedules = [Schedule(schedule.name, one.steps) for one in options]
-    programs = [apply(one) for one in schedules]
     sizes = programs[0].sizes
     calls = sample_calls(sizes, programs[0].assumptions, LARGEST, LARGEST)
     seconds = np.stack([calls.of(price(program)) for program in programs])

@@ -14,10 +14,14 @@ from offcut.core.interpret.run_arguments import declaration
 from offcut.core.program import (
     Alloc,
     Buffer,
+    Choose,
     For,
     Kind,
     Program,
+    Stmt,
     Store,
+    Tile,
+    blocks,
     walk,
 )
 from offcut.core.text.layouts import format_layout
@@ -146,6 +150,16 @@ def check_few(axes: Sequence[str], tiles: int, *alternatives: str) -> None:
             because=f"there would be more than {MOST_TILES} tiles, each of them code of its own",
             help=alternatives or ("one loop with residue or mix, or fewer levels",),
         )
+
+
+def count_tiles(body: Sequence[Stmt]) -> int:
+    """Return the number of tiles in the text of statements; of a choice, those of the option that has most."""
+    total = 0
+    for stmt in body:
+        counts = [count_tiles(block) for block in blocks(stmt)]
+        total += 1 if isinstance(stmt, Tile) else 0
+        total += max(counts, default=0) if isinstance(stmt, Choose) else sum(counts)
+    return total
 
 
 def not_together(loop: For, strategy: Strategy) -> PartitionError:

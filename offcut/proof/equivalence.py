@@ -31,7 +31,7 @@ from offcut.core.analysis import analysis
 from offcut.core.expr import Load, Var
 from offcut.core.memo import memo
 from offcut.core.plain_loops import strip_synchronization
-from offcut.core.program import Alloc, Program, Store, Tile
+from offcut.core.program import Alloc, Program, Stmt, Store, Tile, blocks
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
@@ -87,6 +87,7 @@ from offcut.proof.normal_forms.reduction_init import (
 from offcut.proof.normal_forms.storage_order import (
     rename_conflicts,
 )
+from offcut.proof.normal_forms.unit_tiles import ends_at_elements, with_unit_tiles
 from offcut.proof.shape_equality import (
     is_alike,
     is_hoisted,
@@ -101,6 +102,8 @@ _MOST_ALTERNATIVES = 256
 # Where options are compared one by one, a proof may do the work of so many before it gives up: what a refusal takes at most.
 _MOST_REQUESTS = 4
 _MOST_ATTEMPTS = 16
+_PIECES = 8
+# Pieces with windows of their own that share the work of one request: each is compared by itself.
 _PROVED = (
     ("instances", "every emitted instance is one of the source"),
     ("in bounds", "every access lies in its buffer and its window"),
@@ -179,6 +182,7 @@ def _proved_as_written(
     several = min(count_combinations(emitted.body), _MOST_REQUESTS)
     if parts_in_sequence(source, emitted):
         several += 1  # the parts are compared first, with half of a request each
+    several += min(_count_outer_windows(emitted.body) // _PIECES, _MOST_REQUESTS - 1)
 
     def compare_runs(because: str) -> PartitionError:
         return compare_sampled_runs(source, emitted, dict(names), reassociate, because)
@@ -232,6 +236,7 @@ def _theorems(
     alike = try_is_alike(source, emitted, reassociate)
     if (
         alike
+        or (ends_at_elements(source) and is_same_shape(source, with_unit_tiles(source, emitted)))
         or _is_staged(source, emitted, reassociate)  # tiles in windows, of which others take longer
         or (alike is None and is_alike(source, emitted, reassociate))
         or _is_alike_by_iteration(source, emitted, reassociate, inside)
@@ -276,6 +281,14 @@ def _theorems(
         except NotRepresentable as why:
             raise undecided_error(of, f"{why.refused}: {why.because}") from None
     return tuple(theorems)
+
+
+def _count_outer_windows(body: Sequence[Stmt]) -> int:
+    """Return the number of windows in the text of statements that stand inside of no other."""
+    return sum(
+        1 if isinstance(stmt, Alloc) else sum(_count_outer_windows(block) for block in blocks(stmt))
+        for stmt in body
+    )
 
 
 def _is_alike_in_parts(

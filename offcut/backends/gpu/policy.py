@@ -33,6 +33,7 @@ from offcut.backends.covered_stages import Covered, cover_stage, definition_of
 from offcut.backends.generic import Plans
 from offcut.backends.gpu.boxes import has_whole_rows
 from offcut.backends.gpu.copies import boxes, rows
+from offcut.backends.gpu.loop_stages import loop_schedule
 from offcut.backends.gpu.plain_stages import plain_decisions
 from offcut.backends.gpu.product_kinds import (
     ProductKind,
@@ -42,9 +43,10 @@ from offcut.backends.gpu.product_kinds import (
 )
 from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.backends.options import Options, TargetPlan
+from offcut.core.analysis import analysis
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, variables, walk
-from offcut.core.program import MAX_SIZE, Kind, Program
+from offcut.core.program import MAX_SIZE, Kind, Program, Tile
 from offcut.costmodel.device import Accelerator, Grid
 from offcut.describe.computation import Stage
 from offcut.describe.microkernel import Microkernel
@@ -108,6 +110,11 @@ class GridPlans(Plans):
             grid=machine.grid,
             shared_bytes=shared,
         )
+
+    @classmethod
+    def loop_schedule(cls, program: Program, reassociate: bool) -> Schedule | None:
+        """Return the decisions for loops that end at elements of arrays; None where nothing is decided."""
+        return None if analysis(program).of(Tile) else loop_schedule(program, reassociate)
 
     @property
     def tilings(self) -> tuple[Mapping[tuple[str, str], int], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar
 
 from offcut.backends import generic
@@ -91,10 +91,7 @@ class Cuda(Target):
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Return products of tiles in shared memory, then copies, then single instructions; some want `features`."""
-        products = tuple(one.kernel for one in PRODUCTS)
-        types = dict.fromkeys(dtype for one in PRODUCTS for dtype in (one.a, one.b))
-        copies = tuple(rows(dtype, background) for dtype in types for background in (True, False))
-        return (*products, *copies, *MMA, *UNITS)
+        return _microkernels()
 
     @property
     def features(self) -> frozenset[str]:
@@ -322,6 +319,15 @@ class Cuda(Target):
             return seconds
 
         return predict
+
+
+@cache
+def _microkernels() -> tuple[Microkernel, ...]:
+    """Return the microkernels of all machines: products of tiles, copies, then single instructions."""
+    products = tuple(one.kernel for one in PRODUCTS)
+    types = dict.fromkeys(dtype for one in PRODUCTS for dtype in (one.a, one.b))
+    copies = tuple(rows(dtype, background) for dtype in types for background in (True, False))
+    return (*products, *copies, *MMA, *UNITS)
 
 
 def _alternatives(sampled: SampledPrediction, hertz: float) -> Iterator[PlanAlternative]:

@@ -8,7 +8,7 @@ from offcut.core.program import Action
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.events import Event
 from offcut.polyhedral.sync.order import Order
-from offcut.polyhedral.sync.run_at_sizes import smallest_fault
+from offcut.polyhedral.sync.run_at_sizes import RunsAtSizes
 
 _OF_TOKENS = (Action.ARRIVE, Action.WAIT)
 
@@ -20,10 +20,11 @@ def find_redundant(order: Order) -> list[Event]:
     A token is needed if no others lead from its source to its target: each wait is for an arrival that something behind
     it needs (`check_match`), and between it and the next wait nothing else comes from there.
     """
+    runs = RunsAtSizes(order.events)
     alone = [[one] for one in order.events.syncs if one.stmt.action not in _OF_TOKENS]
     for events in (*alone, *_implied_tokens(order)):
         without = {event.number for event in events}
-        if smallest_fault(order.events, without) is None:
+        if runs.smallest_fault(without) is None:
             try:
                 Order(order.relations, order.pairs, without).check()
             except PartitionError:

@@ -36,13 +36,8 @@ from offcut.core.program import MAX_SIZE, Action, Size, Sync
 from offcut.core.traversal import Place
 from offcut.polyhedral.affine import Space, parse_map, parse_set
 from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, sync_error
-from offcut.polyhedral.sync.run_at_sizes import (
-    SMALL,
-    describe_event,
-    value_of,
-    values_of,
-    with_sizes,
-)
+from offcut.polyhedral.sync.instances import describe_event, value_of, values_of
+from offcut.polyhedral.sync.run_at_sizes import SMALL, with_sizes
 
 _PARAM, _DIV = isl.dim_type.param, isl.dim_type.div
 _TRUE = Const(1, "bool")

@@ -7,41 +7,36 @@ one for each iteration.
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
 from offcut.core.interpret.run_arguments import small_sizes
-from offcut.core.memo import memo
 from offcut.core.program import Action, Sync, Token
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Ends
 from offcut.polyhedral.sync.events import (
-    Access,
-    Event,
     Events,
-    Key,
     by_one_lane,
     fence_between,
     multicast_keys,
     sync_error,
 )
+from offcut.polyhedral.sync.instances import (
+    MOST,
+    Agent,
+    Instance,
+    Listing,
+    UnknownInstancesError,
+    Values,
+    values_of,
+)
 
-MOST, NODE = 30_000, 10
-"""The most places, instances and pairs that are looked at; as many as these a node of the graph counts for."""
+NODE = 10
+"""The places, instances and pairs that a node of the graph counts for, of the `MOST` that are looked at."""
 SMALL = (8, 60)
 """The most values of each size, and combinations of them, that are tried."""
 TOUCHES = "it touches what {} touches, and may run before that has ended"
-
-Agent: TypeAlias = tuple[str, tuple[tuple[Key, object], ...]]
-Values: TypeAlias = Mapping[str, int]
-
-
-class _Unknown(Exception):
-    """Something depends on data, or there is too much of it."""
 
 
 @dataclass(frozen=True)
@@ -53,64 +48,35 @@ class Fault:
     help: str = ""
 
 
-@dataclass(eq=False)
-class Instance:
-    """An event with the values of the iterators around it.
+class RunsAtSizes:
+    """The runs of a program at its least sizes: with all of its synchronization, and without some of it."""
 
-    begins, ends   the nodes at which it begins and ends, by lane; an asynchronous tile has one end
-    reads, writes  the places that it touches
-    """
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.listings: dict[tuple[tuple[str, int], ...], Listing] = {}
 
-    event: Event
-    values: Values
-    agent: Agent
-    time: tuple[int, ...]
-    reads: set[object] = field(default_factory=set)
-    writes: set[object] = field(default_factory=set)
-    begins: dict[int, int] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
+    def smallest_fault(self, without: Collection[int] = ()) -> PartitionError | None:
+        """Return the error for the least sizes at which units do not keep the order of the text; None where none are known.
 
-    def __str__(self) -> str:
-        return describe_event(self.event, self.values)
+        without   the numbers of statements of synchronization that are ignored
+        """
+        for sizes in small_sizes(self.events.program, *SMALL):
+            values = values_of(self.events, sizes)
+            try:
+                fault = _Run(self.listing(values), without).fault() if values else None
+            except (UnknownInstancesError, ZeroDivisionError):
+                return None
+            if fault is not None:
+                because, help = (
+                    with_sizes(sizes) + fault.because,
+                    (fault.help,) if fault.help else (),
+                )
+                return sync_error(self.events.program, fault.at, because, *help)
+        return None
 
-    @property
-    def copies(self) -> object:
-        """What the instances of one copy to several agents have in common; of any other, itself."""
-        keys = multicast_keys(self.event)
-        if not keys:
-            return self
-        agent = tuple(one for one in self.agent[1] if one[0] not in keys)
-        return self.event.number, self.time, agent
-
-
-def smallest_fault(events: Events, without: Collection[int] = ()) -> PartitionError | None:
-    """Return the error for the least sizes at which units do not keep the order of the text; None where none are known.
-
-    without   the numbers of statements of synchronization that are ignored
-    """
-    for sizes in small_sizes(events.program, *SMALL):
-        values = values_of(events, sizes)
-        try:
-            fault = _Run(events, values, without).fault() if values else None
-        except (_Unknown, ZeroDivisionError):
-            return None
-        if fault is not None:
-            because, help = with_sizes(sizes) + fault.because, (fault.help,) if fault.help else ()
-            return sync_error(events.program, fault.at, because, *help)
-    return None
-
-
-def values_of(events: Events, sizes: Values) -> dict[str, int]:
-    """Return the values of sizes and of what is derived from them; none where they break a promise."""
-    values = dict(sizes)
-    for name, (lo, hi) in events.derived.items():
-        try:
-            values[name] = value_of(events.lets[name])(values)
-        except ZeroDivisionError:
-            return {}
-        if not lo <= values[name] < hi:
-            return {}
-    return {**values, "": 0}
+    def listing(self, values: Values) -> Listing:
+        """Return the instances where sizes and what is derived from them have these values."""
+        return self.listings.setdefault(tuple(values.items()), Listing(self.events, values))
 
 
 def with_sizes(sizes: Values) -> str:
@@ -119,20 +85,18 @@ def with_sizes(sizes: Values) -> str:
     return f"with {at_sizes}, " if at_sizes else ""
 
 
-def describe_event(event: Event, values: Values) -> str:
-    """Return a statement and the values of the iterators around it, for the text of an error."""
-    at_values_text = ", ".join(f"{loop.name} = {values[loop.name]}" for loop in event.loops)
-    return f"`{event.head}`" + (f" at {at_values_text}" if at_values_text else "")
-
-
 class _Run:
-    def __init__(self, events: Events, values: Values, without: Collection[int]) -> None:
-        self.events, self.units = events, events.units
+    def __init__(self, listing: Listing, without: Collection[int]) -> None:
+        self.events = events = listing.events
+        self.units = events.units
         self.left, self.bits = MOST, list[int]()
         self.before: list[list[int]] = []  # by node, those right before it
-        self.values = values
         every = (*events.leaves, *(one for one in events.syncs if one.number not in without))
-        self.instances = [one for event in every for one in self.of(event)]
+        self.instances: list[Instance] = []
+        for event in every:
+            count, instances = listing.of(event)
+            self.spend(count)
+            self.instances += instances
         self.instances.sort(key=lambda one: (one.time, str(one.agent)))
         self.copies: dict[object, list[Instance]] = defaultdict(list)
         for one in self.instances:
@@ -143,68 +107,10 @@ class _Run:
         self.waits: dict[str, dict[Agent, list[Instance]]] = defaultdict(dict)
         self.owners: list[Instance] = []
 
-    # -- instances -------------------------------------------------------------------------------------------
-
     def spend(self, count: int = 1) -> None:
         self.left -= count
         if self.left < 0:
-            raise _Unknown
-
-    def of(self, event: Event) -> Iterator[Instance]:
-        """Return the instances of an event."""
-        ranges = [(loop.name, value_of(loop.lo), value_of(loop.hi)) for loop in event.loops]
-        conditions = [value_of(condition) for condition in event.where]
-        accesses = [(access, self.elements(access)) for access in event.accesses]
-        for values in self.points(ranges, self.values):
-            if not all(condition(values) for condition in conditions):
-                continue
-            time = tuple(values[at] if isinstance(at, str) else at for at in event.time)
-            one = Instance(event, values, self.agent(event, values, time), time)
-            for access, places in accesses:
-                into = one.writes if access.writes else one.reads
-                into.update(places(values))
-            yield one
-
-    def points(
-        self, ranges: Sequence[tuple[str, Callable[..., Any], Callable[..., Any]]], values: Values
-    ) -> Iterator[dict[str, int]]:
-        """Return the values of all that is known and of iterators, for each of their values."""
-        if not ranges:
-            self.spend()
-            yield dict(values)
-            return
-        (name, lo, hi), *rest = ranges
-        for value in range(lo(values), hi(values)):
-            yield from self.points(rest, {**values, name: value})
-
-    def elements(self, access: Access) -> Callable[[Values], Iterator[object]]:
-        """Return what lists the places of an access at an instance; one coordinate that is not known is any."""
-        ranges = [
-            (name, value_of(Const(0, "index")), value_of(extent)) for name, extent in access.inner
-        ]
-        place = [None if part is None else value_of(part) for part in access.place]
-        conditions = [value_of(condition) for condition in access.where]
-
-        def places(values: Values) -> Iterator[object]:
-            for inner in self.points(ranges, values):
-                if all(condition(inner) for condition in conditions):
-                    yield access.region, *(part and part(inner) for part in place)
-
-        return places
-
-    def agent(self, event: Event, values: Values, time: tuple[int, ...]) -> Agent:
-        """Return the agent that runs an instance."""
-        keys: list[tuple[Key, object]] = []
-        depth = 0
-        for loop in event.loops:
-            depth += 1
-            if loop.key is not None:
-                fixed = self.units[loop.key[0]].fixed
-                value = values[loop.name]
-                keys.append((loop.key, value if fixed else (time[:depth], value)))
-            else:
-                depth += 1
-        return event.unit, tuple(sorted(keys))
+            raise UnknownInstancesError
 
     # -- the graph -------------------------------------------------------------------------------------------
 
@@ -370,8 +276,7 @@ class _Run:
         touched: dict[object, list[tuple[Instance, bool]]] = defaultdict(list)
         pairs = set[tuple[int, int]]()
         for one in self.instances:
-            for place in sorted(one.reads | one.writes, key=str):
-                writes = place in one.writes
+            for place, writes in one.places:
                 self.spend(len(touched[place]))
                 for other, wrote in reversed(touched[place]):
                     pair = (id(other), id(one))
@@ -441,44 +346,3 @@ class _Run:
 
 def _is(one: Instance, action: Action) -> bool:
     return isinstance(one.event.stmt, Sync) and one.event.stmt.action is action
-
-
-_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "min": min,
-    "max": max,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-
-
-@memo(1 << 12)
-def value_of(expr: Expr) -> Callable[[Values], Any]:
-    """Return what computes an expression.
-
-    Raises _Unknown if it depends on data.
-    """
-    match expr:
-        case Const(value, _):
-            return lambda _: value
-        case Var(name):
-            return operator.itemgetter(name)
-        case Binary(op, a, b) | Compare(op, a, b) if op in _OPERATIONS:
-            apply, x, y = _OPERATIONS[op], value_of(a), value_of(b)
-            return lambda at: apply(x(at), y(at))
-        case Logic("not", (arg,)):
-            x = value_of(arg)
-            return lambda at: not x(at)
-        case Logic(op, args):
-            every = all if op == "and" else any
-            parts = [value_of(arg) for arg in args]
-            return lambda at: every(part(at) for part in parts)
-    raise _Unknown

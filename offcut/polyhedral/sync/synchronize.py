@@ -68,7 +68,7 @@ from offcut.polyhedral.sync.pairs import pairs_of
 from offcut.polyhedral.sync.redundant import find_redundant
 from offcut.polyhedral.sync.relations import Relations, alike, is_inside
 from offcut.polyhedral.sync.room import fits_capacity, max_tokens
-from offcut.polyhedral.sync.run_at_sizes import smallest_fault
+from offcut.polyhedral.sync.run_at_sizes import RunsAtSizes
 from offcut.polyhedral.units.independence import Independence
 
 MOST_PENDING = 8
@@ -148,7 +148,7 @@ def check(program: Program, agents: Agents) -> None:
             order.check()
             spare = find_redundant(order)
     except PartitionError as error:
-        raise (known and smallest_fault(known)) or missing or error from None
+        raise (known and RunsAtSizes(known).smallest_fault()) or missing or error from None
     if spare:
         them = "it" if len(spare) == 1 else "them"
         at = ", ".join(f"`{event.head}`" for event in spare)

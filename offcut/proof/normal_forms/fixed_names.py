@@ -285,6 +285,7 @@ class _Ranges:
 
     by_key    begins that are computed: expressions inside of the body are over these too
     by_begin  begins that are a size and a constant, as ``n - 3``: only the ranges are
+    by_count  lengths that are computed, by their fixed terms without constants: what is left of a range is over these
     """
 
     def __init__(self, source: Program, whole: Program) -> None:
@@ -293,6 +294,7 @@ class _Ranges:
         self.fixed = {size.name for size in source.sizes}
         self.by_key: dict[Expr, _Range] = {}
         self.by_begin: dict[Expr, _Range] = {}
+        self.by_count: dict[Expr, _Range] = {}
 
     def key(self, expr: Expr) -> tuple[Expr, Expr]:
         """Return the sum of the fixed terms of an index, without constants, and the rest of it."""
@@ -306,13 +308,27 @@ class _Ranges:
         for stmt in walk(program.body):
             for begin, length in _ranges(stmt):
                 key, rest = self.key(begin)
-                known = ix.literal_value(rest) is not None and variables(length) <= self.fixed
+                fixed = self.fixed_range(key, rest, length)
                 simple = isinstance(key, Var) and key.name in self.own
                 ranges, name = (self.by_begin, begin) if simple else (self.by_key, key)
-                if known and variables(key) and name not in ranges:
+                if fixed is not None and variables(key) and name not in ranges:
                     number = len(self.by_key) + len(self.by_begin)
                     start, count = Var(f"start'{number}"), Var(f"count'{number}")
-                    ranges[name] = _Range(begin, length, start, count)
+                    ranges[name] = _Range(*fixed, start, count)
+                    remains, _ = self.key(fixed[1])
+                    if variables(remains) and not isinstance(remains, Var):
+                        self.by_count.setdefault(remains, ranges[name])
+
+    def fixed_range(self, key: Expr, rest: Expr, length: Expr) -> tuple[Expr, Expr] | None:
+        """Return the begin and the length of a range of fixed ones; of one that iterators move, ``s + 16*w +: min(16, h - 16*w)``, those of
+        the range that all of it lies in, ``s +: h``; None if there is none.
+        """
+        begin = ix.add(key, ix.to_linear(rest).const)
+        if variables(length) <= self.fixed:
+            return (begin, length) if ix.literal_value(rest) is not None else None
+        lengths = (ix.sub(ix.add(key, rest, part), begin) for part in ix.parts_of_minimum(length))
+        fixed = next((one for one in lengths if variables(one) <= self.fixed), None)
+        return None if fixed is None else (begin, fixed)
 
     def program(self, program: Program) -> Program:
         """Return `program` over begins and lengths."""
@@ -370,6 +386,9 @@ class _Ranges:
         known = self.by_key.get(key)
         if known is not None:
             return ix.add(known.start, ix.sub(self.named(rest), ix.sub(known.begin, key)))
+        known = self.by_count.get(key)
+        if known is not None:
+            return ix.add(known.count, ix.sub(self.named(rest), ix.sub(known.length, key)))
         return ix.fold_indices(rebuild(expr, tuple(map(self.named, children(expr)))))
 
     def known(self, program: Program) -> tuple[list[Size], list[Expr]]:

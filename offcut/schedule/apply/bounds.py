@@ -54,7 +54,7 @@ def footprint(
     for reach, extent in zip(box, shape, strict=True):
         low, high = reach or (ix.const(0), ix.const(-1))
         start = facts.extreme("max", low, ix.const(0))
-        end = _end_of(high)
+        end = least(_end_of(high), facts)
         lone = start == low and len([*ix.parts_of_minimum(end)]) == 1
         if not (lone and facts.holds(ix.compare("<=", end, extent))):
             end = facts.extreme("min", extent, end)
@@ -99,6 +99,16 @@ def _accesses(
                 for node in walk(value):
                     if isinstance(node, Load) and node.buffer == buffer:
                         yield node.index, ranges
+
+
+def least(end: Expr, facts: Facts) -> Expr:
+    """Return a minimum without the parts that are known to be at least as large as others of it."""
+    parts: list[Expr] = []
+    for part in ix.parts_of_minimum(end):
+        if not any(facts.holds(ix.compare("<=", one, part)) for one in parts):
+            parts = [one for one in parts if not facts.holds(ix.compare("<=", part, one))]
+            parts.append(part)
+    return reduce(ix.minimum, parts)
 
 
 def _end_of(last: Expr) -> Expr:

@@ -173,25 +173,30 @@ static void check(const Region *region, const void *at, long bytes, long item) {
 struct Written {
   struct One { const Region *region; std::vector<unsigned char> before, after; std::vector<bool> written; };
   std::vector<One> all;
-  Written(std::initializer_list<const Region *> regions) {
-    for (const Region *one : regions)
-      if (one->begin) all.push_back({one, {one->begin, one->end}, {one->begin, one->end}, std::vector<bool>(one->end - one->begin)});
-  }
-  void end_block() {
-    for (One &one : all) {
-      unsigned char *now = (unsigned char *)one.region->begin;
-      if (!memcmp(now, one.before.data(), one.before.size())) continue;
-      for (size_t k = 0; k < one.before.size(); ++k) {
-        if (now[k] == one.before[k]) continue;
-        if (one.written[k]) fault("race: two blocks write byte %zu of %s", k, one.region->name);
-        one.written[k] = true;
-        one.after[k] = now[k];
-      }
-      memcpy(now, one.before.data(), one.before.size());
-    }
-  }
-  void end_launch() { for (One &one : all) memcpy((unsigned char *)one.region->begin, one.after.data(), one.after.size()); }
+  Written(std::initializer_list<const Region *> regions);
+  ~Written();
+  void end_block();
+  void end_launch();
 };
+Written::Written(std::initializer_list<const Region *> regions) {
+  for (const Region *one : regions)
+    if (one->begin) all.push_back({one, {one->begin, one->end}, {one->begin, one->end}, std::vector<bool>(one->end - one->begin)});
+}
+Written::~Written() {}
+void Written::end_block() {
+  for (One &one : all) {
+    unsigned char *now = (unsigned char *)one.region->begin;
+    if (!memcmp(now, one.before.data(), one.before.size())) continue;
+    for (size_t k = 0; k < one.before.size(); ++k) {
+      if (now[k] == one.before[k]) continue;
+      if (one.written[k]) fault("race: two blocks write byte %zu of %s", k, one.region->name);
+      one.written[k] = true;
+      one.after[k] = now[k];
+    }
+    memcpy(now, one.before.data(), one.before.size());
+  }
+}
+void Written::end_launch() { for (One &one : all) memcpy((unsigned char *)one.region->begin, one.after.data(), one.after.size()); }
 template <class T> struct Pointer {
   T *at;
   const Region *region;

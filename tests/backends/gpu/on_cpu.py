@@ -7,9 +7,10 @@ at its barrier. An access outside of an array or of a window is a fault.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
+import fcntl
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -17,10 +18,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from zlib import crc32
 
 import numpy as np
+from compiled_once import taken_apart
 from fibers_on_cpu import HEAD as FIBERS
 from groups_on_cpu import HEAD as GROUPS
 from groups_on_cpu import tensor_map
@@ -262,23 +263,33 @@ def _launch(name: str, bound: str, parameters: list[str]) -> str:
 
 @cache
 def _prelude() -> Path:
-    """Return the header with the primitives of all texts, which is compiled once: compilers find what they made of it beside it."""
+    """Return the header with the primitives of all texts, which is compiled once in a run of the tests: compilers find what they made of
+    it beside it, and a library of what is no template in it.
+    """
     of_device = ("asm", "__uint_as_float", "__cvta_generic_to_shared", "__shfl_sync")
     own = [one for one in _PRIMITIVES if not any(word in one for word in of_device)]
     own = [_POINTER.sub(r"Pointer<\1> \2", one) for one in own]
     header = _folder() / "prelude.hpp"
-    header.write_text("\n".join([FIBERS, HEAD, *own]))
-    made = ["-x", "c++-header", "-o", f"{header}.gch", str(header)]
-    subprocess.run([*_command(), *made], check=False, capture_output=True, timeout=900)
+    source, library = header.with_suffix(".cpp"), header.with_suffix(".so")
+    with (_folder() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            shared, once = taken_apart("\n".join([FIBERS, HEAD, *own]))
+            header.write_text(shared)
+            source.write_text(once)
+            made = ["-x", "c++-header", "-o", f"{header}.gch", str(header)]
+            subprocess.run([*_command(), *made], check=False, capture_output=True, timeout=900)
+            made = ["-shared", "-include", str(header), "-o", f"{library}.part", str(source)]
+            subprocess.run([*_command(), *made], check=True, timeout=900)
+            Path(f"{library}.part").rename(library)
     return header
 
 
-@cache
 def _folder() -> Path:
-    """Return the folder of all sources and libraries, which is removed at the end."""
-    folder = mkdtemp(prefix="offcut-kernels-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    """Return the folder of all sources and libraries, that of a run of the tests, which removes it."""
+    folder = Path(os.environ["OFFCUT_CACHE"]) / "kernels-on-cpu"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _command() -> list[str]:
@@ -299,11 +310,12 @@ def compiled(text: str) -> ctypes.CDLL:
     ]
     kernels = _WINDOW.sub(_checked_window, _ARRAY.sub(r"Pointer<\1> \2", kernels_of(text)))
     kernels = kernels.replace("extern __shared__", "//")
-    source = _folder() / f"kernels_{crc32(text.encode()):08x}.cpp"
+    source = _folder() / f"kernels_{crc32(text.encode()):08x}_{os.getpid()}.cpp"
     library_file = source.with_suffix(".so")
     source.write_text("\n".join([kernels, *wrappers]))
-    command = [*_command(), "-shared", "-include", str(_prelude())]
-    subprocess.run([*command, "-o", str(library_file), str(source)], check=True, timeout=900)
+    prelude, rest = _prelude(), ["-o", str(library_file), str(source)]
+    command = [*_command(), "-shared", "-include", str(prelude), *rest]
+    subprocess.run([*command, str(prelude.with_suffix(".so"))], check=True, timeout=900)
     library = ctypes.CDLL(str(library_file))
     library.fault_found.restype = ctypes.c_char_p
     return library

@@ -11,6 +11,7 @@ from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import Family
+from offcut.backends.cpu.planning.bound_schedule import with_thread_binds
 from offcut.backends.cpu.planning.cover_report import (
     CoverReport,
     reasons_without_cover,
@@ -23,7 +24,7 @@ from offcut.backends.cpu.planning.padded_terms import PaddedTerms
 from offcut.backends.cpu.planning.policy import policy
 from offcut.backends.cpu.planning.predicted_seconds import seconds_of_choices
 from offcut.backends.cpu.planning.tile_sizes import Tiles
-from offcut.backends.cpu.planning.unit_binding import bind_units, with_thread_binds
+from offcut.backends.cpu.planning.unit_binding import bind_units
 from offcut.backends.cpu.planning.vectorize import privatize
 from offcut.backends.options import Options
 from offcut.backends.raising import raise_to_computation

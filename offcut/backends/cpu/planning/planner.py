@@ -27,6 +27,7 @@ from functools import partial
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.planning.bound_schedule import with_thread_binds
 from offcut.backends.cpu.planning.competing_plans import (
     competing_schedules,
     lines_below,
@@ -43,7 +44,7 @@ from offcut.backends.cpu.planning.nest_plan import (
     nest_schedule,
     plan_nests,
 )
-from offcut.backends.cpu.planning.unit_binding import with_thread_binds, with_threads
+from offcut.backends.cpu.planning.unit_binding import with_threads
 from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
 from offcut.backends.options import DEFAULT, Options, Strategies

@@ -19,6 +19,12 @@ from typing import NoReturn, TypeVar
 
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.planning.bound_schedule import (
+    with_loop_names,
+    with_thread_binds,
+    with_unit_splits,
+    without_unrolled_splits,
+)
 from offcut.backends.cpu.planning.cover_report import external_kernels
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
@@ -36,15 +42,11 @@ from offcut.partition import check_marks, checked_tiles
 from offcut.proof import concatenate_loops
 from offcut.schedule import (
     ANY,
-    ANY_THREADS,
     Bind,
     Binds,
     Schedule,
-    Separate,
     Split,
-    Step,
     each_decision,
-    hand_steps,
     stages_of,
     unit_splits,
     with_source_line,
@@ -91,22 +93,10 @@ def bind_units(
     return binder.unroll(units) if is_whole else units
 
 
-def with_leading_separate(schedule: Schedule) -> Schedule:
-    """Return `schedule` with a leading `Separate` if its decisions would otherwise be read as primitives by hand."""
-    steps = schedule.steps
-    return replace(schedule, steps=(Separate(1), *steps)) if hand_steps(schedule) else schedule
-
-
-def with_thread_binds(schedule: Schedule, host: Host) -> Schedule:
-    """Return `schedule` with a line that binds loops to threads, if a call may use several."""
-    threads = (ANY_THREADS,) if host.threads > 1 else ()
-    return replace(schedule, steps=(*schedule.steps, *threads))
-
-
 def with_threads(planned: CpuPlan, host: Host) -> CpuPlan:
     """Return a plan for one thread with its loops shared among threads; with a note, if that is not proved."""
     unnamed = with_thread_binds(planned.unnamed, host)
-    schedule = with_thread_binds(_without_unrolled_splits(planned.schedule), host)
+    schedule = with_thread_binds(without_unrolled_splits(planned.schedule), host)
     binder = _UnitBinder(schedule, host, True, False)
     units = binder.unroll(binder.threads(without_factors(planned.program)))
     try:
@@ -276,7 +266,7 @@ class _UnitBinder:
                 return result, result.shared
 
             result = self.run_unit(program, binds, run)
-            self.schedule = _with_unit_splits(self.schedule, self.chunks, ())
+            self.schedule = with_unit_splits(self.schedule, self.chunks, ())
             debug.passed("threads", result.program, program)
         divided = strip_annotations(result.program) != strip_annotations(program)
         divided = divided and concatenate_loops(result.program) == concatenate_loops(program)
@@ -303,7 +293,7 @@ class _UnitBinder:
         if program is shares.program:
             return units
         debug.passed("unroll", program, shares.program)
-        self.schedule = _with_unit_splits(self.schedule, (), splits)
+        self.schedule = with_unit_splits(self.schedule, (), splits)
         return replace(units, shares=replace(shares, program=program), schedule=self.schedule)
 
     def run_unit(
@@ -323,7 +313,7 @@ class _UnitBinder:
             for line in _unmatched_lines(program, forced, loops):
                 with with_source_line(self.schedule, line):
                     self.refuse(program, binds, line)
-        self.schedule = _with_loop_names(self.schedule, binds, loops)
+        self.schedule = with_loop_names(self.schedule, binds, loops)
         return result
 
     def refuse(self, program: Program, binds: Binds, line: Bind) -> NoReturn:
@@ -455,67 +445,3 @@ def _with_one_unit(program: Program, loop: For, unit: str | None) -> Program:
         )
 
     return replace(program, body=block(program.body))
-
-
-def _with_loop_names(schedule: Schedule, binds: Binds, loops: Loops) -> Schedule:
-    """Return `schedule` with a line for each of `loops` in place of the line for all loops."""
-    if not any(line.stage == ANY for line in binds.lines):
-        return schedule
-    (line_of_all,) = (line for line in binds.lines if line.stage == ANY)
-    lines: dict[Bind, None] = {}
-    for loop in loops:
-        if not (isinstance(loop, For) and loop.unit == line_of_all.unit):
-            lines |= dict.fromkeys(binds.lines_of(loop))
-    new_lines = tuple(line for line in lines if line not in schedule.steps)
-    at = schedule.steps.index(line_of_all)
-    return replace(schedule, steps=(*schedule.steps[:at], *new_lines, *schedule.steps[at + 1 :]))
-
-
-def _with_unit_splits(
-    schedule: Schedule, chunks: Sequence[Split], unrolled: Sequence[Split]
-) -> Schedule:
-    """Return `schedule` with these splits before its binds, which then name the loops that the splits make.
-
-    chunks    of which threads share the outer loops
-    unrolled  of which the inner loops are unrolled
-    """
-    new_splits = [split for split in (*chunks, *unrolled) if split not in schedule.steps]
-    if not new_splits:
-        return schedule
-    made_by_splits = {
-        (step.stage, name)
-        for step in each_decision(schedule.steps)
-        if isinstance(step, Split)
-        for name in step.names
-    }
-    by_axis = {(s.stage, s.axis): s for s in new_splits if (s.stage, s.axis) not in made_by_splits}
-
-    def rename(step: Step) -> Step:
-        split = by_axis.get((step.stage, step.axis)) if isinstance(step, Bind) else None
-        if split is None or not isinstance(step, Bind):
-            return step
-        is_chunk = step.unit == THREAD and split in chunks
-        return replace(step, axis=split.names[0 if is_chunk else -1])
-
-    places = (place for place, step in enumerate(schedule.steps) if isinstance(step, Bind))
-    at = next(places, len(schedule.steps))
-    new_binds = (Bind(s.stage, s.names[-1], UNROLL) for s in new_splits if s in unrolled)
-    steps = (*schedule.steps[:at], *new_splits, *map(rename, schedule.steps[at:]), *new_binds)
-    return replace(schedule, steps=steps)
-
-
-def _without_unrolled_splits(schedule: Schedule) -> Schedule:
-    """Return `schedule` without the splits whose inner loops are unrolled; other binds name the loops that were split."""
-    binds = Binds.of(schedule, UNROLL)
-    splits = (binds.split_of(line) for line in binds.lines)
-    by_inner = {(s.stage, s.names[-1]): s.axis for s in splits if s is not None}
-    steps = list[Step]()
-    for step in schedule.steps:
-        if isinstance(step, Split) and (step.stage, step.names[-1]) in by_inner:
-            continue
-        if isinstance(step, Bind) and (step.stage, step.axis) in by_inner:
-            if step.unit == UNROLL:
-                continue
-            step = replace(step, axis=by_inner[step.stage, step.axis])
-        steps.append(step)
-    return replace(schedule, steps=tuple(steps))
