@@ -64,7 +64,9 @@ def _stores(body: Sequence[Stmt]) -> Iterator[Store]:
     return (stmt for stmt in walk(tuple(body)) if isinstance(stmt, Store))
 
 
-def _with_tiles(stmt: Stmt, around: tuple[str, ...], counted: Coordinates, own: frozenset[str]) -> Stmt:
+def _with_tiles(
+    stmt: Stmt, around: tuple[str, ...], counted: Coordinates, own: frozenset[str]
+) -> Stmt:
     """Return a statement with tiles around what its innermost loops run that the source has not.
 
     around  the iterators of such loops around

@@ -8,7 +8,7 @@ in a batch of 1 as in others.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -43,8 +43,12 @@ def are_channels_last(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
     return _are_channels_last(*((shape, strides) if traced is None else traced))
 
 
-_result_axes = torch._prims_common.compute_elementwise_output_logical_to_physical_perm
-_are_channels_last = torch._prims_common.are_strides_like_channels_last_or_false
+_result_axes: Callable[..., tuple[list[int], bool]] = (
+    torch._prims_common.compute_elementwise_output_logical_to_physical_perm
+)
+_are_channels_last: Callable[..., bool] = (
+    torch._prims_common.are_strides_like_channels_last_or_false
+)
 
 
 def _traced(*parts: Sequence[Any]) -> list[list[int]] | None:
