@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -265,10 +265,6 @@ def test_a_sum_whose_operands_lie_otherwise_is_right(what: str, tail: str) -> No
         np.testing.assert_array_equal(kernel(A, B, D), expected)
 
 
-def notes_of(text: str, **sizes: int) -> Sequence[str]:
-    return oc.compile(oc.parse(text)).plan(**sizes).notes
-
-
 def test_rows_that_sets_do_not_bound_are_multiplied_by_a_microkernel_where_they_lie_inside() -> (
     None
 ):
@@ -366,18 +362,3 @@ tile i in 0 +: n, j in 0 +: n
         "  help     loops instead of the tile keep the order"
     ):
         oc.compile(program)
-
-
-@pytest.mark.every(6)
-@pytest.mark.parametrize("axes", ["i", "k", "ik"])
-@pytest.mark.parametrize("tail", ["cut", "mask", "balance"])
-def test_a_sum_that_may_have_fewer_terms_than_none_is_cut(tail: str, axes: str) -> None:
-    n = oc.dim("n", max=60)
-    F, A = oc.placeholder((n,), name="F"), oc.placeholder((n, 9), name="A")
-    k = oc.reduce_axis(n - 5, name="k")
-    total = oc.compute((n,), lambda i: oc.sum(F[k] * A[i, 3], axis=k))
-    kernel = oc.compile(total, strategy=dict.fromkeys(axes, tail))
-    for size in (0, 1, 4, 5, 6, 20, 40):
-        f, a = np.arange(size, dtype=np.float32), np.ones((size, 9), np.float32)
-        wanted = np.full(size, f[: max(0, size - 5)].sum(), np.float32)
-        np.testing.assert_array_equal(kernel(f, a), wanted)

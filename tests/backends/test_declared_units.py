@@ -75,12 +75,6 @@ def test_a_tile_of_its_shape_is_a_warps_and_a_smaller_one_is_not(kernel: Microke
     assert named(cut_by(text, {"i": 16, "j": 8, "k": 24}, kernel))[0] is None
 
 
-def test_a_depth_that_it_does_not_divide_or_of_another_type_is_none_of_its() -> None:
-    tile = {"i": 16, "j": 8}
-    for dtype, depth in (("bfloat16", 40), ("bfloat16", 8), ("float16", 64)):
-        assert named(cut_by(WARP.format(dtype=dtype, depth=depth), tile, mma.MMA[0]))[0] is None
-
-
 def blocks(shape: tuple[int, ...], of: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
     for at in np.ndindex(*(extent // step for extent, step in zip(shape, of, strict=True))):
         yield tuple(slice(a * s, (a + 1) * s) for a, s in zip(at, of, strict=True))

@@ -22,7 +22,7 @@ from foreign import DEAR, ROWS, Own, gemm, product, taken
 
 import offcut as oc
 from offcut.backends.cpu.threads import pool
-from tests.agree import agree, computed, exact_matmul
+from tests.agree import agree, computed
 from tests.machines import EAGER, host_threads
 
 _COMPILER = shutil.which("cc")
@@ -38,24 +38,6 @@ def test_gemm_gives_the_product_at_every_size(strategy: str) -> None:
             arrays = floats("a", m, k), floats("b", k, n)
             case.check(poisoned(kernel, (m, n), *arrays), arrays)
     assert taken(kernel, m=ROWS, n=48, k=9) == {"sgemm"}
-
-
-def test_gemm_in_double_gives_the_product() -> None:
-    case = contraction("mk,kn->mn", dtype="float64")
-    kernel = build(case.result, inputs=case.inputs, microkernels=[gemm("float64")])
-    for n in edge_sizes(16):
-        arrays = floats("a", 30, 17, dtype="float64"), floats("b", 17, n, dtype="float64")
-        case.check(poisoned(kernel, (30, n), *arrays), arrays)
-
-
-def test_rows_that_repeat_are_multiplied_as_any_others() -> None:
-    case = contraction("mk,kn->mn")
-    kernel = build(case.result, inputs=case.inputs, microkernels=[gemm()])
-    a, b = floats("a", 9, 11), floats("b", 11, 13)
-    one_a, one_b = np.broadcast_to(a[:1], a.shape), np.broadcast_to(b[:1], b.shape)
-    close = np.lib.stride_tricks.as_strided(floats("c", 40), (9, 11), (8, 4))
-    for arrays in [(one_a, b), (a, one_b), (one_a, one_b), (close, b), (a[::2, ::-1], b)]:
-        case.check(poisoned(kernel, (len(arrays[0]), 13), *arrays), arrays)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory that is promised twice over")
@@ -98,68 +80,6 @@ def test_a_sum_in_parts_is_added_to() -> None:
     assert {(k, accumulate) for _, _, k, accumulate in own.calls} == {(256, 1), (88, 1)}
 
 
-def test_stages_after_the_product_run_on_its_tiles() -> None:
-    n, k = oc.dim("n", max=512), oc.reduce_axis(40, name="k")
-    x, w = oc.placeholder((n, 40), name="X"), oc.placeholder((40, 50), name="W")
-    b = oc.placeholder((50,), name="b")
-    total = oc.compute((n, 50), lambda i, j: oc.sum(x[i, k] * w[k, j], axis=k), name="S")
-    y = oc.compute((n, 50), lambda i, j: oc.maximum(total[i, j] + b[j], 0.0), name="Y")
-    kernel = build(y, inputs=[x, w, b], microkernels=[gemm()])
-    for size in edge_sizes(ROWS):
-        arrays = floats("x", size, 40), floats("w", 40, 50), floats("b", 50)
-        expected = computed(lambda x, w, b: np.maximum(x @ w + b, 0), *arrays)
-        agree(poisoned(kernel, (size, 50), *arrays), expected)
-
-
-def test_outer_axes_are_loops_around_the_function() -> None:
-    case = contraction("bmk,bkn->bmn")
-    own = Own()
-    kernel = build(case.result, inputs=case.inputs, microkernels=[own.declared()])
-    arrays = floats("a", 3, 5, 7), floats("b", 3, 7, 9)
-
-    case.check(poisoned(kernel, (3, 5, 9), *arrays), arrays)
-
-    assert own.calls == [(5, 9, 7, 0)] * 3
-
-
-def test_a_function_of_bytes_is_asked_for_sums_of_casts() -> None:
-    own = Own("int8", "int32")
-    kernel = build(
-        product("int8", "int32", oc.dim("m")),
-        microkernels=[own.declared(computes=product("int8", "int32"))],
-    )
-    a, b = (floats(s, *shape, dtype="float32") * 50 for s, shape in [("a", (30, 9)), ("b", (9, 5))])
-    a, b = a.astype("int8"), b.astype("int8")
-
-    assert same_bits(kernel(a, b), a.astype("int32") @ b.astype("int32"))
-    assert own.calls
-
-
-def test_a_program_that_is_a_product_takes_it_too() -> None:
-    own = Own()
-    kernel = oc.compile(
-        oc.parse("""
-            program product
-            size m in 0:99
-            size n in 0:99
-            size k in 0:99
-            input A: float32[m, k]
-            input B: float32[k, n]
-            output C: float32[m, n]
-            for i in 0:m
-              for j in 0:n
-                C[i, j] = 0.0
-                for p in 0:k
-                  C[i, j] += A[i, p] * B[p, j]
-        """),
-        microkernels=[own.declared()],
-    )
-    a, b = floats("a", 30, 9), floats("b", 9, 5)
-
-    agree(kernel(a, b), exact_matmul(a, b))
-    assert own.calls
-
-
 def test_constants_are_left_unpacked_for_a_function_that_reads_them_so() -> None:
     case = contraction("mk,kn->mn", {"k": 63, "n": 40})
     w, x = floats("w", 63, 40), floats("x", 30, 63)
@@ -200,18 +120,6 @@ def test_operands_that_do_not_lie_as_the_function_reads_them_are_copied_or_other
         arrays = [floats("a", *shape) for shape in shapes]
         case.check(kernel(*arrays), arrays)
     assert own.calls == [(5, 9, 7, 0)]
-
-
-def test_two_functions_of_one_name_are_each_called_by_their_kernel() -> None:
-    case = contraction("mk,kn->mn")
-    a, b = floats("a", 5, 7), floats("b", 7, 9)
-    one, two = Own(), Own(scale=2)
-    first = build(case.result, inputs=case.inputs, microkernels=[one.declared()])
-    second = build(case.result, inputs=case.inputs, microkernels=[two.declared()])
-
-    assert same_bits(2 * first(a, b), second(a, b))
-    assert same_bits(2 * first(a, b), second(a, b))
-    assert str(ctypes.cast(one.function, ctypes.c_void_p).value) not in first.source("llvm")
 
 
 def test_threads_that_compile_functions_of_one_name_each_get_their_own() -> None:

@@ -135,25 +135,6 @@ def test_a_decision_in_an_option_is_refused_by_its_line() -> None:
     ]
 
 
-def test_what_is_turned_prints_parses_replays_and_has_the_same_bits() -> None:
-    Y, given = between(48)
-    turned, by_loops = oc.compile(Y, inputs=given), oc.compile(Y, inputs=given, strategy="cut")
-    assert TURNED in str(turned.schedule)
-    assert TURNED not in str(by_loops.schedule)
-    schedule = oc.Schedule.parse(str(turned.schedule))
-    assert schedule == turned.schedule
-    again = oc.compile(Y, inputs=given, schedule=schedule)
-    assert (again.source("loops"), str(again.schedule)) == (
-        turned.source("loops"),
-        str(turned.schedule),
-    )
-    draw = np.random.default_rng(0)
-    x = draw.standard_normal((3, 48, 7, 9), np.float32)
-    p, q = (draw.integers(0, end, (3, 5, 19), np.int32) for end in (6, 8))
-    np.testing.assert_array_equal(turned(x, p, q), by_loops(x, p, q))
-    np.testing.assert_array_equal(turned(x[:1], p[:1], q[:1]), turned(x, p, q)[:1])
-
-
 TWO_SCHEDULES = """
 schedule Y
 choose

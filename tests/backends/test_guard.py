@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -108,29 +107,3 @@ def test_the_plan_says_why_no_microkernel_computes_guarded_tiles() -> None:
     assert [piece.microkernel for piece in plan.pieces] == ["vector loops"]
     assert [piece.instances for piece in plan.pieces] == [30 * 70 * 24]
     assert "its loops ask a condition in each instance" in str(plan)
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize(
-    "tail",
-    [
-        {"m": "guard", "n": "balance"},
-        {"m": "ladder", "n": "guard"},
-        {"k": "guard"},
-        {"m": "guard", "k": "guard"},
-    ],
-)
-def test_some_axes_may_be_guarded(tail: dict[str, Any]) -> None:
-    rows, columns, terms = (
-        oc.dim("rows", max=99),
-        oc.dim("columns", max=99),
-        oc.dim("terms", max=99),
-    )
-    a, b = oc.placeholder((rows, terms), name="A"), oc.placeholder((terms, columns), name="B")
-    k = oc.reduce_axis(terms, name="k")
-    made = oc.compute((rows, columns), lambda m, n: oc.sum(a[m, k] * b[k, n], axis=k), name="C")
-    kernel, auto = (oc.compile(made, inputs=[a, b], strategy=s) for s in (tail, "auto"))
-    rng = np.random.default_rng(1)
-    for shape in ((1, 0, 1), (1, 1, 1), (13, 8, 33), (15, 31, 64), (29, 70, 65)):
-        x, y = (rng.standard_normal(s, dtype=np.float32) for s in (shape[:2], shape[1:]))
-        np.testing.assert_array_equal(kernel(x, y), auto(x, y))

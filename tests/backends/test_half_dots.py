@@ -220,23 +220,6 @@ for i in 0:n
 
 
 @avx512
-def test_a_partition_names_it_and_its_kernel_calls_it() -> None:
-    b = values(0, 70, 48)
-    with on_emulated():
-        cut = oc.partition(
-            oc.parse(TEXT), tile={"i": 8, "j": 16}, tail={"i": "ladder", "j": "mask"}
-        )
-        assert NAME in {piece.microkernel for piece in cut.pieces}
-        assert f"@cover({NAME}; " in str(cut)
-        kernel = oc.compile(cut.loops)
-        assert not [note for note in kernel.plan(n=9).notes if NAME in note]
-        check_every_size(kernel, b, b)
-        a = values(1, 9, 70)
-        for found in (cut.run({"A": a, "B": b}), kernel(a, b)):
-            agree(found, exact_matmul(a, b))
-
-
-@avx512
 def test_where_terms_are_to_be_added_in_their_order_it_is_refused_and_the_plan_says_so() -> None:
     b = values(0, 70, 48)
     with on_emulated():

@@ -22,29 +22,6 @@ from offcut.core.panels import panels
 from offcut.describe.request import take_ownership
 from tests.agree import agree, computed, exact_matmul, nearly
 
-# Around one panel and around two, of 16 columns and of 4.
-EDGES = [0, 1, 3, 4, 5, 15, 16, 17, 31, 33]
-
-
-@pytest.mark.every(5)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_packed_operand_gives_the_bits_of_one_read_in_place(turned: bool, dtype: str) -> None:
-    rng = np.random.default_rng(1)
-    m, n, depth = oc.dim("m", max=64), oc.dim("n", max=64), oc.dim("depth", max=64)
-    a = oc.placeholder((m, depth), dtype, name="A")
-    b = oc.placeholder((n, depth) if turned else (depth, n), dtype, name="B")
-    k = oc.reduce_axis(depth, name="k")
-    element = (lambda j: b[j, k]) if turned else (lambda j: b[k, j])
-    c = oc.compute((m, n), lambda i, j: oc.sum(a[i, k] * element(j), axis=k), name="C")
-    packing = build(c, inputs=[a, b])
-    in_place = build(c, inputs=[a, b], strategy="guard")
-    for columns in EDGES:
-        for terms in EDGES:
-            x = rng.standard_normal((29, terms)).astype(dtype)
-            y = rng.standard_normal((columns, terms) if turned else (terms, columns)).astype(dtype)
-            np.testing.assert_array_equal(packing(x, y), in_place(x, y))
-
 
 @pytest.mark.every(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -77,20 +54,6 @@ def test_few_columns_are_packed_into_the_half_of_a_panel_that_is_read() -> None:
     assert "store <8 x float>" not in build(turned, inputs=[b]).source("llvm")
 
 
-def test_a_transposed_copy_is_exact_and_stays_inside_its_result() -> None:
-    n, m = oc.dim("n", max=64), oc.dim("m", max=64)
-    x = oc.placeholder((n, m), name="X")
-    turned = build(oc.compute((m, n), lambda i, j: x[j, i], name="T"), inputs=[x])
-    for rows in EDGES:
-        for columns in EDGES:
-            values = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
-            around = np.full((columns + 2, rows + 3), np.nan, np.float32)
-            turned(values, out=around[1:-1, 1 : rows + 1])
-            np.testing.assert_array_equal(around[1:-1, 1 : rows + 1], values.T)
-            around[1:-1, 1 : rows + 1] = np.nan
-            assert np.isnan(around).all()
-
-
 @pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "float32"])
 @pytest.mark.parametrize("extent", [1, 15, 17, 33, 49, 97])
@@ -102,23 +65,6 @@ def test_a_constant_ragged_extent_writes_its_elements_and_no_other(extent: int, 
     double(ones.astype(numpy_dtype(dtype)), out=around[20 : 20 + extent])
     expected = np.concatenate([np.full(20, 7), 2 * ones, np.full(20, 7)])
     np.testing.assert_array_equal(around.astype(np.float32), expected)
-
-
-@pytest.mark.every(8)
-@pytest.mark.parametrize("tail", ["balance", "shift", "cut"])
-@pytest.mark.parametrize("inner", ["guard", "pad", "mask"])
-def test_tiles_that_start_inside_a_panel_read_the_right_columns(tail: str, inner: str) -> None:
-    rng = np.random.default_rng(2)
-    size = oc.dim("size", max=200)
-    a = oc.placeholder((size, 31), name="A")
-    b = oc.placeholder((31, 8), name="B")
-    k = oc.reduce_axis(31, name="k")
-    c = oc.compute((8, size), lambda j, i: oc.sum(a[i, k] * b[k, j], axis=k), name="C")
-    kernel = build(c, inputs=[a, b], strategy={"i": tail, "k": inner})
-    y = rng.standard_normal((31, 8), dtype=np.float32)
-    for columns in (0, 1, 15, 17, 31, 33, 97):
-        x = rng.standard_normal((columns, 31), dtype=np.float32)
-        agree(kernel(x, y), exact_matmul(x, y).map(np.transpose))
 
 
 def test_rows_of_uneven_height_beside_a_padded_axis_are_not_copied() -> None:
@@ -158,24 +104,6 @@ def test_a_kernel_of_many_large_tiles_runs_on_a_short_stack() -> None:
     finally:
         threading.stack_size(before)
     agree(results[0], computed(lambda x, w, bias: x @ w + bias, *arrays))
-
-
-@pytest.mark.every(6)
-@pytest.mark.isa("avx512f")
-@pytest.mark.parametrize("bound", [True, False], ids=["a constant", "an input"])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_a_factor_of_any_float_type_is_multiplied_by_a_microkernel(dtype: str, bound: bool) -> None:
-    n = oc.dim("n", max=64)
-    A, W = oc.placeholder((n, 33), dtype, name="A"), oc.placeholder((33, 50), dtype, name="W")
-    rng = np.random.default_rng(3)
-    w = rng.standard_normal((33, 50)).astype(dtype)
-    kernel = oc.compile(ops.matmul(A, W), inputs=[A, W], constants={"W": w} if bound else {})
-    for size in (0, 1, 13, 14, 15, 45):
-        a = rng.standard_normal((size, 33)).astype(dtype)
-        found = kernel(a) if bound else kernel(a, w)
-        agree(found, exact_matmul(a, w), sums=dtype)
-    sums = [piece for piece in kernel.plan(n=15).pieces if piece.stage.startswith("matmul")]
-    assert any("fma" in piece.microkernel for piece in sums)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -22,19 +22,6 @@ def test_an_array_that_changes_between_calls_is_copied_again() -> None:
         agree(kernel(x), exact_matmul(x, w))
 
 
-def test_rows_of_each_batch_are_their_own() -> None:
-    n = oc.dim("n", max=64)
-    A, W = oc.placeholder((3, n, 24), name="A"), oc.placeholder((24, 80), name="W")
-    k = oc.reduce_axis(24, name="k")
-    C = oc.compute((3, n, 80), lambda b, i, j: oc.sum(A[b, i, k] * W[k, j], axis=k), name="C")
-    w = floats("w", 24, 80)
-    kernel = oc.compile(C, inputs=[A, W], constants={"W": w}, strategy={"i": "pad"})
-    for rows in SIZES:
-        x = floats("x", 3, rows, 24)
-        for found, one in zip(kernel(x), x, strict=True):
-            agree(found, exact_matmul(one, w))
-
-
 def test_rows_that_the_call_computes_are_copied_for_each_tile() -> None:
     n = oc.dim("n", max=64)
     X, V = oc.placeholder((n, 24), name="X"), oc.placeholder((24, 24), name="V")

@@ -11,7 +11,6 @@ import pytest
 
 import offcut as oc
 from offcut import Tensor
-from offcut.ir import Choose
 
 TILE = 5
 DEPTHS = (0, 1, TILE - 1, TILE, TILE + 1, 3 * TILE + 5)
@@ -97,29 +96,6 @@ SLOW = pytest.mark.slow
 def test_terms_in_tiles_add_up_to_the_same(form: str, dtype: str, tail: str) -> None:
     make, start = FORMS[form]
     check(make(dtype), dtype, start, {"k": TILE}, tail)
-
-
-@pytest.mark.parametrize("form", [pytest.param("described", marks=SLOW), "text from three"])
-@pytest.mark.parametrize(
-    "dtype", [pytest.param(d, marks=() if d == "float32" else SLOW) for d in WIDE]
-)
-@pytest.mark.parametrize("tail", ["ladder", *(pytest.param(t, marks=SLOW) for t in ASCENDING[4:])])
-def test_a_tile_of_rows_and_columns_takes_its_terms_piece_by_piece(
-    form: str, dtype: str, tail: str
-) -> None:
-    make, start = FORMS[form]
-    tails = {"i": "ladder", "j": "mask", "k": tail}
-    check(make(dtype), dtype, start, {"i": 4, "j": 16, "k": TILE}, tails)
-
-
-def test_rows_and_terms_may_both_be_mixed() -> None:
-    made = oc.partition(described("float32"), tile={"i": 4, "j": 16, "k": TILE}, tail="mix")
-    (choice,) = made.loops.body
-    assert isinstance(choice, Choose)
-    assert [option.label for option in choice.options] == ["ladder", "balance", "even"]
-    for rows, terms, columns in ((0, 7, 3), (1, 0, 17), (7, 11, 20)):
-        a, b = operands("float32", rows, terms, columns)
-        assert np.array_equal(made.run({"A": a, "B": b}), a @ b)
 
 
 @pytest.mark.parametrize("tail", ["even", "mix", *(pytest.param(t, marks=SLOW) for t in ASCENDING)])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from compiled import Array, build, floats, same_bits
 from conftest import rejection
-from scipy import special
 
 import offcut as oc
 from offcut import Kernel, Tensor
@@ -67,17 +66,6 @@ def test_a_sum_has_the_order_that_its_extent_fixes(dtype: str) -> None:
         x = floats("sum", ROWS, extent, dtype=dtype)
         expected = np.array([by_rule(row, lanes) for row in x], dtype).reshape(ROWS)
         assert same_bits(kernel(x), expected), extent
-
-
-@pytest.mark.every(6)
-@pytest.mark.parametrize("strategy", ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"])
-def test_the_order_is_that_of_every_strategy(strategy: str) -> None:
-    output, A = rows(oc.sum, lambda a: oc.exp(a) * a)
-    kernel, other = build(output, inputs=[A]), build(output, inputs=[A], strategy=strategy)
-
-    for count in (0, 1, 63, 64, 65):
-        x = floats(strategy, count, BLOCK + 7)
-        assert same_bits(other(x), kernel(x))
 
 
 CASES: dict[str, tuple[Any, Any, str, Any]] = {
@@ -147,41 +135,6 @@ def test_no_lane_reads_beyond_a_row() -> None:
         wide = np.full((ROWS, extent + 2 * LANES), np.nan, "float32")
         wide[:, :extent] = floats("wide", ROWS, extent)
         assert same_bits(kernel(wide[:, :extent]), kernel(wide[:, :extent].copy()))
-
-
-def test_a_literal_extent_is_reduced_in_the_same_order() -> None:
-    for extent in (8, 16, 62, BLOCK, 127, 768):
-        x = floats("literal", ROWS, extent)
-        fixed, A = rows(oc.sum, extent=extent)
-        free, B = rows(oc.sum)
-        assert same_bits(build(fixed, inputs=[A])(x), build(free, inputs=[B])(x))
-
-
-def test_softmax_and_a_normalisation_take_lanes_along_their_rows() -> None:
-    A = oc.placeholder((m, n), name="A")
-    r, s = oc.reduce_axis(n, "r"), oc.reduce_axis(n, "s")
-    top = oc.compute((m,), lambda i: oc.max(A[i, r], axis=r), name="top")
-    e = oc.compute((m, n), lambda i, j: oc.exp(A[i, j] - top[i]), name="e")
-    total = oc.compute((m,), lambda i: oc.sum(e[i, s], axis=s), name="total")
-    kernel = build(oc.compute((m, n), lambda i, j: e[i, j] / total[i], name="Z"), inputs=[A])
-
-    assert marked(kernel) == ["r", "s"]
-    for extent in EXTENTS[1:]:
-        x = floats("softmax", 70, extent)
-        exact = special.softmax(x.astype("float64"), axis=1)
-        agree(kernel(x), exact, units=32)  # of terms of one sign
-        assert same_bits(kernel(x[3:4]), kernel(x)[3:4])
-
-
-def test_a_product_of_a_matrix_and_a_vector_is_over_rows() -> None:
-    A, x = oc.placeholder((m, n), name="A"), oc.placeholder((n,), name="x")
-    k = oc.reduce_axis(n, name="k")
-    y = oc.compute((m,), lambda i: oc.sum(A[i, k] * x[k], axis=k), name="y")
-    kernel = build(y, inputs=[A, x])
-    a, v = floats("a", 37, BLOCK + 9), floats("v", BLOCK + 9)
-
-    assert marked(kernel) == ["k"]
-    agree(kernel(a, v), exact_matmul(a, v))
 
 
 def test_columns_few_terms_and_steps_apart_keep_their_lanes_elsewhere() -> None:
@@ -256,24 +209,6 @@ for i in 0:m
     s[i] += A[i, j]
     q[i] += A[i, j] * A[i, j]
 """
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize("reassociate", [True, False])
-@pytest.mark.parametrize("mark", ["", "  @lane"])
-def test_several_sums_of_a_loop_run_side_by_side(mark: str, reassociate: bool) -> None:
-    program = oc.parse(ROW_SUMS.format(mark=mark))
-    kernel = build(program, reassociate=reassociate)
-
-    assert oc.parse(str(program)) == program
-    assert marked(kernel) == (["j"] if reassociate else [])
-    for extent in EXTENTS:
-        x = floats("several", ROWS, extent)
-        s, q = kernel(x)
-        reference = program.run({"A": x})
-        for found in (s, reference[0]):
-            agree(found, total(x, 1))
-        agree(q, 1 + (x.astype("float64") ** 2).sum(1), units=extent + 4)  # of terms of one sign
 
 
 def test_every_piece_of_a_cut_program_reduces_in_the_same_order() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-import pytest
-
 import offcut as oc
 from offcut.backends.cpu.lowering.lower import Lowering
 from offcut.backends.cpu.machine import isa
@@ -32,19 +29,6 @@ for g in 0:h
     for j in 0:m
       R[g, i] += T[g, i, j] * A[g, n - 1 - i, j]
 """
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
-def test_values_do_not_depend_on_how_far_rows_lie_apart(dtype: str) -> None:
-    whole = dtype == "int32"
-    text = SOURCE.format(dtype=dtype, one="1" if whole else "1.0", zero="0" if whole else "0.0")
-    kernel = oc.compile(oc.parse(text))
-    draw = np.random.default_rng(0)
-    for h, n, m in ((1, 1, 1024), (3, 5, 512), (2, 3, 2048), (2, 7, 1023), (1, 4, 1025)):
-        a = draw.integers(-3, 4, (h, n, m)).astype(dtype)
-        wanted = ((a + 1) * a[:, ::-1]).sum(-1).astype(dtype)
-        np.testing.assert_array_equal(kernel(a), wanted)
 
 
 def row_bytes(kind: Kind, columns: int) -> int | None:

@@ -19,9 +19,7 @@ from offcut import Kernel
 from offcut.backends.host import dlpack
 from offcut.backends.host.call import make_callable
 from offcut.errors import CallError
-from tests.agree import agree, computed, total
 
-SIZES = [0, 1, 7, 8, 9, 24, 29]
 UPDATES = """\
 program updates
 size n in 0:65
@@ -70,28 +68,6 @@ def outs(n: int, m: int) -> tuple[Array, Array, Array]:
     """Arrays for the results, of values that none has."""
     nothing = np.full((n, m), np.nan, np.float32)
     return nothing, np.full(n, np.nan, np.float32), np.full((n, m), -1, np.int32)
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("m", [0, 1, 5])
-def test_plain_calls_take_the_fast_path_and_are_right(
-    three: Kernel, slow_calls: list[object], n: int, m: int
-) -> None:
-    x, b = floats("x", n, m), floats("b", m)
-    added = computed(np.add, x, b)
-    wanted = added, total(x, 1), np.add.outer(np.arange(n), np.arange(m))
-    given = np.full((n, m + 3), np.nan, np.float32)[:, 1 : m + 1], *outs(n, m)[1:]
-
-    found = three(x, b)
-    returned = three(x, b, out=given)
-
-    assert slow_calls == []
-    assert type(found) is tuple
-    assert returned is given
-    for results in (found, returned, by_slow_path(three)(x, b)):
-        for result, exact in zip(results, wanted, strict=True):
-            agree(result, exact)
 
 
 def test_a_refused_call_writes_nothing_and_says_the_same_by_both_paths(three: Kernel) -> None:

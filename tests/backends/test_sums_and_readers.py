@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -202,40 +201,6 @@ def test_readers_of_several_kinds_are_right(case: Callable[[], Case], lines: str
     check(case(), kernel_of(case(), lines))
 
 
-NEST = f"""\
-split S.i {{tail}} 14 as i_tile i_in
-split S.j ladder 32 as j_tile j_in
-order S i_tile j_tile i_in j_in
-cover S at i_in {KERNEL}(i=i_in, j=j_in, p=k)
-"""
-
-
-@pytest.mark.every(3)
-@pytest.mark.parametrize("tail", ["ladder", "balance", "mask"])
-@pytest.mark.parametrize("lines", [WINDOW, POINTS])
-def test_it_has_the_bits_of_the_nest_that_a_policy_makes_of_both(lines: str, tail: str) -> None:
-    by_hand = kernel_of(relu(), SPLITS.format(tail=tail) + lines)
-    nest = kernel_of(relu(), NEST.format(tail=tail))
-    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38], "float32")
-    for n in edge_sizes(ROWS):
-        a, w = arrays_of(relu(), n)
-        assert same_bits(by_hand(a, w), nest(a, w)), n
-        if n:
-            a[n // 2, : len(special)] = special
-            w[:, 3] = 0.0
-            assert same_bits(by_hand(a, w), nest(a, w)), n
-
-
-@pytest.mark.every(3)
-@pytest.mark.parametrize("tail", [tail for tail in TAILS if tail != "mix"])
-def test_at_each_point_of_a_tile_of_vectors_it_is_the_program_of_the_nest(tail: str) -> None:
-    by_hand = kernel_of(relu(), SPLITS.format(tail=tail) + VECTORS)
-    nest = kernel_of(
-        relu(), NEST.format(tail=tail).partition("cover")[0] + "cover S at i_in vectors"
-    )
-    assert str(by_hand.loops) == str(nest.loops)
-
-
 @pytest.mark.every(4)
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("lines", [POINTS, VECTORS])
@@ -251,32 +216,6 @@ def test_by_hand_it_is_proved_and_interpreted_the_same(lines: str, tail: str) ->
     for n in (0, 1, 13, 15, 29):
         a, w = arrays_of(case, n)
         agree(s.run({"A": a, "W": w}, n=n), computed(case.value, a, w), what=f"n = {n}")
-
-
-def normed() -> Case:
-    """A layer norm: rows in which two sums each have one follower, all of whose loops are shared."""
-    x = oc.placeholder((oc.dim("n", max=4096), WIDTH), name="X")
-    y = oc.ops.layernorm(x)
-    return Case((y,), (x,), lambda x: x)
-
-
-@pytest.mark.parametrize(
-    ("case", "options"),
-    [(partial(relu, 128), {"strategy": "balance"}), (normed, {})],  # columns of whole vectors
-    ids=["relu", "layer norm"],
-)
-def test_what_a_policy_writes_makes_the_same_program_by_hand(
-    case: Callable[[], Case], options: dict[str, str]
-) -> None:
-    outputs, inputs, _ = case()
-    kernel = oc.compile(outputs, inputs=inputs, records=False, **options)
-    lines = [line for line in str(kernel.schedule).splitlines() if not line.startswith("bind")]
-    assert any(line.startswith("at ") for line in lines)
-    s = oc.create_schedule(outputs, inputs=inputs)
-    s.with_microkernels(oc.target("cpu").microkernels())
-    s.apply(oc.Schedule.parse("\n".join(lines)))
-    text = re.sub(r"; [A-Z]\w*=[^)]*\)", ")", str(kernel.loops)).replace("  @lane", "")
-    assert str(s.lower()).replace("  @body", "") == text.replace("  @body", "")
 
 
 def test_by_hand_more_than_one_element_at_a_point_is_refused() -> None:

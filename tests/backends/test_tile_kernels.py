@@ -13,7 +13,7 @@ from tile_unit import UNIT, emulated, skip_unless_tiles_are_stored
 import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import amx
-from tests.agree import agree, computed, exact_matmul
+from tests.agree import agree, exact_matmul
 from tests.facade import numpy_dtype
 
 TYPES = {"bfloat16": "float32", "int8": "int32", "uint8": "int32"}
@@ -72,30 +72,3 @@ def test_a_product_runs_on_tiles_at_every_size(dtype: str, depth: int, how: str)
         kernel(*([a] if packed else [a, laid]), out=out)
         agree(out, exact_matmul(a, b))
     assert UNIT.multiplied
-
-
-@pytest.mark.every(8)
-@pytest.mark.parametrize("strategy", ["ladder", "balance", "shift", "pad", "mask", "cut", "guard"])
-def test_every_strategy_gives_the_same(strategy: str) -> None:
-    rng = np.random.default_rng(7)
-    inputs, c = product("int8", 70, 40)
-    b = values(rng, "int8", 70, 40)
-    kernel = oc.compile(c, inputs=inputs, constants={"B": b}, strategy=strategy)
-    for rows in (0, 1, 31, 33, 101):
-        a = values(rng, "int8", rows, 70)
-        np.testing.assert_array_equal(kernel(a), a.astype(np.int64) @ b.astype(np.int64))
-
-
-def test_an_epilogue_follows_on_the_tile() -> None:
-    rng = np.random.default_rng(3)
-    inputs, c = product("bfloat16", 48, 40)
-    n = c.shape[0]
-    bias = oc.placeholder((40,), name="bias")
-    y = oc.compute(
-        (n, 40), lambda i, j: oc.cast(oc.maximum(c[i, j] + bias[j], 0.0), "bfloat16"), name="Y"
-    )
-    b, e = values(rng, "bfloat16", 48, 40), rng.standard_normal(40, np.float32)
-    kernel = oc.compile(y, inputs=[*inputs, bias], constants={"B": b, "bias": e})
-    for rows in (0, 1, 17, 33, 70):
-        a = values(rng, "bfloat16", rows, 48)
-        agree(kernel(a), computed(lambda a, b, e: np.maximum(a @ b + e, 0), a, b, e))

@@ -35,39 +35,6 @@ program: i cut into 1 body, 1 tail. 2 conditions are left. 4 statements in 10 li
     )
 
 
-def test_a_padded_reduction_says_what_its_last_tile_asks() -> None:
-    text = """\
-size n in 0:1000
-input X: float32[n]
-inout S: float32[1]
-for k in 0:n
-  S[0] += X[k]
-"""
-    assert (
-        explained(text, {"k": 4}, "pad")
-        == """\
-program: k cut into 1 body, 1 tail. One condition is left. 2 statements in 6 lines, 2 copies of each. 9 theorems hold for all sizes.
-- k < n stays: it holds on a part of a tile"""
-    )
-
-
-def test_a_loop_that_is_shorter_than_its_tile_is_named() -> None:
-    text = """\
-size n in 0:1000
-input X: float32[n, 3]
-output C: float32[n, 3]
-for i in 0:n
-  for j in 0:3
-    C[i, j] = X[i, j]
-"""
-    assert (
-        explained(text, {"i": 2, "j": 8}, "cut")
-        == """\
-program: i, j cut into 1 tail, 1 corner. No instance asks a condition. 2 statements in 6 lines, 2 copies of each. 8 theorems hold for all sizes.
-- j in 0:3 is shorter than a tile of 8, so it is one tile"""
-    )
-
-
 def test_a_masked_tile_says_which_lanes_are_off() -> None:
     text = """\
 size n in 0:1000

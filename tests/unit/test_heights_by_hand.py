@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from conftest import rejection, slow
 
 import offcut as oc
 from offcut.core.expr import Expr
-from offcut.core.program import Choose, For, If, Let, Tile, walk
+from offcut.core.program import Choose, Tile, walk
 from offcut.core.text.printer import format_expr
 
 ROWS, COLUMNS = 3, 8
@@ -67,41 +66,6 @@ def test_values_do_not_depend_on_the_heights_of_tiles(
 
 def value(expr: Expr, values: dict[str, int]) -> int:
     return int(eval(format_expr(expr), {}, values))
-
-
-def heights(body: Iterable[Any], values: dict[str, int], height: int = 0) -> set[tuple[int, int]]:
-    """Return the (height, width) of each tile that runs at these sizes: of its loops over ii and ji."""
-    found = set[tuple[int, int]]()
-    for stmt in body:
-        match stmt:
-            case For("ji", lo, hi):
-                width = value(hi, values) - value(lo, values)
-                found |= {(height, width)} if width > 0 else set()
-            case For("ii", lo, hi, inside):
-                found |= heights(inside, values, value(hi, values) - value(lo, values))
-            case For(name, lo, hi, inside):
-                for at in range(value(lo, values), value(hi, values)):
-                    found |= heights(inside, {**values, name: at}, height)
-            case If(condition, then, other):
-                found |= heights(then if value(condition, values) else other, values, height)
-            case Let(name, _, _, of, inside):
-                found |= heights(inside, {**values, name: value(of, values)}, height)
-    return found
-
-
-def test_each_height_has_the_tiles_of_its_range() -> None:
-    s = scheduled(f"split C.i balance {ROWS} as io ii", f"split C.j {BY} as jo ji")
-    s = s.apply(oc.Schedule.parse("schedule C\norder C io jo ii ji k"))
-    widths = {1: {8, 4}, 2: {4, 2, 1}, 3: {8}}
-    seen = {pair for n in range(1, 12) for pair in heights(s.loops.body, {"n": n, "m": 31})}
-    assert {height for height, _ in seen} == {1, 2, 3}
-    assert all(width in widths[height] for height, width in seen), seen
-
-
-def test_listed_sizes_are_those_of_the_tiles() -> None:
-    s = scheduled(f"split C.i cut {ROWS} as io ii", "split C.j ladder of 8 4 1 as jo ji")
-    s = s.apply(oc.Schedule.parse("schedule C\norder C io jo ii ji k"))
-    assert heights(s.loops.body, {"n": 5, "m": 15}) == {(h, w) for h in (3, 2) for w in (8, 4, 1)}
 
 
 def requantized() -> tuple[list[oc.Tensor], oc.Tensor]:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcut import Program, parse
-from offcut.core.interpret import interpreter
 from offcut.core.interpret.interpreter import run
 from offcut.errors import CallError, InternalError
 from offcut.ir import (
@@ -137,13 +136,6 @@ def test_every_cut_computes_what_the_loops_do_bit_for_bit(cut: str, n: int) -> N
     np.testing.assert_array_equal(run(parse(DENSE + CUTS[cut]), inputs)["C"], expected)
 
 
-def test_a_tile_larger_than_memory_runs_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = dense(17)
-    expected = run(parse(DENSE + BY_SHIFT), inputs)["C"]
-    monkeypatch.setattr(interpreter, "_MAX_LANES", 40)
-    np.testing.assert_array_equal(run(parse(DENSE + BY_SHIFT), inputs)["C"], expected)
-
-
 INDEX_NAMES = ("i", "j", "n")
 
 
@@ -188,19 +180,6 @@ def values(dtype: str, expr: str, *inputs: Any) -> np.ndarray[Any, Any]:
     result = run(parse(text), arrays)["C"]
     assert result.dtype == numpy_dtype(dtype)
     return result
-
-
-@pytest.mark.parametrize("rows", [1, 2, 128, 129, 300])
-def test_short_loops_around_long_ones_run_in_turn(rows: int) -> None:
-    program = parse(
-        "program planes\nsize m in 0:400\ninput A: float32[m, 128, 2]\noutput C: float32[2, 3, m, 128]\n"
-        "for p in 0:2\n  for q in 0:3\n    for i in 0:m\n      for j in 0:128\n"
-        "        C[p, q, i, j] = where(q < 1, A[i, j, p], A[i, j, 1 - p] + A[i, j, p])\n"
-    )
-    given = np.arange(rows * 256, dtype=np.float32).reshape(rows, 128, 2)
-    planes = given.transpose(2, 0, 1)
-    both = planes + planes[::-1]
-    np.testing.assert_array_equal(program.run({"A": given}), np.stack([planes, both, both], axis=1))
 
 
 def test_values_are_computed_in_their_element_type() -> None:

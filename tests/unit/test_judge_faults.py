@@ -185,28 +185,6 @@ def test_a_stated_layout_is_the_declared_one_however_it_is_written(
         assert str(answer) == "S[c, b] is not packed as it reads it"
 
 
-APART = """program apart
-size n in 1:40
-input A: float32[n, 64]
-input B: float32[64, 16]
-output D: float32[n, 17]
-for i in 0:n
-  D[i, 2*{j} + 1] = 0.0
-  for k in 0:64
-    D[i, 2*{j} + 1] += A[i, k] * B[k, {j}]
-"""
-
-
-def test_a_preferred_way_whose_arrays_lie_otherwise_gives_way() -> None:
-    kernel = next(k for k in oc.target("cpu").microkernels() if "float32" in k.name)
-    made = oc.partition(oc.parse(APART.format(j=3)), tile={"i": 4})
-    covers = {
-        str(t.cover and dict(t.cover.axes)) for t in walk(made.loops.body) if isinstance(t, Tile)
-    }
-    assert covers == {"{'i': 'i', 'p': 'k'}"}, made.loops
-    assert not [note for note in oc.compile(made.loops).plan(n=5).notes if kernel.name in note]
-
-
 def warp_product(kernel: Microkernel, scope: str = "registers") -> oc.HandSchedule:
     A, B = oc.placeholder((32, 64), "float16", "A"), oc.placeholder((64, 16), "float16", "B")
     k = oc.reduce_axis(64, "k")

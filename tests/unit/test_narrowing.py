@@ -150,34 +150,6 @@ def test_a_block_that_some_read_asks_for_is_not_left_out() -> None:
         check_equal(oc.parse(GRID), oc.parse(planted), inside=True)
 
 
-COLUMNS = """program c
-size n in 0:60
-size m in 0:60
-input X: float32[n, m]
-output Y: float32[n, m]
-for b in 0:(n + 3)//4  @block
-  for c in 0:m//8  @block
-    tile i in 4*b +: min(4, n - 4*b), j in 8*c +: 8
-      Y[i, j] = X[i, j] + 1.0
-  tile i in 4*b +: min(4, n - 4*b), j in 8*(m//8) +: m % 8
-    Y[i, j] = X[i, j] + 1.0
-"""
-
-
-def test_statements_of_independent_blocks_run_in_launches_of_their_own() -> None:
-    whole = oc.parse(COLUMNS)
-    parts = separate_launches(whole)
-    assert len(parts.body) == 2
-    assert separate_launches(parts) is parts
-    check_equal(whole, parts, inside=True)
-    carried = COLUMNS.replace("output Y", "inout Y").replace(
-        "j in 8*(m//8) +: m % 8\n    Y[i, j] = X[i, j] + 1.0",
-        "j in 0 +: min(m, 1)\n    Y[i, j] = Y[n - 1 - i, j] + 1.0",
-    )
-    with pytest.raises(PartitionError):
-        check_equal(oc.parse(carried), separate_launches(oc.parse(carried)), inside=True)
-
-
 WINDOWS = """program w
 size n in 0:60
 input X: float32[n]

@@ -58,38 +58,6 @@ cover C at i_in {cover}""")
     assert without_operands(made.body) == without_operands(kernel.loops.body)
 
 
-def test_loops_of_a_nest_are_called_as_its_schedule_calls_them() -> None:
-    C, inputs = dense_and_relu()
-    schedule = oc.Schedule.parse("""\
-schedule C
-split C.i cut 8 as i_tile i_in
-split C.j ladder 32 then ladder of 16 8 as j_group j_tile j_in
-order C j_group i_tile j_tile i_in j_in
-at S C.j_in
-cover C at i_in vectors""")
-
-    loops = str(oc.compile(C, inputs=inputs, schedule=schedule).loops)
-
-    for name in ("j_group", "i_tile", "j_tile"):
-        assert f"for {name} in" in loops
-
-
-@pytest.mark.parametrize("other", ["i_in", "i_tile", "i_group"])
-def test_an_axis_may_be_called_as_a_loop_of_a_tile(other: str) -> None:
-    program = oc.parse(f"""\
-program B
-size n in 0:65
-input A: float32[n, 5]
-output B: float32[n, 5]
-for i in 0:n
-  for {other} in 0:5
-    B[i, {other}] = 2.0 * A[i, {other}]
-""")
-    a = np.arange(45, dtype=np.float32).reshape(9, 5)
-    kernel = oc.compile(program, strategy={"i": "mask"})
-    np.testing.assert_array_equal(np.asarray(kernel(a)), 2 * a)
-
-
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize(("loop", "own"), [("b", "k"), ("h", "b k")])
 def test_a_copy_in_panels_is_made_in_loops_of_any_order(loop: str, own: str) -> None:

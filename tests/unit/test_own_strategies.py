@@ -136,23 +136,6 @@ def test_a_loop_program_a_sum_and_a_hand_schedule_take_it(tail: Any) -> None:
     assert_runs(s, 8)
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize(
-    "strategy",
-    [{"i": "halve"}, {"i": ("ladder", (4, 2, 1))}, "peel", {"j": "two_ways", "k": "halve"}],
-    ids=str,
-)
-def test_a_compiled_kernel_takes_it(strategy: Any) -> None:
-    kernel = oc.compile(C, inputs=[A, W], strategy=strategy)
-    for size in (0, 1, 7, 13, 14, 15, 29, 100):
-        a, w = operands(size)
-        np.testing.assert_array_equal(kernel(a, w), a @ w)
-        if size:
-            np.testing.assert_array_equal(kernel(a[:1], w), (a @ w)[:1])
-    assert kernel.plan(n=29).pieces
-    assert proved(kernel.partition)
-
-
 def test_a_pickled_kernel_needs_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFCUT_CACHE", "off")
     kernel = oc.compile(C, inputs=[A, W], strategy={"i": ("steps", (3,))})

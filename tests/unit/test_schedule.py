@@ -166,23 +166,6 @@ def test_two_loops_are_fused_into_one() -> None:
         np.testing.assert_array_equal(s.run({"A": a}), a * 2)
 
 
-def test_loops_are_marked_as_they_are_to_run() -> None:
-    _, _, C = matmul(n, m, d)
-    s = oc.create_schedule(C)
-    yo, xo, yi, xi = s[C].tile("y", "x", 8, 8, tail="guard")
-    s[C].parallel(yo).bind(xo, "blockIdx.x").unroll(yi).vectorize(xi)
-    text = str(s.lower())
-    for loop in (
-        "for yo in 0:(n + 7)//8  @body  @thread",
-        "for xo in 0:(m + 7)//8  @body  @bind(blockIdx.x)",
-        "for yi in 0:8  @unroll",
-        "for xi in 0:8  @lane",
-    ):
-        assert loop in text
-    assert "@thread: no iteration meets another" in str(s.prove())
-    check_product(s, 9, 10, 3)
-
-
 def chain() -> tuple[Any, Any, Any, Any]:
     """Twice, then one more except at the border, then summed by row."""
     A = oc.placeholder((n, m), name="A")

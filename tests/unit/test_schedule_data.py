@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-import ml_dtypes
 import numpy as np
 import pytest
 from conftest import refusals, rejection
@@ -446,40 +445,6 @@ def test_a_packed_copy_is_made_in_a_plain_loop_of_its_reader_or_before_all() -> 
     for one in (text, whole):
         kernel = oc.compile(product, schedule=oc.Schedule.parse(one))
         np.testing.assert_array_equal(kernel(x, y), x @ y.swapaxes(1, 2))
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize(
-    "copy", ["mask 3", "cut 16", "even 16", "shift 16", "ladder 24", "mask 32"]
-)
-@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
-def test_a_packed_copy_is_whole_however_its_loops_are_split(dtype: str, copy: str) -> None:
-    product = ops.matmul(given("A", n, 24, dtype=dtype), given("B", 24, 40, dtype=dtype))
-    kernel = oc.compile(product)
-    text = str(kernel.schedule)
-    if " layout " not in text:
-        pytest.skip(f"no unit of this machine asks for {dtype} in panels: it is read where it lies")
-    changed = re.sub(r"(stage read .*\n *split \S+\.j )mask \d+", rf"\g<1>{copy}", text)
-    again = oc.compile(product, schedule=oc.Schedule.parse(changed))
-    rng = np.random.default_rng(0)
-    numpy_of = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
-    B = rng.integers(-4, 5, (24, 40)).astype(numpy_of)
-    for size in SIZES:
-        A = rng.integers(-4, 5, (size, 24)).astype(numpy_of)
-        right = A.astype("int64") @ B.astype("int64")
-        made = np.asarray(again(A, B))
-        assert np.array_equal(made, right.astype(made.dtype))
-
-
-def test_a_partition_writes_its_schedule() -> None:
-    made = oc.partition(product(), {"i": (28, 14), "j": 32}, {"i": "balance", "j": "mask"})
-    kernel = oc.compile(product(), schedule=made.schedule)
-    assert kernel.loops == oc.compile(made.loops).loops
-    assert oc.Schedule.parse(str(made.schedule)) == made.schedule
-    plain = oc.compile(product())
-    for size in SIZES:
-        inputs = arrays(kernel, size)
-        assert np.asarray(kernel(*inputs)).tobytes() == np.asarray(plain(*inputs)).tobytes()
 
 
 def test_a_loop_that_is_split_twice_is_refused_by_its_line() -> None:

@@ -50,11 +50,6 @@ def notes(text: str) -> list[str]:
 HEAD = "size n in 0:1000\nsize m in 0:1000\ninput X: int32[n]\noutput C: int32[n]\n"
 
 
-def test_the_mask_of_a_tile_is_no_condition_to_be_cut() -> None:
-    text = "for t in 0:(n + 7)//8\n  tile i in 8*t +: 8 where i < n  @mask\n    C[i] = X[i]"
-    assert notes(HEAD + text) == []
-
-
 def test_what_is_said_to_be_kept_is_there() -> None:
     text = """\
 for i in 0:n

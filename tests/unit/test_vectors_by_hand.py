@@ -7,7 +7,6 @@ import pytest
 from conftest import refusals, rejection
 
 import offcut as oc
-from offcut.ir import Form, Role, Tile, walk
 from tests.unit.test_blocks import stages_of_softmax
 
 ROWS, COLUMNS = 3, 8
@@ -41,26 +40,6 @@ def test_tiles_that_run_as_vectors_are_proved_and_compute_the_same(tail: str) ->
         a = random.integers(-9, 9, (n, 5)).astype("int32")
         w = random.integers(-9, 9, (5, m)).astype("int32")
         assert np.array_equal(s.run({"A": a, "W": w}, n=n, m=m), a @ w), (n, m)
-
-
-def test_a_tile_has_its_whole_extent_and_says_which_instances_there_are() -> None:
-    s = scheduled("split C.j mask 8 as jo ji", "order C i jo ji", "cover C at ji vectors")
-    tiles = [stmt for stmt in walk(s.loops.body) if isinstance(stmt, Tile)]
-    assert [(tile.role, tile.form) for tile in tiles] == [
-        (Role.BODY, Form.FULL),
-        (Role.TAIL, Form.MASK),
-    ]
-    assert [len(tile.body) for tile in tiles] == [2, 2]  # the start of the sum, and its terms
-    assert str(s.loops).count("where j < m") == 1
-
-
-def test_a_loop_that_no_order_names_lies_in_the_tile() -> None:
-    s = scheduled("split C.j mask 8 as jo ji", "order C jo ji", "cover C at ji vectors")
-    assert all(
-        [axis.iter for axis in stmt.axes] == ["i", "j"]
-        for stmt in walk(s.loops.body)
-        if isinstance(stmt, Tile)
-    )
 
 
 def test_the_decisions_of_a_processor_make_the_same_program_by_hand() -> None:
