@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import rejection
+from conftest import refusals, rejection
 
 import offcut as oc
 from offcut import parse
@@ -169,50 +169,33 @@ def test_other_buffers_are_refused() -> None:
     assert error.value.because == "input y is not declared as in the source"
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "because", "help"),
-    [
-        (
-            "size n in 0:100",
-            "size n in 3:50 multiple_of 2",
-            "it has size n in 3:50 multiple_of 2, the source size n in 0:100",
-            "size n in 0:100",
-        ),
-        (
-            "size n in 0:100\nsize m in 0:9",
-            "size n in 0:100",
-            "it has no size m, which the source has",
-            "size m in 0:9",
-        ),
-        (
-            "size n in 0:100",
-            "size n in 0:100\nsize m in 0:9",
-            "the source has no size m",
-            "size m in 0:9, in both",
-        ),
-        (
-            "size n in 0:100\nsize m in 0:9",
-            "size m in 0:9\nsize n in 0:100",
-            "it has the sizes m, n in that order, the source n, m",
-            "sizes in the same order",
-        ),
-        (
-            "size n in 0:100\nassume n >= 3",
-            "size n in 0:100",
-            "the source has `assume n >= 3`, which it has not",
-            "assume n >= 3",
-        ),
-        (
-            "size n in 0:100",
-            "size n in 0:100\nassume n >= 3",
-            "it has `assume n >= 3`, which the source has not",
-            "assume n >= 3, in both",
-        ),
-    ],
+OF_OTHER_SIZES = refusals(
+    r"""
+given "size n in 0:100", "size n in 3:50 multiple_of 2", "it has size n in 3:50 multiple_of 2, the source size n in 0:100"
+size n in 0:100
+
+given "size n in 0:100\nsize m in 0:9", "size n in 0:100", "it has no size m, which the source has"
+size m in 0:9
+
+given "size n in 0:100", "size n in 0:100\nsize m in 0:9", "the source has no size m"
+size m in 0:9, in both
+
+given "size n in 0:100\nsize m in 0:9", "size m in 0:9\nsize n in 0:100", "it has the sizes m, n in that order, the source n, m"
+sizes in the same order
+
+given "size n in 0:100\nassume n >= 3", "size n in 0:100", "the source has `assume n >= 3`, which it has not"
+assume n >= 3
+
+given "size n in 0:100", "size n in 0:100\nassume n >= 3", "it has `assume n >= 3`, which the source has not"
+assume n >= 3, in both
+""",
+    {},
 )
-def test_what_is_promised_of_other_sizes_is_said(
-    ours: str, theirs: str, because: str, help: str
-) -> None:
+
+
+@pytest.mark.parametrize("what", OF_OTHER_SIZES)
+def test_what_is_promised_of_other_sizes_is_said(what: str) -> None:
+    ours, theirs, because, help = OF_OTHER_SIZES[what]
     before, after = (oc.parse(FILL.format(promised)) for promised in (ours, theirs))
     with rejection(
         "PartitionError: prove: the emitted program does not compute what the source does\n"

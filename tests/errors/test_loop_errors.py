@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import EQUAL, proved, rejection
+from conftest import EQUAL, proved, refusals, rejection
 
 import offcut as oc
 
@@ -215,45 +215,34 @@ for i in 1:n
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "tile", "tail", "refusal"),
-    [
-        (
-            SUM,
-            4,
-            "shift",
-            """\
+TAILS = refusals(
+    """
+given SUM, 4, "shift"
 partition: cannot take tail="shift" on a reduction
   at       loop i
   because  the last tile would add terms again: sum is not idempotent
-  help     any tail but shift meets each term once, in its order""",
-        ),
-        (
-            DOUBLED,
-            4,
-            "exact",
-            """\
+  help     any tail but shift meets each term once, in its order
+
+given DOUBLED, 4, "exact"
 partition: cannot take tail="exact"
   at       loop i
   because  with n = 2, 4 does not divide the extent n - 1
   help     tail="cut" separates the last (n + 3) % 4 iterations
-  help     assume((n + 3) % 4 == 0) if every caller guarantees it""",
-        ),
-        (
-            DOUBLED,
-            2000,
-            "residue",
-            """\
+  help     assume((n + 3) % 4 == 0) if every caller guarantees it
+
+given DOUBLED, 2000, "residue"
 partition: cannot cut by residue
   at       loop i, in tiles of 2000
   because  it gives more than 64 segments, each of them code of its own
-  help     tail="cut" and tail="ladder" are for tiles of any size""",
-        ),
-    ],
+  help     tail="cut" and tail="ladder" are for tiles of any size
+""",
+    globals(),
 )
-def test_a_tail_is_refused_for_what_was_asked(
-    text: str, tile: int, tail: str, refusal: str
-) -> None:
+
+
+@pytest.mark.parametrize("what", TAILS)
+def test_a_tail_is_refused_for_what_was_asked(what: str) -> None:
+    text, tile, tail, refusal = TAILS[what]
     with rejection(f"PartitionError: {refusal}"):
         oc.partition(oc.parse(text), tile={"i": tile}, tail=tail)
     accepted = oc.partition(oc.parse(text), tile={"i": (4, 2)}, tail="cut").prove()

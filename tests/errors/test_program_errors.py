@@ -101,46 +101,31 @@ CallError: run: cannot run f: // by 0, which is not positive
         program.run({"A": np.ones(2, np.int32)}, m=0)
 
 
-VALUES = {
-    "a value that leaves its range inside a window": (
-        """\
-for i in 0:n
-  alloc L[i +: 1]
-    let q in 0:2 = i
-      B[i] = int32(q)
-""",
-        """\
+VALUES = refusals(
+    r"""
+a value that leaves its range inside a window
+given "for i in 0:n\n  alloc L[i +: 1]\n    let q in 0:2 = i\n      B[i] = int32(q)\n"
 compile: cannot take the value q
   at       let q in 0:2 = i
   because  with n = 3, m = 0, it is not in 0:2
-  help     a range that holds it at every size""",
-    ),
-    "a value that leaves its range in a tile": (
-        """\
-tile i in 0 +: n
-  let q in 0:2 = i
-    B[i] = int32(q)
-""",
-        """\
+  help     a range that holds it at every size
+
+a value that leaves its range in a tile
+given "tile i in 0 +: n\n  let q in 0:2 = i\n    B[i] = int32(q)\n"
 compile: cannot take the value q
   at       let q in 0:2 = i
   because  with n = 3, m = 0, it is not in 0:2
-  help     a range that holds it at every size""",
-    ),
-    "a value that data keeps in its range": (
-        """\
-for i in 0:n
-  if A[i] > int32(i)
-    let q in 0:2 = i
-      B[i] = int32(q)
-""",
-        """\
+  help     a range that holds it at every size
+
+a value that data keeps in its range
+given "for i in 0:n\n  if A[i] > int32(i)\n    let q in 0:2 = i\n      B[i] = int32(q)\n"
 compile: cannot take the value q
   at       let q in 0:2 = i
   because  sets do not show that it is in 0:2, nor express all around it
-  help     a range that holds it at every size""",
-    ),
-}
+  help     a range that holds it at every size
+""",
+    {},
+)
 
 
 @pytest.mark.parametrize("what", VALUES)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from conftest import rejection
+from conftest import refusals, rejection
 
 import offcut as oc
 from offcut import Partition, Program, dim, parse
@@ -54,32 +54,24 @@ def mutant(p: Partition, old: str, new: str) -> Program:
     return parse(text.replace(old, new, 1))
 
 
-@pytest.mark.parametrize(
-    ("tail", "old", "new", "because"),
-    [
-        (
-            "mask",
-            "for i_tile in 0:n//3",
-            "for i_tile in 0:n//3 - 1",
-            "with n = 3, C[0, 0] has no value: C[0, 0] += A[0, 4] * B[4, 0] (i = 0, j = 0, k = 4) is not run",
-        ),
-        (
-            "mask",
-            "where i < n",
-            "where i < n + 1",
-            "with n = 1, C[1, 0] = 0.0 (i = 1, j = 0) is not an instance of the source",
-        ),
-        (
-            "cut",
-            "i in 3*(n//3) + i_tile",
-            "i in 3*(n//3)",
-            "with n = 2, C[1, 0] has no value: C[1, 0] += A[1, 4] * B[4, 0] (i = 1, j = 0, k = 4) is not run",
-        ),
-    ],
+SMALLEST = refusals(
+    """
+given "mask", "for i_tile in 0:n//3", "for i_tile in 0:n//3 - 1"
+with n = 3, C[0, 0] has no value: C[0, 0] += A[0, 4] * B[4, 0] (i = 0, j = 0, k = 4) is not run
+
+given "mask", "where i < n", "where i < n + 1"
+with n = 1, C[1, 0] = 0.0 (i = 1, j = 0) is not an instance of the source
+
+given "cut", "i in 3*(n//3) + i_tile", "i in 3*(n//3)"
+with n = 2, C[1, 0] has no value: C[1, 0] += A[1, 4] * B[4, 0] (i = 1, j = 0, k = 4) is not run
+""",
+    {},
 )
-def test_a_refusal_shows_the_smallest_instance_that_is_wrong(
-    tail: str, old: str, new: str, because: str
-) -> None:
+
+
+@pytest.mark.parametrize("what", SMALLEST)
+def test_a_refusal_shows_the_smallest_instance_that_is_wrong(what: str) -> None:
+    tail, old, new, because = SMALLEST[what]
     p = partition(i=tail)
     with rejection(
         "PartitionError: prove: the emitted program does not compute what the source does\n"

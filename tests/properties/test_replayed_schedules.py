@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import slow
+from conftest import refusals, slow
 
 import offcut as oc
 from tests.agree import agree
@@ -207,52 +207,30 @@ def test_separate_begins_what_a_target_decides_before_nests() -> None:
     assert nests[-1].startswith("cover D at ")
 
 
-REFUSED = {
-    "a proof that is not decided": (
-        "cpu",
-        "dense",
-        """\
-schedule C
-split C.j cut 7 as jo ji
-fuse C.jo C.ji as f
-separate 16
-bind * lane""",
-        """\
+REFUSED = refusals(
+    r"""
+a proof that is not decided
+given "cpu", "dense", "schedule C\nsplit C.j cut 7 as jo ji\nfuse C.jo C.ji as f\nseparate 16\nbind * lane"
 prove: cannot tell whether the emitted program computes what the source does
   at       line 5: bind * lane
-  because  the proof does not see through C[i, 7*f_7] += A[i, k] * W[k, 7*f_7]: with n = 1, runs show no difference""",
-    ),
-    "a stage that others are computed in": (
-        "cpu",
-        "two stages",
-        """\
-schedule C
-stage read A for B as A_in
-at A_in B.i
-inline B""",
-        """\
+  because  the proof does not see through C[i, 7*f_7] += A[i, k] * W[k, 7*f_7]: with n = 1, runs show no difference
+
+a stage that others are computed in
+given "cpu", "two stages", "schedule C\nstage read A for B as A_in\nat A_in B.i\ninline B"
 inline: cannot inline B
   at       line 4: inline B
   because  A_in is computed in its loops
-  help     inline B, before the line that says where A_in is computed""",
-    ),
-    "a window that may be too small": (
-        "cpu",
-        "dense",
-        """\
-schedule C
-stage read A for C as A_in
-order C k j i
-at A_in C.i
-split A_in.i guard 7 as io ii
-fuse A_in.ii A_in.k as f""",
-        """\
+  help     inline B, before the line that says where A_in is computed
+
+a window that may be too small
+given "cpu", "dense", "schedule C\nstage read A for C as A_in\norder C k j i\nat A_in C.i\nsplit A_in.i guard 7 as io ii\nfuse A_in.ii A_in.k as f"
 compile: cannot compile C
   at       line 4: at A_in C.i
   because  nothing shows that all that is accessed of A_in lies in a window of it
-  help     a larger window, or A_in without alloc, which holds all of it""",
-    ),
-}
+  help     a larger window, or A_in without alloc, which holds all of it
+""",
+    {},
+)
 
 
 @pytest.mark.parametrize("what", REFUSED)

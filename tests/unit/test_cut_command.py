@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import rejection
+from conftest import refusals, rejection
 from typer.testing import CliRunner
 
 import offcut as oc
@@ -73,123 +73,80 @@ prove: the emitted program does not compute what the source does
     )
 
 
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        (
-            ["--tile", "i"],
-            """\
+REFUSED = refusals(
+    """
+given "cut", ["--tile", "i"]
 cut: cannot read --tile i
   because  it is not a name=value
   help     --tile i=14
   help     --tile i=64,16
-""",
-        ),
-        (
-            ["--tile", "i=x"],
-            """\
+
+given "cut", ["--tile", "i=x"]
 cut: cannot read --tile i=x
   because  'x' is not a whole number from 0 on
   help     --tile i=8
-""",
-        ),
-        (
-            ["--tile", "i=4", "--tail", "mask", "--tail", "cut"],
-            """\
+
+given "cut", ["--tile", "i=4", "--tail", "mask", "--tail", "cut"]
 cut: cannot take 2 strategies for all loops
   at       --tail mask --tail cut
   because  one is for all that are not named
   help     --tail mask --tail i=balance
-""",
-        ),
-        (
-            ["--tile", "i=4,"],
-            """\
+
+given "cut", ["--tile", "i=4,"]
 cut: cannot read --tile i=4,
   because  there is no number
   help     --tile i=8
-""",
-        ),
-        (
-            ["--tile", "i=-4"],
-            """\
+
+given "cut", ["--tile", "i=-4"]
 cut: cannot read --tile i=-4
   because  '-4' is not a whole number from 0 on
   help     --tile i=8
-""",
-        ),
-        (
-            ["--tile", "i=4", "--tile", "i=8"],
-            """\
+
+given "cut", ["--tile", "i=4", "--tile", "i=8"]
 cut: cannot take --tile i=8
   because  --tile i=4 came before
   help     --tile i=… once
-""",
-        ),
-        (
-            ["--tail", "mask"],
-            """\
+
+given "cut", ["--tail", "mask"]
 cut: cannot take --tail mask
   because  no --tile cuts a loop, so none has a tail
   help     --tile i=8 --tail mask
-""",
-        ),
-        (
-            ["--tile", "i=4", "--tail", "j=mask"],
-            """\
+
+given "cut", ["--tile", "i=4", "--tail", "j=mask"]
 cut: cannot take --tail j=mask
   because  no --tile cuts the loop j, so none has a tail
   help     --tile j=8 --tail j=mask
-""",
-        ),
-        (
-            ["--tile", "i=4", "--at", "n=3"],
-            """\
+
+given "cut", ["--tile", "i=4", "--at", "n=3"]
 cut: cannot take --at n=3
   because  it is a size of the picture, and none is drawn
   help     --png cut.png --at n=3
-""",
-        ),
-    ],
-)
-def test_what_cannot_be_read_is_refused(gemm: Path, asked: list[str], text: str) -> None:
-    done = run(app, ["cut", str(gemm), *asked])
-    assert (done.exit_code, done.stderr) == (2, text)
 
-
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        (
-            ["--tile", "i=x"],
-            """\
+given "check", ["--tile", "i=x"]
 check: cannot read --tile i=x
   because  'x' is not a whole number from 0 on
   help     --tile i=8
-""",
-        ),
-        (
-            ["--tile", "i=4", "--tail", "=mask"],
-            """\
+
+given "check", ["--tile", "i=4", "--tail", "=mask"]
 check: cannot read --tail =mask
   because  it is not a name=value
   help     --tail i=balance
-""",
-        ),
-        (
-            ["--tile", "i=4", "--tail", "mask", "--tail", "cut"],
-            """\
+
+given "check", ["--tile", "i=4", "--tail", "mask", "--tail", "cut"]
 check: cannot take 2 strategies for all loops
   at       --tail mask --tail cut
   because  one is for all that are not named
   help     --tail mask --tail i=balance
 """,
-        ),
-    ],
+    {},
 )
-def test_check_refuses_in_its_own_name(gemm: Path, asked: list[str], text: str) -> None:
-    done = run(app, ["check", str(gemm), *asked])
-    assert (done.exit_code, done.stderr) == (2, text)
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_read_is_refused(gemm: Path, what: str) -> None:
+    command, asked, text = REFUSED[what]
+    done = run(app, [command, str(gemm), *asked])
+    assert (done.exit_code, done.stderr) == (2, f"{text}\n")
 
 
 @pytest.mark.parametrize(

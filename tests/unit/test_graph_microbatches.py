@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import refusals
 
 import offcut as oc
 from offcut import Tensor
@@ -401,74 +402,61 @@ def test_the_same_kernels_run_in_other_parts() -> None:
         assert np.array_equal(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "relu to total: 2 of b at a time",
-            """\
+COUPLED = refusals(
+    r"""
+given "relu to total: 2 of b at a time"
 parts: cannot run relu to total: 2 of b at a time
   at       total
   because  along b, total reads relu at r0, which is not its own place
-  help     relu to relu: 2 of b at a time""",
-        ),
-        (
-            "rows to relu: 2 of b at a time",
-            """\
+  help     relu to relu: 2 of b at a time
+
+given "rows to relu: 2 of b at a time"
 parts: cannot run rows to relu: 2 of b at a time
   because  relu is computed before rows
-  help     relu to rows: 2 of b at a time""",
-        ),
-        (
-            "relu to y: 2 of b at a time",
-            """\
+  help     relu to rows: 2 of b at a time
+
+given "relu to y: 2 of b at a time"
 parts: cannot run relu to y: 2 of b at a time
   at       y
   because  no kernel gives it
-  help     kernels give relu, total, shares, rows""",
-        ),
-        (
-            "relu to relu: 2 of n at a time",
-            """\
+  help     kernels give relu, total, shares, rows
+
+given "relu to relu: 2 of n at a time"
 parts: cannot run relu to relu: 2 of n at a time
   at       n
   because  the graph has no such size
-  help     b""",
-        ),
-        (
-            "relu to relu: 1 of b at a time",
-            """\
+  help     b
+
+given "relu to relu: 1 of b at a time"
 parts: cannot run relu to relu: 1 of b at a time
   because  b is 2 at least
-  help     relu to relu: 2 of b at a time""",
-        ),
-        (
-            "total to total: 2 of b at a time",
-            """\
+  help     relu to relu: 2 of b at a time
+
+given "total to total: 2 of b at a time"
 parts: cannot run total to total: 2 of b at a time
   at       total
   because  along b, total reads relu at r0, which is not its own place
-  help     no part of b: it runs for the whole of it""",
-        ),
-        (
-            "relu to relu: 2 of b at a time\nrelu to relu: 4 of b at a time",
-            """\
+  help     no part of b: it runs for the whole of it
+
+given "relu to relu: 2 of b at a time\nrelu to relu: 4 of b at a time"
 parts: cannot run relu to relu: 4 of b at a time
   at       relu
   because  it runs in another part: relu to relu: 2 of b at a time
-  help     leave one of the two out""",
-        ),
-        (
-            "relu to relu: 0 of b at a time",
-            """\
+  help     leave one of the two out
+
+given "relu to relu: 0 of b at a time"
 parse: cannot read parts
   at       line 1: relu to relu: 0 of b at a time
   because  a part is of one at least
-  help     relu_1 to mean: 2 of b at a time""",
-        ),
-    ],
+  help     relu_1 to mean: 2 of b at a time
+""",
+    {},
 )
-def test_parts_that_may_not_run_are_refused_by_what_couples_them(text: str, expected: str) -> None:
+
+
+@pytest.mark.parametrize("what", COUPLED)
+def test_parts_that_may_not_run_are_refused_by_what_couples_them(what: str) -> None:
+    text, expected = COUPLED[what]
     with pytest.raises(oc.errors.OffcutError) as refused:
         compile_graph(coupled(), threads=1, parts=text)
     assert str(refused.value) == expected

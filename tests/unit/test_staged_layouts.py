@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from compiled import same_bits
-from conftest import rejection
+from conftest import refusals, rejection
 
 import offcut as oc
 from tests.agree import agree, exact_matmul
@@ -165,54 +165,42 @@ def policy_text(case: Callable[[], tuple[oc.Tensor, list[oc.Tensor]]]) -> str:
     return str(oc.compile(result, inputs=inputs, target=target, strategy="balance").schedule)
 
 
-@pytest.mark.parametrize(
-    ("case", "old", "new", "text"),
-    [
-        (
-            convolution,
-            "order Y_turned r s c\n",
-            "order Y_turned c r s\n",
-            """\
+EDITS = refusals(
+    r"""
+another term innermost
+given convolution, "order Y_turned r s c\n", "order Y_turned c r s\n"
 PartitionError: schedule: cannot run along s innermost
   at       line 7: order Y_turned c r s
   because  what covers Y_turned runs along c innermost
-  help     order Y_turned r s c""",
-        ),
-        (
-            convolution,
-            "order Y_turned r s c\n",
-            "order Y_turned r s c c\n",
-            """\
+  help     order Y_turned r s c
+
+a term twice
+given convolution, "order Y_turned r s c\n", "order Y_turned r s c c\n"
 PartitionError: schedule: cannot order the terms of Y_turned by r, s, c, c
   at       line 7: order Y_turned r s c c
   because  the sum runs along c, r, s, each once
-  help     order Y_turned r s c""",
-        ),
-        (
-            partial(transposed, "float32", 64),
-            "j_tile i_in j_in",
-            "j_tile q i_in j_in",
-            """\
+  help     order Y_turned r s c
+
+a loop that is not there
+given partial(transposed, "float32", 64), "j_tile i_in j_in", "j_tile q i_in j_in"
 PartitionError: schedule: cannot order C by q
   at       line 7: order C j_group i_tile j_tile q i_in j_in
-  because  C has no such loop: its axes are i, j, k""",
-        ),
-        (
-            partial(transposed, "float32", 64),
-            "panels(0, 1, 8)",
-            "panels(1, 0, 8)",
-            """\
+  because  C has no such loop: its axes are i, j, k
+
+columns as rows
+given partial(transposed, "float32", 64), "panels(0, 1, 8)", "panels(1, 0, 8)"
 PartitionError: schedule: cannot pack W so
   at       line 2: stage value W[j, k] for C as W_panels(k, j) layout panels(1, 0, 8)
   because  its rows and columns are its axes 0 and 1
-  help     stage value W[j, k] for C as W_panels(k, j) layout panels(0, 1, 8)""",
-        ),
-    ],
-    ids=["another term innermost", "a term twice", "a loop that is not there", "columns as rows"],
+  help     stage value W[j, k] for C as W_panels(k, j) layout panels(0, 1, 8)
+""",
+    globals(),
 )
-def test_an_edited_copy_or_order_is_refused_by_its_line(
-    case: Callable[[], tuple[oc.Tensor, list[oc.Tensor]]], old: str, new: str, text: str
-) -> None:
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_an_edited_copy_or_order_is_refused_by_its_line(what: str) -> None:
+    case, old, new, text = EDITS[what]
     result, inputs = case()
     policy = policy_text(case)
     assert old in policy

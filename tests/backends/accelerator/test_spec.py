@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import rejection
+from conftest import refusals, rejection
 
 from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.spec import AcceleratorSpec
@@ -83,126 +83,99 @@ TargetError: target: cannot plan for machine='zen4'
 
 QUEUE = '[[queue]]\nname = "{}"\nloads = [{}]\ndepth = 1\ninstruction_cycles = 0\nsource = "so"\n'
 
-REFUSED = {
-    "a memory smaller than a word": (
-        memories(weights="bytes = 255\n"),
-        ":9  memory.2.bytes",
-        "a word of weights has 256 bytes, by gemm, and the memory 255",
-    ),
-    "a matrix unit without a memory for an operand": (
-        memories(weights='holds = ["outputs"]\n', outputs="holds = []\n"),
-        ":3  memory",
-        "no memory holds weights",
-    ),
-    "an operand in two memories": (
-        memories(outputs='holds = ["inputs"]\n'),
-        ":13  memory.4.holds.0",
-        "inputs are held by inputs",
-    ),
-    "an operand that there is not": (
-        memories(inputs='holds = ["inputs", "A"]\n'),
-        ":7  memory.1.holds.1",
-        "operands are micro-ops, inputs, weights, accumulators, outputs, got 'A'",
-    ),
-    "micro-ops beside others": (
-        memories(weights="holds = []\n", **{"micro-ops": 'holds = ["micro-ops", "weights"]\n'}),
-        ":5  memory.0.holds",
-        "micro-ops are held alone",
-    ),
-    "outputs beside inputs": (
-        memories(inputs='holds = ["inputs", "outputs"]\n', outputs="holds = []\n"),
-        ":7  memory.1.holds",
-        "outputs are accumulators as they are stored: they are held alone, or with these",
-    ),
-    "micro-ops that are too narrow": (
-        memories(inputs="bytes = 1048576\n"),
-        ":3  memory.0.line",
-        "a micro-op that names any word has 37 bits, and 4 bytes are moved at a time\n"
-        "  help     line = 8\n"
-        "  help     fewer words, by fewer bytes of memories: there are, with the bits that name one, 8,192 of micro-ops (13), "
-        "65,536 of inputs (16), 1,024 of weights (10), 2,048 of accumulators (11), 2,048 of outputs (11)",
-    ),
-    "a unit of other words that leave micro-ops too narrow": (
-        MINE + '[[unit]]\nname = "gemm"\ncolumns = 8\nterms = 32\n',
-        "  memory.0.line",
-        "a micro-op that names any word has 34 bits, and 4 bytes are moved at a time\n"
-        "  help     line = 8\n"
-        "  help     fewer words, by fewer bytes of memories: there are, with the bits that name one, 8,192 of micro-ops (13), "
-        "1,024 of inputs (10), 1,024 of weights (10), 4,096 of accumulators (12), 4,096 of outputs (12)",
-    ),
-    "instructions that are too narrow": (
-        memories(accumulators="bytes = 134217728\n", **{"micro-ops": "line = 8\n"}),
-        ":3  memory",
-        "with so many words an instruction gemm has 145 bits, and there are 128\n"
-        "  help     fewer words, by fewer bytes of memories: there are, with the bits that name one, 4,096 of micro-ops (12), "
-        "2,048 of inputs (11), 1,024 of weights (10), 2,097,152 of accumulators (21), 2,048 of outputs (11)",
-    ),
-    "no matrix unit": (
-        MINE + '[[unit]]\nname = "gemm"\nof = ["int32"]\n',
-        ":3  unit",
-        "no unit multiplies int8",
-    ),
-    "a queue that there is not": (
-        MINE + QUEUE.format("loads", ""),
-        ":4  queue.0.name",
-        "queues are load, compute, store, one of each, got 'loads'",
-    ),
-    "a queue that lacks": (
-        MINE + QUEUE.format("load", "") + QUEUE.format("store", ""),
-        ":3  queue",
-        "there is no queue 'compute'",
-    ),
-    "words that nobody loads": (
-        MINE
-        + '[[queue]]\nname = "load"\nloads = ["inputs"]\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\n',
-        ":3  queue",
-        "no queue loads weights",
-    ),
-    "words that two load": (
-        MINE
-        + '[[queue]]\nname = "load"\n[[queue]]\nname = "compute"\nloads = ["inputs"]\n[[queue]]\nname = "store"\n',
-        ":7  queue.1.loads.0",
-        "inputs are loaded by load",
-    ),
-    "outputs that are loaded": (
-        MINE
-        + '[[queue]]\nname = "load"\nloads = ["outputs"]\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\n',
-        ":5  queue.0.loads.0",
-        "operands that are loaded are micro-ops, inputs, weights, accumulators, got 'outputs'",
-    ),
-    "a store that loads": (
-        MINE
-        + '[[queue]]\nname = "load"\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\nloads = ["inputs"]\n',
-        ":9  queue.2.loads.0",
-        "what stores loads nothing",
-    ),
-    "micro-ops that another unit loads": (
-        MINE
-        + '[[queue]]\nname = "load"\nloads = ["micro-ops"]\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\n',
-        ":5  queue.0.loads.0",
-        "with tokens compute loads micro-ops, and not load",
-    ),
-    "an operation that there is not": (
-        MINE + '[alu]\noperations = ["min", "xor"]\n',
-        ":4  alu.operations.1",
-        "operations are min, max, add, shr, mul, got 'xor'",
-    ),
-    "no answer": (
-        MINE + "[control]\ntokens = 1\n",
-        ":4  control.tokens",
-        "it is true or false, got 1",
-    ),
-    "cycles below 0": (
-        MINE + "[control]\nfetch_cycles = -1\n",
-        ":4  control.fetch_cycles",
-        "it is a number, 0 or above, got -1",
-    ),
-    "queues alone": (
-        'name = "mine"\nlike = "h200"\n[control]\ntokens = true\ntoken_depth = 1\nfetch_cycles = 0\nsource = "so"\n',
-        "  queue",
-        "it is not stated, and a machine of queues has it",
-    ),
-}
+REFUSED = refusals(
+    r"""
+a memory smaller than a word
+given memories(weights="bytes = 255\n"), ":9  memory.2.bytes"
+a word of weights has 256 bytes, by gemm, and the memory 255
+
+a matrix unit without a memory for an operand
+given memories(weights='holds = ["outputs"]\n', outputs="holds = []\n"), ":3  memory"
+no memory holds weights
+
+an operand in two memories
+given memories(outputs='holds = ["inputs"]\n'), ":13  memory.4.holds.0"
+inputs are held by inputs
+
+an operand that there is not
+given memories(inputs='holds = ["inputs", "A"]\n'), ":7  memory.1.holds.1"
+operands are micro-ops, inputs, weights, accumulators, outputs, got 'A'
+
+micro-ops beside others
+given memories(weights="holds = []\n", **{"micro-ops": 'holds = ["micro-ops", "weights"]\n'}), ":5  memory.0.holds"
+micro-ops are held alone
+
+outputs beside inputs
+given memories(inputs='holds = ["inputs", "outputs"]\n', outputs="holds = []\n"), ":7  memory.1.holds"
+outputs are accumulators as they are stored: they are held alone, or with these
+
+micro-ops that are too narrow
+given memories(inputs="bytes = 1048576\n"), ":3  memory.0.line"
+a micro-op that names any word has 37 bits, and 4 bytes are moved at a time
+  help     line = 8
+  help     fewer words, by fewer bytes of memories: there are, with the bits that name one, 8,192 of micro-ops (13), 65,536 of inputs (16), 1,024 of weights (10), 2,048 of accumulators (11), 2,048 of outputs (11)
+
+a unit of other words that leave micro-ops too narrow
+given MINE + '[[unit]]\nname = "gemm"\ncolumns = 8\nterms = 32\n', "  memory.0.line"
+a micro-op that names any word has 34 bits, and 4 bytes are moved at a time
+  help     line = 8
+  help     fewer words, by fewer bytes of memories: there are, with the bits that name one, 8,192 of micro-ops (13), 1,024 of inputs (10), 1,024 of weights (10), 4,096 of accumulators (12), 4,096 of outputs (12)
+
+instructions that are too narrow
+given memories(accumulators="bytes = 134217728\n", **{"micro-ops": "line = 8\n"}), ":3  memory"
+with so many words an instruction gemm has 145 bits, and there are 128
+  help     fewer words, by fewer bytes of memories: there are, with the bits that name one, 4,096 of micro-ops (12), 2,048 of inputs (11), 1,024 of weights (10), 2,097,152 of accumulators (21), 2,048 of outputs (11)
+
+no matrix unit
+given MINE + '[[unit]]\nname = "gemm"\nof = ["int32"]\n', ":3  unit"
+no unit multiplies int8
+
+a queue that there is not
+given MINE + QUEUE.format("loads", ""), ":4  queue.0.name"
+queues are load, compute, store, one of each, got 'loads'
+
+a queue that lacks
+given MINE + QUEUE.format("load", "") + QUEUE.format("store", ""), ":3  queue"
+there is no queue 'compute'
+
+words that nobody loads
+given MINE + '[[queue]]\nname = "load"\nloads = ["inputs"]\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\n', ":3  queue"
+no queue loads weights
+
+words that two load
+given MINE + '[[queue]]\nname = "load"\n[[queue]]\nname = "compute"\nloads = ["inputs"]\n[[queue]]\nname = "store"\n', ":7  queue.1.loads.0"
+inputs are loaded by load
+
+outputs that are loaded
+given MINE + '[[queue]]\nname = "load"\nloads = ["outputs"]\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\n', ":5  queue.0.loads.0"
+operands that are loaded are micro-ops, inputs, weights, accumulators, got 'outputs'
+
+a store that loads
+given MINE + '[[queue]]\nname = "load"\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\nloads = ["inputs"]\n', ":9  queue.2.loads.0"
+what stores loads nothing
+
+micro-ops that another unit loads
+given MINE + '[[queue]]\nname = "load"\nloads = ["micro-ops"]\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\n', ":5  queue.0.loads.0"
+with tokens compute loads micro-ops, and not load
+
+an operation that there is not
+given MINE + '[alu]\noperations = ["min", "xor"]\n', ":4  alu.operations.1"
+operations are min, max, add, shr, mul, got 'xor'
+
+no answer
+given MINE + "[control]\ntokens = 1\n", ":4  control.tokens"
+it is true or false, got 1
+
+cycles below 0
+given MINE + "[control]\nfetch_cycles = -1\n", ":4  control.fetch_cycles"
+it is a number, 0 or above, got -1
+
+queues alone
+given 'name = "mine"\nlike = "h200"\n[control]\ntokens = true\ntoken_depth = 1\nfetch_cycles = 0\nsource = "so"\n', "  queue"
+it is not stated, and a machine of queues has it
+""",
+    globals(),
+)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from accelerators import bytes_of, dense
+from conftest import refusals
 
 import offcut as oc
 from tests.backends.accelerator.machines import shipped
@@ -210,68 +211,50 @@ def test_an_operand_that_stands_still_along_a_word_is_covered(rows: int) -> None
         np.testing.assert_array_equal(kernel(x, y), (x + y).astype(np.int8))
 
 
-PLANTED = {
-    "an axis swapped": (
-        "alu_max; j=j",
-        "alu_max; j=i",
-        "cannot cover a tile by alu_max",
-        "it has other elements of M in a word than another statement",
-    ),
-    "an axis of the reduction": (
-        "alu_max; j=j",
-        "alu_max; j=r",
-        "cannot cover a tile by alu_max",
-        "it has other elements of M in a word than another statement",
-    ),
-    "words of a load along another axis": (
-        "load_accumulators; j=j; A=A",
-        "load_accumulators; j=i; A=A",
-        "cannot cover a tile by load_accumulators",
-        "it has other elements of a in a word than another statement",
-    ),
-    "words of a store along another axis": (
-        "store_outputs; j=j",
-        "store_outputs; j=i",
-        "cannot cover a tile by store_outputs",
-        "it has other elements of S in a word than another statement",
-    ),
-    "operands of a difference turned": (
-        "A=M, B=b, C=S",
-        "A=b, B=M, C=S",
-        "cannot cover a tile by alu_subtract",
-        "int32(M[i, j]) - b[i, j] is not what it computes with j=j, A=b, B=M, C=S",
-    ),
-    "another operation": (
-        "alu_max; j=j",
-        "alu_min; j=j",
-        "cannot cover a tile by alu_min",
-        "max(M[i, j], a[i, r, j]) is not what it computes",
-    ),
-    "an operation for a load": (
-        "load_accumulators; j=j; A=A",
-        "alu_copy; j=j; A=A",
-        "cannot cover a tile by alu_copy",
-        "A lies in main memory, and alu_copy has A in accumulators",
-    ),
-    "a load for an operation": (
-        "alu_fill; j=j",
-        "load_accumulators; j=j",
-        "cannot cover a tile by load_accumulators",
-        "alu_fill of vta runs it",
-    ),
-    "a sum for its start": (
-        "alu_fill; j=j; C=M",
-        "gemm_1x16x16",
-        "cannot cover a tile by gemm_1x16x16",
-        "it has no sum",
-    ),
-    "elements within a word": (
-        "int32(M[i, j]) - b",
-        "int32(M[i, 31 - j]) - b",
-        "cannot cover a tile by alu_subtract",
-        "M[i, 31 - j] does not move by itself along j",
-    ),
-}
+PLANTED = refusals(
+    """
+an axis swapped
+given "alu_max; j=j", "alu_max; j=i", "cannot cover a tile by alu_max"
+it has other elements of M in a word than another statement
+
+an axis of the reduction
+given "alu_max; j=j", "alu_max; j=r", "cannot cover a tile by alu_max"
+it has other elements of M in a word than another statement
+
+words of a load along another axis
+given "load_accumulators; j=j; A=A", "load_accumulators; j=i; A=A", "cannot cover a tile by load_accumulators"
+it has other elements of a in a word than another statement
+
+words of a store along another axis
+given "store_outputs; j=j", "store_outputs; j=i", "cannot cover a tile by store_outputs"
+it has other elements of S in a word than another statement
+
+operands of a difference turned
+given "A=M, B=b, C=S", "A=b, B=M, C=S", "cannot cover a tile by alu_subtract"
+int32(M[i, j]) - b[i, j] is not what it computes with j=j, A=b, B=M, C=S
+
+another operation
+given "alu_max; j=j", "alu_min; j=j", "cannot cover a tile by alu_min"
+max(M[i, j], a[i, r, j]) is not what it computes
+
+an operation for a load
+given "load_accumulators; j=j; A=A", "alu_copy; j=j; A=A", "cannot cover a tile by alu_copy"
+A lies in main memory, and alu_copy has A in accumulators
+
+a load for an operation
+given "alu_fill; j=j", "load_accumulators; j=j", "cannot cover a tile by load_accumulators"
+alu_fill of vta runs it
+
+a sum for its start
+given "alu_fill; j=j; C=M", "gemm_1x16x16", "cannot cover a tile by gemm_1x16x16"
+it has no sum
+
+elements within a word
+given "int32(M[i, j]) - b", "int32(M[i, 31 - j]) - b", "cannot cover a tile by alu_subtract"
+M[i, 31 - j] does not move by itself along j
+""",
+    {},
+)
 
 
 @pytest.mark.parametrize("what", PLANTED)
