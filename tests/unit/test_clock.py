@@ -141,20 +141,6 @@ def test_a_loop_whose_windows_take_turns_goes_at_the_rate_of_its_busiest_resourc
     assert estimate_cycles(body, {"a": 2}, AT_ONCE) == nearly(100 * 10 + 7, rel=0.02)
 
 
-def test_the_bus_is_taken_by_one_unit_at_a_time() -> None:
-    body = (
-        Loop(
-            "j",
-            np.array([50.0]),
-            (
-                run("load", [0.0], [6.0], writes=("a",)),
-                run("store", [0.0], [5.0], reads=("a",)),
-            ),
-        ),
-    )
-    assert estimate_cycles(body, {"a": 2}, AT_ONCE) == nearly(50 * 11, rel=0.02)
-
-
 def taken(body: Sequence[Node], depths: Mapping[Hashable, int], on: MachineResources) -> float:
     """Return the cycles that the walk says."""
     return walk(body, depths, on, 0).timed().cycles
@@ -199,17 +185,6 @@ def test_a_full_queue_holds_up_what_is_fetched_behind_it() -> None:
     alternate = (Loop("i", np.array([50.0]), (run("compute", [100.0]), Run("load", twelve))),)
     on = with_queue("load", 4)
     assert estimate_cycles(alternate, {}, on) == nearly(taken(alternate, {}, on), rel=0.02)
-
-
-def test_a_loop_around_another_one_alone_goes_on_at_its_rate() -> None:
-    draw = Random(4)
-    for _ in range(5):
-        (inner,) = pipeline(draw, [7], [3])
-        assert isinstance(inner, Loop)
-        body = (Loop("o", np.array([4.0]), (inner,)),)
-        for depth in (1, 2):
-            depths: Mapping[Hashable, int] = dict.fromkeys(("a", "w", "s"), depth)
-            assert estimate_cycles(body, depths, AT_ONCE) == nearly(walked(body, depths), rel=0.15)
 
 
 def test_resources_are_what_the_description_says() -> None:

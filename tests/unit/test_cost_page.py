@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut import Cost, Kernel
-from offcut.costmodel import Formulas
-from offcut.costmodel.arrays import Calls
+from offcut import Kernel
 from offcut.costmodel.closed.display import fit_terms, terms_of
-from offcut.costmodel.closed.prediction import SampledPrediction
 from tests.agree import nearly
 
 N = oc.dim("n", min=1, max=200)
@@ -45,18 +42,6 @@ def test_formulas_are_printed_as_a_page(made: Callable[[], Kernel]) -> None:
     assert len(formulas.in_full()) > 4 * len(str(formulas))
     assert "bytes from L2 = " in formulas.in_full()
     assert re.fullmatch(r"<cost \w+\((n|n, m)\) on host: formulas>", repr(formulas))
-
-
-def test_numbers_at_many_sizes_are_those_of_each() -> None:
-    kernel = choosing()
-    formulas = kernel.cost()
-    assert isinstance(formulas, Formulas)
-    (name,) = formulas.users
-    sizes = np.array([1, 2, 13, 14, 15, 29, 200])
-    sampled = SampledPrediction(formulas.prediction, Calls({name: sizes}, len(sizes)))
-    costs: list[Cost] = [kernel.cost(n=int(n)) for n in sizes]
-    assert sampled.cycles == nearly([cost.cycles for cost in costs], rel=0.02)
-    assert sampled.bound_by == tuple(cost.bound_by for cost in costs)
 
 
 def test_the_page_says_what_binds_at_which_sizes() -> None:

@@ -304,19 +304,6 @@ def test_loops_that_no_nest_describes_are_cut_and_counted() -> None:
         )
 
 
-def test_what_a_way_costs_does_not_depend_on_what_was_asked_before() -> None:
-    target = cascade_lake()
-    later, first = prices(dense(), target, every=True)
-    (nest,) = parts_of(first)
-    assert isinstance(nest, Nest)
-    assert len(nest.ways) > 1
-    for way in nest.ways:
-        later(with_parts(first, (replace(nest, ways=(way,)),)))
-    at_once, _ = prices(dense(), target, every=True)
-    assert (later(first) == at_once(first)).all()
-    assert (later.nests(first)[0][0].own == at_once.nests(first)[0][0].own).all()
-
-
 def test_a_unit_that_is_no_vector_unit_is_not_bound_by_issuing_vectors() -> None:
     target = oc.target("cpu", machine="sapphire-rapids")
     a, w = (oc.placeholder(s, "bfloat16", name=x) for s, x in (((n, 768), "A"), ((768, 768), "W")))

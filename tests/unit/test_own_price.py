@@ -107,16 +107,6 @@ def test_what_it_said_is_in_the_schedule_and_needs_no_function() -> None:
     assert str(again.loops) == str(kernel.loops)
 
 
-def test_a_program_that_runs_in_one_way_asks_nothing() -> None:
-    def price(loops: ir.Program) -> float:
-        raise AssertionError(loops)
-
-    n = oc.dim("n", max=64)
-    X = oc.placeholder((n,), name="X")
-    kernel = oc.compile(oc.compute((n,), lambda i: X[i] + 1.0, name="Y"), price=price)
-    np.testing.assert_array_equal(kernel(np.ones(5, "f")), np.full(5, 2.0, "f"))
-
-
 REFUSED: dict[str, tuple[Any, str]] = refusals(
     """\
 no function

@@ -15,7 +15,7 @@ from offcut.errors import DescribeError, PartitionError
 from offcut.schedule import Bind
 from tests import spaces
 from tests.agree import agree, of_peer
-from tests.facade import ScheduleSpace, Together, parts_of, proved_plan
+from tests.facade import ScheduleSpace, Together, parts_of
 from tests.spaces import PROGRAMS, space
 
 NAMES = list(PROGRAMS)
@@ -38,16 +38,6 @@ def reachable(space: ScheduleSpace) -> set[Schedule]:
                 found.add(other)
                 queue.append(other)
     return found
-
-
-@pytest.mark.every(6)
-@pytest.mark.parametrize("name", NAMES)
-def test_the_schedule_of_the_policy_is_the_first_point(name: str) -> None:
-    request, options, target = spaces.problem(name)
-    made = space(name)
-    assert made.first == proved_plan(target, request, options).unnamed
-    assert next(iter(made.enumerate())) == made.first
-    assert made.first in made
 
 
 @pytest.mark.every(6)

@@ -18,8 +18,6 @@ from executor import fault_of
 
 import offcut as oc
 from offcut import parse
-from offcut.core import index as ix
-from offcut.core.expr import Var
 from offcut.core.program import Program, Stmt, Sync, walk
 from offcut.core.traversal import map_blocks
 from offcut.polyhedral.sync import (
@@ -27,7 +25,6 @@ from offcut.polyhedral.sync import (
     Ends,
     Unit,
     check,
-    slot_of,
     synchronized,
 )
 from offcut.polyhedral.sync.cases import join_cases
@@ -409,37 +406,6 @@ def test_a_loop_that_ends_by_the_least_of_two_sizes_ends_by_each_of_them() -> No
     ]
     for sizes in product((0, 1, 4, 9, 13), (0, 1, 3, 4)):
         assert fault_of(program, GPU, dict(zip("tp", sizes, strict=True)), range(2)) is None
-
-
-ROUNDS = """program rounds
-size n in 0:100
-input A: float32[n, {inner}, 2]
-local S: float32[n, {inner}, 2]
-output C: float32[n, {inner}, 2]
-for i in 0:n
-  for k in 0:{inner}
-    alloc S[i +: 1, k +: 1, 0 +: 2] in shared depth 2
-      tile m in 0 +: 2  @by(load)  @async
-        S[i, k, m] = A[i, k, m]
-      for g in 0:2  @warpgroup
-        tile m in g +: 1
-          C[i, k, m] = S[i, k, m]
-"""
-
-
-def test_slots_are_taken_in_turn_over_the_runs_of_a_loop_of_literal_extent() -> None:
-    program = synchronized(parse(ROUNDS.format(inner=3)), GPU)
-    assert lines_of(program, "wait warpgroup") == [
-        "wait warpgroup_to_load where i - 1 >= 0 and 1 - k >= 0 or k - 2 == 0"
-    ]
-    for n in (0, 1, 2, 3):
-        assert fault_of(program, GPU, {"n": n}, range(3)) is None
-    i, k, n = (Var(name) for name in "ikn")
-    loops = [("i", ix.const(1), n), ("k", ix.const(0), ix.const(3))]
-    assert str(slot_of(loops, 2)) == str(ix.mod(ix.add(k, ix.sub(i, 1)), 2))
-    assert slot_of(loops[::-1], 3) == ix.mod(ix.sub(i, 1), 3)
-    assert slot_of(loops, 3) == ix.mod(k, 3)
-    assert slot_of([], 3) == ix.const(0)
 
 
 def test_a_copy_to_a_cluster_waits_for_the_readers_of_all_its_blocks() -> None:

@@ -160,16 +160,6 @@ def test_the_default_that_stayed_is_the_policy_of_today(records: Records) -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    "elsewhere",
-    [{"machine": "0" * 16}, {"threads": 2}],
-    ids=lambda elsewhere: next(iter(elsewhere)),
-)
-def test_what_was_tuned_elsewhere_is_not_taken(records: Records, elsewhere: Any) -> None:
-    records.add(verdict(**elsewhere))
-    assert notes(oc.compile(C, **GIVEN)) == []
-
-
 def test_a_verdict_of_another_version_is_named_when_it_is_not_taken(records: Records) -> None:
     records.add(verdict(version="0.0.9"))
     assert notes(oc.compile(C, **GIVEN)) == [

@@ -236,26 +236,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
-def test_a_budget_in_seconds_ends_the_rounds(tmp_path: Path, clock: SimpleNamespace) -> None:
-    def slow(schedule: Schedule) -> list[float]:
-        clock.now += 1
-        return [1e-6, 1e-6]
-
-    tuned = campaign(Bench(slow), tmp_path / "r", explorer="random", trials=None, seconds=15.5)
-    tuned.best()
-    assert len(tuned.tried) == 16
-
-
-def test_seconds_that_the_first_trial_takes_leave_none_for_others(
-    tmp_path: Path, clock: SimpleNamespace
+@pytest.mark.parametrize(("each", "seconds", "tried"), [(1, 15.5, 16), (5, 3.0, 1)])
+def test_a_budget_in_seconds_ends_the_rounds(
+    tmp_path: Path, clock: SimpleNamespace, each: int, seconds: float, tried: int
 ) -> None:
     def slow(schedule: Schedule) -> list[float]:
-        clock.now += 5
+        clock.now += each
         return [1e-6, 1e-6]
 
-    tuned = campaign(Bench(slow), tmp_path / "r", explorer="random", trials=None, seconds=3.0)
+    tuned = campaign(Bench(slow), tmp_path / "r", explorer="random", trials=None, seconds=seconds)
     tuned.best()
-    assert len(tuned.tried) == 1
+    assert len(tuned.tried) == tried
 
 
 def test_predicting_counts_into_the_seconds(tmp_path: Path, clock: SimpleNamespace) -> None:
