@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -144,6 +145,20 @@ def test_a_strategy_is_right_at_sizes_around_its_tiles(strategy: str) -> None:
     check(kernel, x, weights, x.astype(np.float32) @ weights.astype(np.float32))
     by = "(16)" if strategy in ("balance", "even", "residue") else ""
     assert f"i {strategy}{by} 64 as" in str(kernel.schedule)
+
+
+@pytest.mark.slow  # seconds of isl
+@pytest.mark.parametrize("strategy", ["even", {"i": "balance", "j": "ladder"}], ids=str)
+def test_a_strategy_along_two_open_axes_is_proved_piece_by_piece(strategy: Any) -> None:
+    n, m, k = oc.dim("n", max=300), oc.dim("m", max=300), oc.reduce_axis(16, name="k")
+    a = oc.placeholder((n, 16), "float16", name="A")
+    w = oc.placeholder((16, m), "float16", name="W")
+    s = oc.compute((n, m), lambda i, j: oc.sum(a[i, k].astype("float32") * w[k, j].astype("float32"), axis=k), name="S")  # fmt: skip
+    kernel = oc.compile(s, inputs=[a, w], target=there(), strategy=strategy)
+    for rows, columns in ((1, 1), (63, 129), (65, 127), (130, 8), (129, 257)):
+        x, y = (np.ones(shape, np.float16) for shape in ((rows, 16), (16, columns)))
+        x[:, 0], y[0] = np.arange(rows) % 7, np.arange(columns) % 5
+        assert np.array_equal(kernel(x, y), x.astype(np.float32) @ y.astype(np.float32))
 
 
 def test_a_strategy_that_is_not_decided_is_refused_by_its_loops_and_with_one_that_is_taken(
