@@ -51,7 +51,7 @@ def select_options(
     gain     a share of the best of all
     keeps_first  whether the first one is kept whatever the others take: where few of the calls that there may be are looked at
     """
-    ratios = seconds / seconds.min(axis=0)
+    ratios = (seconds / seconds.min(axis=0)).round(_DIGITS)
     selection: tuple[int, ...] | None = None
     for size in range(1, min(most, len(ratios)) + 1):
         sets = _as_fast_as_first(ratios, size, keeps_first)
@@ -73,9 +73,10 @@ def _as_fast_as_first(ratios: Array, size: int, with_first: bool) -> Iterator[tu
 
 
 def _mean(ratios: Array, options: tuple[int, ...]) -> float:
-    return float(ratios[list(options)].min(axis=0).mean())
+    return round(float(ratios[list(options)].min(axis=0).mean()), _DIGITS)
 
 
+_DIGITS = 9  # of ratios: what differs in the last bit, as sums do from processor to processor, is equal, and the first option stays
 _POINTS = 512  # calls that are looked at
 _SMALL = 64  # sizes up to it are half of them: there the tails of a processor's tiles decide
 
