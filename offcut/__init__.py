@@ -141,9 +141,11 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
             warn_renamed(f"oc.{name}", f"oc.{_RENAMED[name]}")
             return getattr(sys.modules[__name__], _RENAMED[name])
         if name not in _MODULE_OF:
-            from offcut.core.spelling import meant
+            from offcut.core.spelling import suggestion
 
-            raise AttributeError(f"module 'offcut' has no attribute {name!r}{meant(name, __all__)}")
+            raise AttributeError(
+                f"module 'offcut' has no attribute {name!r}{suggestion(name, __all__)}"
+            )
         with base_imports(f"offcut.{name}"):
             loaded = importlib.import_module(_MODULE_OF[name])
         if name in _CALLED:

@@ -178,7 +178,7 @@ def plain(program: Program) -> Program:
     return _plain.to_plain_loops(program)
 
 
-def _asked(op: str, rule: Callable[[Any], Any], *kinds: str) -> Callable[[Any], Any]:
+def _memoized_rule(op: str, rule: Callable[[Any], Any], *kinds: str) -> Callable[[Any], Any]:
     """A rule whose answers take the place of what it was asked about."""
     if not callable(rule):
         raise DescribeError(
@@ -227,8 +227,8 @@ def rewrite(
     """
     _check("rewrite", tree, "program", "statements", "expression")
     if isinstance(tree, Expr):
-        return _expr.rewrite(tree, _asked("rewrite", rule, "expression"))
-    rule = _asked("rewrite", rule, "statement", "statements")
+        return _expr.rewrite(tree, _memoized_rule("rewrite", rule, "expression"))
+    rule = _memoized_rule("rewrite", rule, "statement", "statements")
     if isinstance(tree, Program):
         return _walking.rewrite(tree, rule)
     return _walking.rewrite_body(tree, rule)
@@ -240,7 +240,7 @@ def rewrite_expressions(program: Program, rule: ExprRule) -> Program:
     Raises DescribeError for what is no program, and for a rule that gives no expression.
     """
     _check("rewrite_expressions", program, "program")
-    rule = _asked("rewrite_expressions", rule, "expression")
+    rule = _memoized_rule("rewrite_expressions", rule, "expression")
     body = _walking.map_body(program.body, lambda expr: _expr.rewrite(expr, rule))
     return program if body is program.body else replace(program, body=body)
 

@@ -117,7 +117,7 @@ def failure(request: Request) -> Failure | None:
         what = ": ".join(message)
         return Failure(step, what, str(refused), refused=True)
     except Exception as broken:
-        return _broken(step, broken)
+        return _broken_step_error(step, broken)
     return None
 
 
@@ -229,7 +229,7 @@ def _difference(program: Program, run: _Run, results: Mapping[str, Any]) -> str:
     return ""
 
 
-def _broken(step: str, error: Exception) -> Failure:
+def _broken_step_error(step: str, error: Exception) -> Failure:
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if f"{os.sep}offcut{os.sep}" in frame.filename]
     at = f" in {os.path.basename(ours[-1].filename)}, {ours[-1].name}" if ours else ""

@@ -49,13 +49,13 @@ def report() -> str:
     lines: list[str] = []
     for title, facts in sections:
         lines.append(title)
-        rows = _told(facts)
+        rows = _facts_and_failure(facts)
         width = max(len(name) for name, _ in rows)
         lines += [f"  {name:<{width}}  {fact}" for name, fact in rows]
     return "\n".join(lines)
 
 
-def _told(facts: Callable[[], Rows]) -> list[tuple[str, str]]:
+def _facts_and_failure(facts: Callable[[], Rows]) -> list[tuple[str, str]]:
     """The facts of a section; where learning one fails, those before it and the failure."""
     rows: list[tuple[str, str]] = []
     try:

@@ -17,14 +17,14 @@ from offcut.describe.source import source
 def laid(kernel: Microkernel, operand: str, array: Array) -> Array:
     """An operand or the result of `kernel`, each element at its place; as it is without a layout."""
     layout = kernel.layout_of(operand)
-    return array if layout is None else layout.laid(array)
+    return array if layout is None else layout.arrange(array)
 
 
 def taken(kernel: Microkernel, operand: str, stored: Array) -> Array:
     """An operand or the result of `kernel`, from where its elements lie."""
     layout, tensors = kernel.layout_of(operand), (kernel.computes, *kernel.definition.reads)
     shape = next(tensor.shape for tensor in tensors if tensor.name == operand)
-    return stored if layout is None else layout.taken(stored, [int(extent) for extent in shape])
+    return stored if layout is None else layout.restore(stored, [int(extent) for extent in shape])
 
 
 def issued(kernel: Microkernel, stored: Mapping[str, Array], start: Array | None = None) -> Array:

@@ -152,7 +152,9 @@ def check_bounds_guards(program: Program) -> None:
 def _check_guard(space: Space, program: Program, statement: Statement, access: _Access) -> None:
     at = coordinates(statement.iterators)
     parts = [part for one in statement.conditions for part in conjuncts(one)]
-    is_unbounded = not _data_bounded(parts).isdisjoint(set().union(*map(variables, access.index)))
+    is_unbounded = not _iterators_bounded_by_data(parts).isdisjoint(
+        set().union(*map(variables, access.index))
+    )
     if not is_unbounded and all(space.expr(part, at) is not None for part in access.index):
         return
     guard_clauses = {clause for part in parts for clause in _clauses(part)}
@@ -171,7 +173,7 @@ def _check_guard(space: Space, program: Program, statement: Statement, access: _
         )
 
 
-def _data_bounded(conditions: Sequence[Expr]) -> Set[str]:
+def _iterators_bounded_by_data(conditions: Sequence[Expr]) -> Set[str]:
     """Return the iterators whose bounds read memory, directly or through other iterators: sets have no bound for them."""
     names: set[str] = set()
     count = -1

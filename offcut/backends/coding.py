@@ -55,9 +55,9 @@ def decided(code: Code) -> Candidates:
     return candidates(code.target, code.request, code.options)
 
 
-def proved(code: Code) -> TargetPlan:
+def first_proved_plan(code: Code) -> TargetPlan:
     """Return the first plan that is proved: mostly the one that was made; else those that are easier to prove are made in turn."""
-    return code.candidates.proved
+    return code.candidates.first_proved_plan
 
 
 def lowered(code: Code) -> bytes:
@@ -103,7 +103,7 @@ PROVE: Pass[Code, TargetPlan] = Pass(
     ("candidates",),
     "planned",
     "source = emitted, step by step to the last one, at every size; loops may run as marked",
-    proved,
+    first_proved_plan,
     lambda planned: planned.program,
 )
 LOWER: Pass[Code, bytes] = Pass(

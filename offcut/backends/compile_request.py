@@ -92,7 +92,7 @@ def request_of(
 
     Raises DescribeError, PartitionError or TargetError for what cannot be described or run.
     """
-    output = target.unsynchronized(output, op)
+    output = target.without_synchronization(output, op)
     request = make_request(output, inputs, constants, op)
     if not isinstance(output, Program):
         return request, ()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from offcut.core.accesses import last_stored
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Tile, walk
-from offcut.describe.intrinsic import all_declared, find_instruction
+from offcut.describe.intrinsic import declarations, find_instruction
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import Question, Refusal, cover, with_covers
@@ -40,7 +40,7 @@ def complete_covers(
         program = with_covers(program, by_name.get, () if whole else _UNIT, op, help, not whole)
 
     def elsewhere(name: str) -> Sequence[Microkernel]:
-        return () if name in by_name else all_declared(name)
+        return () if name in by_name else declarations(name)
 
     return with_covers(program, elsewhere, _UNIT, op, help, open=True)
 

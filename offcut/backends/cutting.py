@@ -85,7 +85,7 @@ class Cutting:
             described = computation(outputs, inputs_of(self.inputs, outputs, "partition"))
             return Description(source(described), described)
         text = read_back(self.output, "partition")
-        program = self.target.unsynchronized(text, "partition")
+        program = self.target.without_synchronization(text, "partition")
         notes = self.target.check_text(program, self.options, "partition")
         check_layouts(program, "partition")
         check_windows(program, "partition")
@@ -141,19 +141,19 @@ def _within_copies(job: Cutting, cuts: Any, most: int) -> tuple[Partition, int]:
 
     Raises PartitionError where a cut is not legal, or not proved.
     """
-    separate = attempt(partial(_cut, job, cuts, most))
+    separate = attempt(partial(_cut_program, job, cuts, most))
     if isinstance(separate, Partition):
         return separate, most
     if job.copies is not None or most == 1 or LESS_TO_COMPARE not in separate.help:
         raise separate
-    whole = attempt(partial(_cut, job, cuts, 1))
+    whole = attempt(partial(_cut_program, job, cuts, 1))
     if not isinstance(whole, Partition):
         raise separate
     note = "conditions stay where they are: the proof does not see through loops without them"
     return replace(whole, notes=(*whole.notes, note)), 1
 
 
-def _cut(job: Cutting, cuts: Any, copies: int) -> Partition:
+def _cut_program(job: Cutting, cuts: Any, copies: int) -> Partition:
     """Return the cut, its conditions separated for so many copies of a statement.
 
     Raises PartitionError where it is not legal, or not proved.

@@ -30,7 +30,7 @@ def proved_plan(target: Target, request: CompileRequest, options: Options) -> Ta
 
     Raises PartitionError, with a witness, where none computes what was asked for.
     """
-    return candidates(target, request, options).proved
+    return candidates(target, request, options).first_proved_plan
 
 
 def candidates(target: Target, request: CompileRequest, options: Options) -> Candidates:
@@ -86,7 +86,7 @@ class Candidates:
         self.first: TargetPlan = _checked_plan(target, first)
 
     @lazy_property
-    def proved(self) -> TargetPlan:
+    def first_proved_plan(self) -> TargetPlan:
         """Return the first plan that is proved: it computes what the request does, and may run as its marks say.
 
         Raises PartitionError, with a witness, if no plan is.

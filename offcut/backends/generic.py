@@ -122,7 +122,7 @@ class Plans:
         return None
 
     @property
-    def unstaged(self) -> Self:
+    def without_staging(self) -> Self:
         """Return the plans of the computation whose operands are not staged first."""
         covered = covered_stages(self.source, self.kernels)
         return replace(self, computation=self.source, first=(), covered=covered)
@@ -199,7 +199,7 @@ class Plans:
             yield At(f"{buffer}_in", stage, names[-1] if names else None)
         yield Cover(sums, inner[0] if memory is None else next(iter(one.axes)), one.kernel.name)
 
-    def emitted(self, schedule: Schedule) -> Program:
+    def unproved_program(self, schedule: Schedule) -> Program:
         """Return the program that decisions make, which is not proved.
 
         Raises PartitionError for one that is not legal.
@@ -254,11 +254,11 @@ def policy(
         yield from _plans_of_strategy(plans, program, options, complete, price)
         return
     refusals: list[PartitionError] = []
-    for some, draft in _preferred(plans, price, complete):
+    for some, draft in _plans_by_preference(plans, price, complete):
         what = "other microkernels" if some.covered else "no tile is a microkernel's"
         notes = () if some is plans else _notes(what, refusals)
         for small in (False, True):
-            plan = decide.attempt(partial(_completed, some, draft, small, notes, complete))
+            plan = decide.attempt(partial(_complete_plan, some, draft, small, notes, complete))
             if not isinstance(plan, TargetPlan):
                 refusals.append(plan)
                 break
@@ -312,7 +312,9 @@ def _plans_of_strategy(
         def is_proved(_: Schedule, plan: TargetPlan) -> bool:
             return unproved_of(plan) is None
 
-        schedule = with_priced_options(schedule, plans.emitted, proved_plan, is_proved, price)
+        schedule = with_priced_options(
+            schedule, plans.unproved_program, proved_plan, is_proved, price
+        )
     first_unproved: Unproved | None = None
     is_yielded = False
     for small in (False, True):
@@ -380,7 +382,7 @@ def _unproved_step(program: Program, plan: TargetPlan, reassociate: bool) -> Unp
     return unproved_step((program, *plan.through, plan.program), reassociate)
 
 
-def _preferred(
+def _plans_by_preference(
     plans: Plans | None, price: Price | None, complete: Callable[[TargetPlan], TargetPlan]
 ) -> Iterator[tuple[Plans, Callable[[], Draft]]]:
     """Yield plans, each with the function that drafts its schedule: tilings that compete; one by each tail; then those without a
@@ -397,11 +399,11 @@ def _preferred(
             yield some, partial(Draft.of, some, cuts)
         some = some.fallback
     if plans.alone and plans.covered:
-        plain = replace(plans.unstaged, covered=())
+        plain = replace(plans.without_staging, covered=())
         yield plain, partial(Draft.of, plain, {})
 
 
-def _completed(
+def _complete_plan(
     plans: Plans,
     draft: Callable[[], Draft],
     small: bool,

@@ -161,7 +161,7 @@ class Planner(TargetPart):
         """
         return check_covers(self, program, options, op)
 
-    def unsynchronized(self, output: Any, op: str) -> Any:
+    def without_synchronization(self, output: Any, op: str) -> Any:
         """Return `output`; of a program, check its synchronization for `agents`, and remove it.
 
         Raises PartitionError, in the name of `sync`, where the order of its text would not be kept.

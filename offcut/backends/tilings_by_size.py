@@ -60,7 +60,7 @@ def competing(plans: Plans, price: Price, complete: Callable[[TargetPlan], Targe
     for tiles in plans.tilings:
         cuts = {at: plans.level(at, tile, plans.tails[0]) for at, tile in tiles.items()}
         schedules.append(plans.schedule(cuts))
-        programs.append(plans.emitted(schedules[-1]))
+        programs.append(plans.unproved_program(schedules[-1]))
     calls = sample_calls(before.sizes, before.assumptions, LARGEST, LARGEST)
     selection = select_options(np.stack([calls.of(price(one)) for one in programs]), MOST, GAIN)
     first, *others = selection.options

@@ -171,7 +171,7 @@ def check_parallel_loops(program: Program, reassociate: bool, user_marked: set[s
     independence = Independence(program)
     for path, loop in _loops(program.body, ()):
         if isinstance(loop, Let):
-            independence.entered(loop)
+            independence.inside(loop)
             continue
         if not _is_marked(loop) or loop.iter in user_marked:
             continue

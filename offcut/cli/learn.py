@@ -78,7 +78,7 @@ def learn_command(
         if random:
             target = target or "cpu"
             records_file = Records(files[0] if files else None)
-            typer.echo(_sampled(target, records_file, programs, seconds, seed, schedules))
+            typer.echo(_sample_programs(target, records_file, programs, seconds, seed, schedules))
         files = files or [Records().path]
         target_name = target_of(read_records(files)[1], target)
         model = out or model_path(target_name or "cpu") or Path()
@@ -95,7 +95,7 @@ def learn_command(
         typer.echo(f"the model is {verdict}")
 
 
-def _sampled(
+def _sample_programs(
     target: str,
     records: Records,
     programs: int | None,

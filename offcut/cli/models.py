@@ -83,12 +83,12 @@ def arrays_of(texts: Sequence[str], option: str = "--input") -> dict[str, Array]
     arrays_by_name: dict[str, Array] = {}
     for text in texts:
         if text.endswith(".npz") and "=" not in text:
-            arrays = _read(text)
+            arrays = _read_arrays(text)
         else:
             name, path = read_pair(
                 "run", option, text, (f"{option} x=x.npy", f"{option} inputs.npz")
             )
-            archive = _read(path)
+            archive = _read_arrays(path)
             arrays = {name: archive[""] if "" in archive else _named_in(archive, name, path)}
         for name, array in arrays.items():
             if name in arrays_by_name:
@@ -102,7 +102,7 @@ def arrays_of(texts: Sequence[str], option: str = "--input") -> dict[str, Array]
     return arrays_by_name
 
 
-def _read(path: str) -> dict[str, Array]:
+def _read_arrays(path: str) -> dict[str, Array]:
     """The arrays of a file by name; one that is there alone has none."""
     help = (f"numpy.save({path!r}, array)",)
     try:
@@ -226,7 +226,7 @@ def sizes_of(
                 help=tuple(f"--input {one}={one}.npy" for one in call.inputs),
             )
         shape = call.inputs[name].shape
-        for extent, actual in zip(map(_named, shape), array.shape, strict=False):
+        for extent, actual in zip(map(_extent_text, shape), array.shape, strict=False):
             if extent in declared and asked.get(extent, actual) != actual:
                 raise DescribeError(
                     "run",
@@ -245,7 +245,7 @@ def echo_default_sizes(
     call: ModelCall, arrays: Mapping[str, Array], asked: Mapping[str, int], sizes: Mapping[str, int]
 ) -> None:
     """Print, beside the results, the sizes that neither the command nor an array that it gives says."""
-    seen = {extent for name in arrays for extent in map(_named, call.inputs[name].shape)}
+    seen = {extent for name in arrays for extent in map(_extent_text, call.inputs[name].shape)}
     default = {name: value for name, value in sizes.items() if name not in {*asked, *seen}}
     if default:
         listed = ", ".join(f"{name} = {value}" for name, value in default.items())
@@ -253,7 +253,7 @@ def echo_default_sizes(
         typer.echo(f"at {listed}: {options} says otherwise", err=True)
 
 
-def drawn(
+def draw_inputs(
     call: ModelCall, arrays: Mapping[str, Array], sizes: Mapping[str, int], seed: int
 ) -> dict[str, Array]:
     """An array for each input: as given, else drawn; floats from the normal distribution, integers 0 or 1.
@@ -318,7 +318,7 @@ def write_text(path: Path, text: str, option: str) -> None:
         ) from None
 
 
-def _named(extent: Expr) -> str:
+def _extent_text(extent: Expr) -> str:
     return str(getattr(extent, "name", ""))
 
 

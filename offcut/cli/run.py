@@ -79,7 +79,7 @@ def run(
         arrays_of,
         call_of,
         check_readable,
-        drawn,
+        draw_inputs,
         echo_default_sizes,
         load_saved,
         numbers_of,
@@ -107,7 +107,7 @@ def run(
             call = call_of(loaded)
             sizes = sizes_of(call, arrays, asked)
             echo_default_sizes(call, arrays, asked, sizes)
-            results = loaded(drawn(call, arrays, sizes, seed))
+            results = loaded(draw_inputs(call, arrays, sizes, seed))
         else:
             imported = partial(
                 from_onnx,
@@ -133,7 +133,7 @@ def run(
                 typer.echo(str(onnx_model.plan(**sizes)))
             if cost:
                 typer.echo(str(onnx_model.cost(**sizes)))
-            feed = drawn(call, arrays, sizes, seed)
+            feed = draw_inputs(call, arrays, sizes, seed)
             if profile or trace is not None:
                 profiled = onnx_model.profile(feed)
                 if profile:

@@ -185,8 +185,8 @@ def sweep_command(
 
 def _check_mode(context: typer.Context, oracle: bool) -> None:
     """Refuse an option that only the other kind of sweep has."""
-    odd = [f"--{name}" for name in _OF_ORACLE if not oracle and _given(context, name)]
-    odd += [f"--{name}" for name in _OF_CONTRACTIONS if oracle and _given(context, name)]
+    odd = [f"--{name}" for name in _OF_ORACLE if not oracle and _is_given(context, name)]
+    odd += [f"--{name}" for name in _OF_CONTRACTIONS if oracle and _is_given(context, name)]
     odd += [f"--{letter}" for letter in context.meta["extents"] if oracle]
     if odd:
         raise DescribeError(
@@ -197,7 +197,7 @@ def _check_mode(context: typer.Context, oracle: bool) -> None:
         )
 
 
-def _given(context: typer.Context, name: str) -> bool:
+def _is_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name != "DEFAULT"
 

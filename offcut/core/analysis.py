@@ -42,7 +42,7 @@ class Analysis:
         return frozenset(stmt.buffer for stmt in self.of(Alloc))
 
     @lazy_property
-    def written(self) -> frozenset[str]:
+    def stored_buffers(self) -> frozenset[str]:
         """The buffers that are stored to."""
         return frozenset(stmt.buffer for stmt in self.of(Store))
 

@@ -330,11 +330,11 @@ def all_loads(expr: Expr) -> tuple[Load, ...]:
 
 def loads(expr: Expr) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
     """Every `Load` with the conditions of the `Select` branches around it, outermost first."""
-    return iter(_guarded(expr))
+    return iter(_guarded_operands(expr))
 
 
 @memo(1 << 12)
-def _guarded(expr: Expr) -> tuple[tuple[Load, tuple[Expr, ...]], ...]:
+def _guarded_operands(expr: Expr) -> tuple[tuple[Load, tuple[Expr, ...]], ...]:
     return tuple(_loads(expr, ())) if all_loads(expr) else ()
 
 

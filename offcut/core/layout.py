@@ -66,9 +66,9 @@ class Swizzle:
 
     def __post_init__(self) -> None:
         if self.bits < 1 or min(self.low, self.high) < 0 or max(self.low, self.high) > 62:
-            raise _refused(str(self), "it is of one bit at least, and bits count from 0 to 62")
+            raise _refusal(str(self), "it is of one bit at least, and bits count from 0 to 62")
         if abs(self.high - self.low) < self.bits:
-            raise _refused(str(self), "the bits that change are among those that change them")
+            raise _refusal(str(self), "the bits that change are among those that change them")
 
     def __str__(self) -> str:
         return f"swizzle({self.bits}, {self.low}, {self.high})"
@@ -84,9 +84,9 @@ class Swizzle:
         """
         unit, block = 1 << self.low, 1 << self.low + self.bits
         if unit % item_bytes:
-            raise _refused(str(self), f"it moves {unit} bytes, and elements have {item_bytes}")
+            raise _refusal(str(self), f"it moves {unit} bytes, and elements have {item_bytes}")
         if size % block:
-            raise _refused(str(self), f"it moves within {block} bytes, and the operand has {size}")
+            raise _refusal(str(self), f"it moves within {block} bytes, and the operand has {size}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +112,22 @@ class Layout:
     def __post_init__(self) -> None:
         for d in self._digits():
             if d.axis < 0 or min(d.step, d.weight, 1 if d.extent is None else d.extent) < 1:
-                raise _refused(f"axis {d.axis}", f"{d}: axes count from 0, the rest from 1")
+                raise _refusal(f"axis {d.axis}", f"{d}: axes count from 0, the rest from 1")
         places = tuple((name, tuple(d for d in of if d.extent != 1)) for name, of in self.places)
         object.__setattr__(self, "places", places)
         for axis, multiple in enumerate(self.multiple):
             period = self.period(axis)
             if multiple < 1:
-                raise _refused(
+                raise _refusal(
                     f"axis {axis}", f"it is rounded up to {multiple}, which is less than 1"
                 )
             if multiple % period:
-                raise _refused(f"axis {axis}", f"its digits repeat after {period}, not {multiple}")
+                raise _refusal(f"axis {axis}", f"its digits repeat after {period}, not {multiple}")
         for name, of in self.places:
             _period(name, [(digit.weight, digit.extent) for digit in of])
         outside = {digit.axis for digit in self._digits()} - set(range(len(self.multiple)))
         if outside:
-            raise _refused(f"axis {min(outside)}", f"there are {len(self.multiple)} axes")
+            raise _refusal(f"axis {min(outside)}", f"there are {len(self.multiple)} axes")
         object.__setattr__(self, "places", tuple((n, _merge(of)) for n, of in self.places))
         known = {d.axis for d in self._digits()} | {a for a, m in enumerate(self.multiple) if m > 1}
         object.__setattr__(self, "multiple", self.multiple[: max(known, default=-1) + 1])
@@ -140,13 +140,13 @@ class Layout:
         Raises DescribeError if they are not.
         """
         if self.bits not in (1, 2, 4):
-            raise _refused(f"bits({self.bits})", "elements that share a byte have 1, 2 or 4 bits")
+            raise _refusal(f"bits({self.bits})", "elements that share a byte have 1, 2 or 4 bits")
         if self.swizzle is not None:
-            raise _refused(f"bits({self.bits})", "a swizzle moves whole bytes")
+            raise _refusal(f"bits({self.bits})", "a swizzle moves whole bytes")
         first = [d for _, of in self.places[-1:] for d in of if (d.weight, d.step) == (1, 1)]
         if not first or first[0].extent != self.per_byte:
             because = f"the first digit counts the {self.per_byte} elements of a byte"
-            raise _refused(f"bits({self.bits})", because)
+            raise _refusal(f"bits({self.bits})", because)
 
     @property
     def per_byte(self) -> int:
@@ -234,7 +234,7 @@ class Layout:
         Raises DescribeError if the layout names more axes.
         """
         if rank < len(self.multiple):
-            raise _refused(f"axis {rank}", f"the operand has {rank} axes")
+            raise _refusal(f"axis {rank}", f"the operand has {rank} axes")
         named = {digit.axis for digit in self._digits()}
         outer = ((Digit(axis, 1, None, 1),) for axis in range(rank) if axis not in named)
         return (*outer, *(of for _, of in self.places))
@@ -287,7 +287,7 @@ class Layout:
         moved = np.unravel_index(self.swizzle(at * item_bytes) // item_bytes, counts)
         return tuple(int(one) if one.ndim == 0 else one for one in moved)
 
-    def padded(self, shape: Sequence[int]) -> tuple[int, ...]:
+    def padded_extents(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the extents of an operand with its padding."""
         return tuple(
             -(-e // self.multiple_of(a)) * self.multiple_of(a) for a, e in enumerate(shape)
@@ -298,14 +298,14 @@ class Layout:
 
         Raises DescribeError if some element has no place, or a swizzle would move one out of the operand.
         """
-        whole = self.padded(shape)
+        whole = self.padded_extents(shape)
         digits = self.digits(len(shape))
         counts = tuple(prod(_count(digit, whole) for digit in of) for of in digits)
         for axis, extent in enumerate(whole):
             room = self.room(axis)
             if room is not None and extent > room:
                 because = f"it has {shape[axis]} elements, and places for {room}"
-                raise _refused(f"axis {axis}", because)
+                raise _refusal(f"axis {axis}", because)
         if self.swizzle is not None:
             self.swizzle.check(prod(counts) * item_bytes, item_bytes)
         return counts
@@ -319,15 +319,15 @@ class Layout:
         for axis, extent in enumerate(shape):
             if extent is None and (room := self.room(axis)) is not None:
                 because = f"its extent is not known, and there are places for {room}"
-                raise _refused(f"axis {axis}", because)
+                raise _refusal(f"axis {axis}", because)
         self.extents(
             [self.multiple_of(at) if e is None else e for at, e in enumerate(shape)], item_bytes
         )
 
-    def laid(self, array: Array) -> Array:
+    def arrange(self, array: Array) -> Array:
         """Return the elements of `array` at their places, zero at the padding's."""
         if self.bits is not None:
-            return self.of_bytes().laid(self.share_bytes(array))
+            return self.of_bytes().arrange(self.share_bytes(array))
         counts = self.extents(array.shape, array.itemsize)
         room, sizes, order = self._turn(array.shape)
         whole = np.zeros(room, array.dtype)
@@ -335,7 +335,7 @@ class Layout:
         parts = whole.reshape(sizes)
         return self._swizzle_array(np.asarray(parts.transpose(order).reshape(counts), order="C"))
 
-    def taken(self, stored: Array, shape: Sequence[int]) -> Array:
+    def restore(self, stored: Array, shape: Sequence[int]) -> Array:
         """Return the elements of an operand of `shape`, as `laid` has stored them."""
         room, sizes, order = self._turn(shape)
         parts = self._swizzle_array(stored).reshape([sizes[at] for at in order])
@@ -346,7 +346,7 @@ class Layout:
         """Return the number of places along each axis; the extents of the digits, by axis, the most significant first; and
         the order of these in memory.
         """
-        whole = self.padded(shape)
+        whole = self.padded_extents(shape)
         places = [d for of in self.digits(len(shape)) for d in reversed(of)]
         axes = sorted(places, key=lambda d: (d.axis, -d.step))
         room = [prod(_count(d, whole) for d in axes if d.axis == at) for at in range(len(shape))]
@@ -408,9 +408,9 @@ def _period(what: str, digits: Sequence[tuple[int, int | None]]) -> int:
     for number, (unit, extent) in enumerate(sorted(digits, key=lambda digit: digit[0]), 1):
         if unit != period:
             missing = f"no digit counts {period}" if unit > period else f"{unit} is counted twice"
-            raise _refused(what, missing)
+            raise _refusal(what, missing)
         if extent is None and number < len(digits):
-            raise _refused(what, f"what counts {unit} has no end, and is not the last digit")
+            raise _refusal(what, f"what counts {unit} has no end, and is not the last digit")
         period *= extent or 1
     return period
 
@@ -420,8 +420,8 @@ def _check_integers(maker: str, example: str, numbers: Sequence[object]) -> None
     for number in numbers:
         if whole(number) is None:
             because = f"{number!r} is of type {type(number).__name__}, not an integer"
-            raise _refused(maker, because, example)
+            raise _refusal(maker, because, example)
 
 
-def _refused(at: str, because: str, *help: str) -> DescribeError:
+def _refusal(at: str, because: str, *help: str) -> DescribeError:
     return DescribeError("layout", "cannot place an operand", at=at, because=because, help=help)

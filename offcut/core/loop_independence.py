@@ -76,9 +76,9 @@ def _accesses(
 def _inside(stmt: Stmt, ranges: _Ranges) -> _Ranges:
     match stmt:
         case For(name, lo, hi):
-            return {**ranges, name: _counted(lo, at_most(sub(hi, lo)), ranges)}
+            return {**ranges, name: _range_of_count(lo, at_most(sub(hi, lo)), ranges)}
         case Tile(axes):
-            counted = {a.iter: _counted(a.start, at_most(a.extent), ranges) for a in axes}
+            counted = {a.iter: _range_of_count(a.start, at_most(a.extent), ranges) for a in axes}
             return {**ranges, **counted}
         case Let(name, low, high):
             return {**ranges, name: (const(low), const(high - 1))}
@@ -86,7 +86,7 @@ def _inside(stmt: Stmt, ranges: _Ranges) -> _Ranges:
             return ranges
 
 
-def _counted(start: Expr, count: int | None, ranges: _Ranges) -> Ends | None:
+def _range_of_count(start: Expr, count: int | None, ranges: _Ranges) -> Ends | None:
     """Return the ends of an iterator that takes at most `count` values from `start`."""
     begin = ends(start, ranges)
     if begin is None or count is None:

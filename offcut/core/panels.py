@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
-from offcut.core.layout import Digit, Layout, _check_integers, _refused
+from offcut.core.layout import Digit, Layout, _check_integers, _refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def panels(
     _check_integers("panels", "panels(16)", (width, beside, multiple, rows, columns))
     if min(width, beside, multiple, rows + 1, columns + 1) < 1 or rows == columns:
         because = f"panels of {width} columns and {beside} rows of axes {rows} and {columns}"
-        raise _refused("panels", f"{because} hold no elements")
+        raise _refusal("panels", f"{because} hold no elements")
     inner = (Digit(0, 1, beside, 1),) if beside > 1 else ()
     offset = (*inner, Digit(1, 1, width, beside), Digit(0, beside, None, width * beside))
     places = (("panel", (Digit(1, width, None, 1),)), ("offset", offset))
@@ -71,7 +71,7 @@ def words(*lanes: tuple[int, int]) -> Layout:
     for lane in lanes:
         if not isinstance(lane, tuple | list) or len(lane) != 2:
             because = "each lane is two numbers: an axis, and the elements along it in a word"
-            raise _refused(f"words({lane!r})", because, "words((0, 1), (1, 16))")
+            raise _refusal(f"words({lane!r})", because, "words((0, 1), (1, 16))")
         _check_integers("words", "words((0, 1), (1, 16))", lane)
     inside: list[Digit] = []
     for axis, count in reversed(lanes):

@@ -46,7 +46,7 @@ def to_plain_loops(program: Program) -> Program:
     that is plain, the same object.
     """
     used_names = {buffer.name for buffer in program.buffers}
-    shared = _shared(program)
+    shared = _arrays_outside_windows(program)
     added: list[Buffer] = []
 
     def rule(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
@@ -136,7 +136,7 @@ def _bare(buffer: Buffer) -> Buffer:
     return replace(buffer, kind=kind, layout=None, scope=None)
 
 
-def _shared(program: Program) -> set[str]:
+def _arrays_outside_windows(program: Program) -> set[str]:
     """The arrays that have windows and are accessed outside of them, or in windows within windows."""
     windows = [stmt for stmt in walk(program) if isinstance(stmt, Alloc)]
     windowed = {stmt.buffer for stmt in windows}

@@ -130,7 +130,7 @@ def scan_rectangle(
 
     def level(depth: int, known: ScanContext) -> tuple[Stmt, ...]:
         if depth == len(axes):
-            return _guarded(late, inside(known))
+            return _guard(late, inside(known))
         name, extent = axes[depth]
         lows, highs = bounds[name]
         lows = list(known.greatest([ix.const(0), *lows]))
@@ -141,12 +141,12 @@ def scan_rectangle(
         for high in highs[1:]:
             hi = ix.minimum(hi, ix.add(high, 1))
         inner = level(depth + 1, known.within(Range(name, tuple(lows), tuple(highs))))
-        return (For(name, lo, hi, _guarded(guards[name], inner)),)
+        return (For(name, lo, hi, _guard(guards[name], inner)),)
 
-    return _guarded(guards[""], level(0, known))
+    return _guard(guards[""], level(0, known))
 
 
-def _guarded(conditions: Sequence[Expr], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _guard(conditions: Sequence[Expr], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     if not conditions:
         return body
     whole = conjunction(conditions)

@@ -17,6 +17,6 @@ def similar_names(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(matches)}?" if matches else ""
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """The same question behind a colon, to be put after a sentence."""
     return f": {found}" if (found := similar_names(name, known)) else ""

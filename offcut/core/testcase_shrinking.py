@@ -94,7 +94,7 @@ def shrink(
 def simpler_programs(program: Program) -> Iterator[Program]:
     """Programs with one thing less than `program`, the greatest steps first; each is read back from its text."""
     shorter = (replace(program, body=body) for body in _bodies(program.body))
-    for candidate in chain(shorter, _declared(program)):
+    for candidate in chain(shorter, _smaller_declarations(program)):
         try:
             yield parse(str(candidate))
         except OffcutError:  # a place where only the replaced expression may stand
@@ -174,7 +174,7 @@ def _simpler(expr: Expr) -> Iterator[Expr]:
             yield rebuild(expr, (*parts[:place], simple, *parts[place + 1 :]))
 
 
-def _declared(program: Program) -> Iterator[Program]:
+def _smaller_declarations(program: Program) -> Iterator[Program]:
     """`program` with fewer and simpler declarations."""
     used = accessed_arrays(program.body)
     for place, buffer in enumerate(program.buffers):

@@ -15,13 +15,13 @@ from offcut.core.program import Tile, TileAxis
 def limits(tile: Tile, axis: str) -> Iterator[Expr]:
     """Yield the `hi` of every condition ``axis < hi`` of a tile, equal for all its instances."""
     for condition in _conditions(tile.where):
-        if isinstance(condition, Compare) and _limited(tile, condition) == axis:
+        if isinstance(condition, Compare) and _limit(tile, condition) == axis:
             yield condition.b
 
 
 def residual_conditions(tile: Tile) -> tuple[Expr, ...]:
     """Return the conditions of a tile that are no `limits` of an axis."""
-    return tuple(c for c in _conditions(tile.where) if _limited(tile, c) is None)
+    return tuple(c for c in _conditions(tile.where) if _limit(tile, c) is None)
 
 
 def normalize_start(tile: Tile) -> Tile:
@@ -30,7 +30,7 @@ def normalize_start(tile: Tile) -> Tile:
     left: list[Expr] = []
     for condition in _conditions(tile.where):
         match condition:
-            case Compare(">=", Var(name), lo) if _limited(tile, replace(condition, op="<")):
+            case Compare(">=", Var(name), lo) if _limit(tile, replace(condition, op="<")):
                 floors.setdefault(name, []).append(lo)
             case _:
                 left.append(condition)
@@ -65,7 +65,7 @@ def at_most(extent: Expr) -> int | None:
     return min((value for value in bounds if value is not None), default=None)
 
 
-def _limited(tile: Tile, condition: Expr) -> str | None:
+def _limit(tile: Tile, condition: Expr) -> str | None:
     axes = {axis.iter for axis in tile.axes}
     match condition:
         case Compare("<", Var(name), hi) if name in axes and not variables(hi) & axes:

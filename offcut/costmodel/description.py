@@ -50,7 +50,7 @@ def load(machine: str | os.PathLike[str]) -> Device:
             because="no description that is shipped has that name",
             help=(", ".join(shipped_machines()), 'machine="mine.toml" reads a file'),
         )
-    return _shipped(str(machine))
+    return _shipped_text(str(machine))
 
 
 def processors(architecture: str) -> tuple[Machine, ...]:
@@ -88,7 +88,7 @@ def of_plain(stated: Mapping[str, Any]) -> Device:
 
 
 @cache
-def _shipped(name: str) -> Device:
+def _shipped_text(name: str) -> Device:
     path = SHIPPED / f"{name}.toml"
     return _File(path, path.read_text(encoding="utf-8")).machine()
 
@@ -127,14 +127,14 @@ class _File:
 
     def machine(self) -> Device:
         """What the file describes."""
-        stated = self.merged()
+        stated = self.merge()
         kind: type[Device] = Machine if "core" in stated else Accelerator
         device = self.section(kind, stated, ())
         for at, because, *help in machine_faults(device):
-            raise self.refused(at, because, *help)
+            raise self.refusal(at, because, *help)
         return device
 
-    def merged(self) -> dict[str, Any]:
+    def merge(self) -> dict[str, Any]:
         """What the file states, on what the machine states that it is like."""
         try:
             stated = deepcopy(_tables(self.text))
@@ -146,9 +146,9 @@ class _File:
                 because=f"it is not TOML: {error}",
             ) from None
         if "name" not in stated:
-            raise self.refused(("name",), "a description has a name of its own")
+            raise self.refusal(("name",), "a description has a name of its own")
         if stated["name"] in shipped_machines() and self.path.parent != SHIPPED:
-            raise self.refused(("name",), f"{stated['name']} is shipped: it has a name of its own")
+            raise self.refusal(("name",), f"{stated['name']} is shipped: it has a name of its own")
         like = stated.pop("like", None)
         base = {} if like is None else self.other(like, ("like",))
         for key, value in stated.items():
@@ -161,9 +161,9 @@ class _File:
     def other(self, like: Any, at: tuple[str, ...]) -> dict[str, Any]:
         """What the shipped description of that name states."""
         if like not in shipped_machines():
-            raise self.refused(at, f"no description that is shipped is named {like!r}")
+            raise self.refusal(at, f"no description that is shipped is named {like!r}")
         path = SHIPPED / f"{like}.toml"
-        return _File(path, path.read_text(encoding="utf-8")).merged()
+        return _File(path, path.read_text(encoding="utf-8")).merge()
 
     def section(self, kind: type[T], table: Mapping[str, Any], at: tuple[str, ...]) -> T:
         """A table as a record of `kind`: every field of it, and no other."""
@@ -171,10 +171,10 @@ class _File:
         known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
         for key in table:
             if key not in known:
-                raise self.refused((*at, key), f"the keys here are {', '.join(known)}")
+                raise self.refusal((*at, key), f"the keys here are {', '.join(known)}")
         for key, field in known.items():
             if key not in table and not _may_lack(field, hints[key]):
-                raise self.refused((*at, key), UNSTATED)
+                raise self.refusal((*at, key), UNSTATED)
         keys = [key for key in known if key in table or known[key].default is MISSING]
         return kind(
             **{
@@ -193,7 +193,7 @@ class _File:
         if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
             if isinstance(value, dict):
                 return self.section(hint, value, at)
-            raise self.refused(at, f"it is a table, [{at[-1]}]")
+            raise self.refusal(at, f"it is a table, [{at[-1]}]")
         parts = get_args(hint)
         if type(None) in parts:
             return None if value is None else self.value(parts[0], value, at, zero)
@@ -203,23 +203,23 @@ class _File:
                     self.value(parts[0], one, (*at, str(number)))
                     for number, one in enumerate(value)
                 )
-            raise self.refused(at, f"it is a list, got {value!r}")
+            raise self.refusal(at, f"it is a list, got {value!r}")
         if hint is str:
             if isinstance(value, str) and value:
                 return value
-            raise self.refused(at, f"it is a text, got {value!r}")
+            raise self.refusal(at, f"it is a text, got {value!r}")
         if hint is bool:
             if isinstance(value, bool):
                 return value
-            raise self.refused(at, f"it is true or false, got {value!r}")
+            raise self.refusal(at, f"it is true or false, got {value!r}")
         whole = hint is int
         fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
         if not fits or not isfinite(value) or value < 0 or (value == 0 and not zero):
             kind = ("an int" if whole else "a number") + (", 0 or above" if zero else " above 0")
-            raise self.refused(at, f"it is {kind}, got {value!r}")
+            raise self.refusal(at, f"it is {kind}, got {value!r}")
         return value if whole else float(value)
 
-    def refused(self, at: tuple[str, ...], because: str, *help: str) -> TargetError:
+    def refusal(self, at: tuple[str, ...], because: str, *help: str) -> TargetError:
         """The refusal of a field, at the line that states it, or its table.
 
         help   what would be accepted

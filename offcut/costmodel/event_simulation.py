@@ -72,7 +72,7 @@ class _Unit:
         self.runs.append((self.begun, when, step))
         self.begun += count
 
-    def started(self, number: int) -> float | None:
+    def start_of(self, number: int) -> float | None:
         """When an instruction began; None where that is not known yet. Those asked for are in order."""
         if number < 0:
             return 0.0
@@ -92,8 +92,8 @@ class EventSimulation:
 
     def __init__(self, events: Sequence[Event], resources: MachineResources) -> None:
         self.events, self.fetch_cycles = events, resources.fetch_cycles
-        self.names = tuple(unit.name for unit in resources.ordered)
-        self.units = [_Unit(unit.depth) for unit in resources.ordered]
+        self.names = tuple(unit.name for unit in resources.units_in_order)
+        self.units = [_Unit(unit.depth) for unit in resources.units_in_order]
         before = []
         for number, event in enumerate(events):
             unit = self.units[event.unit]
@@ -108,7 +108,7 @@ class EventSimulation:
         self.awaited: tuple[_Unit, int] | None = None
         self.bus = 0.0
 
-    def timed(self) -> EventTiming:
+    def end_time(self) -> EventTiming:
         """Return when all has ended."""
         while True:
             self.go_on()
@@ -146,13 +146,13 @@ class EventSimulation:
             unit = self.units[event.unit]
             first = self.before[number] - unit.depth
             if number == len(self.arrived):
-                room = unit.started(first)
+                room = unit.start_of(first)
                 if room is None:
                     self.awaited = unit, first
                     return
                 self.arrived.append(max(self.last + self.fetch_cycles, room))
             others = event.instructions - 1
-            room = unit.started(first + others)
+            room = unit.start_of(first + others)
             if room is None:
                 self.awaited = unit, first + others
                 return
@@ -244,7 +244,9 @@ class EventQueue:
     units: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.units = {unit.name: number for number, unit in enumerate(self.resources.ordered)}
+        self.units = {
+            unit.name: number for number, unit in enumerate(self.resources.units_in_order)
+        }
 
     def instance(
         self,
@@ -280,9 +282,9 @@ class EventQueue:
         """Give an event other cycles."""
         self.events[number] = self.events[number]._replace(own=own, bus=bus)
 
-    def timed(self) -> EventTiming:
+    def end_time(self) -> EventTiming:
         """Return when all has ended."""
-        return EventSimulation(self.events, self.resources).timed()
+        return EventSimulation(self.events, self.resources).end_time()
 
 
 def walk(
@@ -322,7 +324,7 @@ class _Walk:
                 self.run(node, ends & node.ends)
                 continue
             if node.restarts:
-                self.slot |= dict.fromkeys(node.filled, -1)
+                self.slot |= dict.fromkeys(node.windows_filled_inside, -1)
             turns = round(self.of_program(node.turns))
             first, last = ends | {(node.name, End.FIRST)}, {(node.name, End.LAST)}
             for turn in range(1, turns + 1):

@@ -57,7 +57,7 @@ def grid_prediction(
     counter = LaunchCounts(program, engines, grid, kernels)
     counts, cost = counter.counted_program(), LaunchCost(program, engines, grid)
     pieces = tuple(
-        cost.predicted(piece, own, launch, counter.product_kernels(launch))
+        cost.launch_cost(piece, own, launch, counter.product_kernels(launch))
         for piece, own, launch in zip(counts.pieces, counts.counts, counter.launches, strict=True)
     )
     nothing = {memory.name: ZERO for memory in machine.memory}

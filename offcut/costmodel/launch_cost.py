@@ -45,7 +45,7 @@ class LaunchCost:
     machine: Accelerator
     grid: Grid
 
-    def predicted(
+    def launch_cost(
         self, piece: Piece, counts: Counts, launch: Stmt, kernels: Sequence[Microkernel]
     ) -> Predicted:
         """Return the predicted cost of a launch.

@@ -80,7 +80,7 @@ class LaunchCounts(ProgramCounts):
 
     def counted_program(self) -> Counted:
         """Return what all launches count."""
-        return self.counted(with_known_ends(_with_all_elements(self.program.body)))
+        return self.counts_by_piece(with_known_ends(_with_all_elements(self.program.body)))
 
     @property
     def methods(self) -> Sequence[SumMethod]:
@@ -88,7 +88,7 @@ class LaunchCounts(ProgramCounts):
         return (SumMethod.NEAR,)
 
     @property
-    def shared(self) -> Memory:
+    def shared_memory(self) -> Memory:
         """Return the memory of a block's windows: the nearest."""
         return self.machine.memory[0]
 
@@ -117,13 +117,13 @@ class LaunchCounts(ProgramCounts):
             first, *others = (_counts_of(self.block(body, scope)) for body in bodies)
             total = Counts()
             for each, (_, often) in zip((first, *others), samples, strict=True):
-                total = total.plus(each.mapped(partial(ix.mul, often)))
+                total = total.plus(each.map(partial(ix.mul, often)))
             every = self.tally(total, scope)
         else:
             inside = replace(scope, known=inside_loop(scope.known, name, lo, hi))
             body = self.block(stmt.body, inside)
             every = self.loop(name, lo, hi, body, scope.known)
-            first = _counts_of(body).mapped(lambda count: substitute(count, {name: lo}))
+            first = _counts_of(body).map(lambda count: substitute(count, {name: lo}))
         if stmt.unit is None:
             return every
         return self.tally(
@@ -144,7 +144,7 @@ class LaunchCounts(ProgramCounts):
         """Return the ticks of a load from the farthest cache, of which so many are in flight."""
         return _ticks(self.machine.memory[-1].latency_cycles / depth)
 
-    def bounded(self, let: Let, scope: Scope) -> Tally:
+    def count_bounded_value(self, let: Let, scope: Scope) -> Tally:
         """Return the counts inside of a bounded value, in terms of what it is bound to."""
         value = bounded_value(let.value)
         return self.block(substitute_coordinates(let.body, {let.name: value}), scope)
@@ -172,7 +172,7 @@ class LaunchCounts(ProgramCounts):
         for option in others:
             is_less = Compare("<", option.cost, least)
             other = _counts_of(self.block(option.body, scope))
-            counts = other.combined(counts, partial(select, is_less))
+            counts = other.combine(counts, partial(select, is_less))
             least = Select(is_less, option.cost, least)
         return self.tally(counts, scope)
 
@@ -211,7 +211,7 @@ class LaunchCounts(ProgramCounts):
         issues = ix.ceildiv(rows, issue)
         whole_rows = ix.mul(issues, issue)
         whole_columns = ix.mul(ix.ceildiv(columns, unit.columns), unit.columns)
-        waiting = _ticks(self.shared.latency_cycles + self.product_cycles(tile, kernel))
+        waiting = _ticks(self.shared_memory.latency_cycles + self.product_cycles(tile, kernel))
         counts = Counts(work={WAITING: waiting})
         for stmt in tile.body:
             inner = stmt
@@ -231,7 +231,7 @@ class LaunchCounts(ProgramCounts):
             elements = ix.mul(ix.add(whole_rows, reads), whole_terms)
             work = {
                 LANES if on_lanes else TENSOR: ix.product((whole_rows, whole_columns, whole_terms)),
-                self.shared.name: ix.mul(elements, item),
+                self.shared_memory.name: ix.mul(elements, item),
             }
             counts = counts.plus(
                 Counts(
@@ -261,7 +261,7 @@ class LaunchCounts(ProgramCounts):
         for name in (*arrays, stmt.buffer):
             buffer = self.program.buffer(name)
             if buffer.scope is not None or name not in self.windows:
-                moved = self.shared.name if buffer.scope is not None else f"{MAIN}{name}"
+                moved = self.shared_memory.name if buffer.scope is not None else f"{MAIN}{name}"
                 work[moved] = ix.add(work.get(moved, ZERO), ITEM_BYTES[buffer.dtype])
         counts = Counts(
             instances=ONE,

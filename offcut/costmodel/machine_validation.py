@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.core.dtypes import DTYPES
-from offcut.core.spelling import meant
+from offcut.core.spelling import suggestion
 from offcut.costmodel.device import ALU_OPERATIONS, OPERANDS, QUEUES, Accelerator, Device, Unit
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.word_geometry import (
@@ -233,7 +233,7 @@ def _features(machine: Machine) -> Iterator[Fault]:
         if name not in names:
             yield (
                 (*where.split("."), position),
-                f"Linux names no feature {name!r} of {machine.architecture}{meant(name, tuple(names))}",
+                f"Linux names no feature {name!r} of {machine.architecture}{suggestion(name, tuple(names))}",
                 "names as /proc/cpuinfo lists them",
             )
 

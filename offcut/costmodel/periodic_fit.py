@@ -187,7 +187,7 @@ def draw_points(axes: Sequence[PiecewiseAxis], turns: Iterable[int]) -> Iterator
             min(max(round(low * (axis.reach / low) ** part / unit) * unit, low), axis.reach)
             for number, axis in enumerate(axes)
             for low, unit in [(axis.knots[0], axis.size.multiple_of)]
-            for part in [_mirrored(turn + 1, BASES[number % len(BASES)])]
+            for part in [_mirrored_digits(turn + 1, BASES[number % len(BASES)])]
         )
 
 
@@ -237,7 +237,7 @@ def _points(axes: Sequence[PiecewiseAxis]) -> int:
     return prod(len(axis.knots) for axis in axes)
 
 
-def _mirrored(number: int, base: int) -> float:
+def _mirrored_digits(number: int, base: int) -> float:
     """The digits of a number behind the point, in reverse."""
     fraction, place = 0.0, 1.0
     while number:
@@ -378,7 +378,7 @@ def _probe_axis(probe: _Probe, size: Size, step: int, divisors: Sequence[int]) -
             break
         ends |= jumps
     within = sorted(one for one in ends if low <= one <= last)
-    return _AxisProbe(probe, size, first, period, _bisected(probe, within, unit))
+    return _AxisProbe(probe, size, first, period, _bisect(probe, within, unit))
 
 
 def _period(measure: _Probe, low: int, most: int, step: int, unit: int) -> tuple[int, int]:
@@ -413,7 +413,7 @@ def _unlike(measure: _Probe, first: int, period: int, probe: int) -> float:
     return off
 
 
-def _bisected(measure: _Probe, ends: Sequence[int], unit: int) -> list[int]:
+def _bisect(measure: _Probe, ends: Sequence[int], unit: int) -> list[int]:
     """`ends`, and between them as many sizes as lines need to be near."""
     knots = [ends[0]]
 

@@ -89,7 +89,7 @@ class MachineResources:
         return self.every[name]
 
     @lazy_property
-    def ordered(self) -> tuple[Resource, ...]:
+    def units_in_order(self) -> tuple[Resource, ...]:
         """Return the units that run the program's pieces one after the other, in the order of the data."""
         return tuple(one for one in self.every.values() if one.ordered)
 

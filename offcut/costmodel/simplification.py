@@ -108,9 +108,9 @@ def select(condition: Expr, then: Expr, other: Expr) -> Expr:
         case Logic("not", (part,)):
             return select(part, other, then)
         case Logic("and", (part, *rest)):
-            return select(part, select(_joined("and", rest), then, other), other)
+            return select(part, select(_join("and", rest), then, other), other)
         case Logic("or", (part, *rest)):
-            return select(part, then, select(_joined("or", rest), then, other))
+            return select(part, then, select(_join("or", rest), then, other))
         case Compare("!=", a, b):
             return select(Compare("==", a, b), other, then)
         case Compare("==", a, b) if dtype_of(a) == "index":
@@ -138,12 +138,12 @@ def drop_decided_conditions(expr: Expr) -> Expr:
         case Logic("not"), (Const(value),):
             return Const(int(not value), "bool")
         case Logic("and" | "or" as op, _), _:
-            return _joined(op, parts)
+            return _join(op, parts)
         case _:
             return rebuild(expr, parts) if parts else expr
 
 
-def _joined(op: str, parts: Sequence[Expr]) -> Expr:
+def _join(op: str, parts: Sequence[Expr]) -> Expr:
     absorbing = int(op == "or")
     if any(isinstance(part, Const) and part.value == absorbing for part in parts):
         return Const(absorbing, "bool")

@@ -88,7 +88,7 @@ class StatementPrices:
 
     def each(self, store: Store, at: Inside, loop: For | None) -> float:
         """Of a store with its share of a loop that runs it, and of waiting for the iteration before; None: of no loop."""
-        work, loops = max(self.store(store, at), self.started(store, at)), self.machine.loops
+        work, loops = max(self.store(store, at), self.start_cost(store, at)), self.machine.loops
         if loop is None:
             return work
         step = loops.iterate_cycles if at.lane is None else loops.lane_iterate_cycles
@@ -99,7 +99,9 @@ class StatementPrices:
         lane, inner = at.lane, at.inner
         value = self.value(store.value, at)
         if store.reduce is not None:
-            value += 2 * self.widened(store.value, lane) + self.rounded(store.value, lane)
+            value += 2 * self.widening_cost(store.value, lane) + self.rounding_cost(
+                store.value, lane
+            )
         in_register = store.reduce is not None and not any(
             inner in variables(p) for p in store.index
         )
@@ -108,7 +110,7 @@ class StatementPrices:
         times = 2.0 if store.reduce is not None else 1.0
         return value + times * self.access(store.index, lane, self.machine.loops.scatter_cycles)
 
-    def started(self, store: Store, at: Inside) -> float:
+    def start_cost(self, store: Store, at: Inside) -> float:
         """To start the loads and the stores of a vector, whatever is computed meanwhile; 0 of single instances.
 
         What begins at no multiple of a vector lies in two lines as often as a line has no room for it, and starts twice then.
@@ -200,10 +202,10 @@ class StatementPrices:
                 return self.access(index, lane, self.gather_cycles(index, at), FEW_APART)
             case Binary(op, a, b):
                 inside = self.operand(a, at, known) + self.operand(b, at, known)
-                return inside + self.operation(op, lane) + self.rounded(expr, lane)
+                return inside + self.operation(op, lane) + self.rounding_cost(expr, lane)
             case Unary(op, a):
                 inside = self.operand(a, at, known)
-                return inside + self.operation(op, lane) + self.rounded(expr, lane)
+                return inside + self.operation(op, lane) + self.rounding_cost(expr, lane)
             case Select(condition, then, other):
                 parts = (condition, then, other)
                 return self.machine.loops.select_cycles + sum(
@@ -213,7 +215,7 @@ class StatementPrices:
                 inside = sum(self.value(arg, at, known) for arg in args)
                 return inside + self.operation("and", lane)
             case Cast(a, _):
-                return self.operand(a, at, known) + self.converted(dtype_of(a), expr, lane)
+                return self.operand(a, at, known) + self.conversion_cost(dtype_of(a), expr, lane)
             case _:
                 inside = sum(self.operand(part, at, known) for part in children(expr))
                 return self.machine.loops.select_cycles + inside
@@ -222,21 +224,21 @@ class StatementPrices:
         """Of a value that is computed with."""
         if not at.moves(expr) or expr in known:
             return 0.0
-        return self.value(expr, at, known) + self.widened(expr, at.lane)
+        return self.value(expr, at, known) + self.widening_cost(expr, at.lane)
 
-    def converted(self, old: str, new: Expr, lane: str | None) -> float:
+    def conversion_cost(self, old: str, new: Expr, lane: str | None) -> float:
         """Of a conversion; floats of 16 bits are widened to float32 before whatever is done with them."""
         into = dtype_of(new)
         if self.table(lane).rounding(into):
-            return self.rounded(new, lane)
+            return self.rounding_cost(new, lane)
         computed = "float32" if self.table(lane).widening(old) else old
         return 0.0 if computed == into else self.machine.loops.select_cycles
 
-    def widened(self, expr: Expr, lane: str | None) -> float:
+    def widening_cost(self, expr: Expr, lane: str | None) -> float:
         """Of a value of 16 bits as the float32 that is computed with; 0 of others and of literals."""
         return 0.0 if isinstance(expr, Const) else self.table(lane).widening(dtype_of(expr))
 
-    def rounded(self, expr: Expr, lane: str | None) -> float:
+    def rounding_cost(self, expr: Expr, lane: str | None) -> float:
         """Of the float32 that was computed as a value of 16 bits; 0 of others."""
         return self.table(lane).rounding(dtype_of(expr))
 

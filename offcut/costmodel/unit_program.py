@@ -69,10 +69,16 @@ class Loop:
     restarts: bool = False
 
     @property
-    def filled(self) -> Iterator[Hashable]:
+    def windows_filled_inside(self) -> Iterator[Hashable]:
         """Yield the windows that runs in it fill."""
         for node in self.body:
-            yield from node.filled if isinstance(node, Loop) else node.writes if node.fills else ()
+            yield from (
+                node.windows_filled_inside
+                if isinstance(node, Loop)
+                else node.writes
+                if node.fills
+                else ()
+            )
 
 
 Node: TypeAlias = Run | Loop

@@ -80,22 +80,22 @@ def bind_constants(
         tuple(size for size in program.sizes if size.name not in sizes),
         tuple(map(fixed, program.assumptions)) if sizes else program.assumptions,
         buffers if sizes or arrays else program.buffers,
-        _reached(substitute_coordinates(program.body, values)) if sizes else program.body,
+        _reachable(substitute_coordinates(program.body, values)) if sizes else program.body,
         program.tokens,
     )
     return bound, arrays
 
 
-def _reached(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _reachable(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Return `body` without what the sizes exclude: it may divide by one that is 0."""
     statements: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, If) and any(map(_fails, conjuncts(stmt.condition))):
-            statements += _reached(stmt.other)
+            statements += _reachable(stmt.other)
         elif isinstance(stmt, If) and _fails(negate(stmt.condition)):
-            statements += _reached(stmt.then)
+            statements += _reachable(stmt.then)
         elif not (isinstance(stmt, For) and _fails(Compare("<", stmt.lo, stmt.hi))):
-            statements.append(map_blocks(stmt, _reached))
+            statements.append(map_blocks(stmt, _reachable))
     return tuple(statements)
 
 

@@ -110,7 +110,7 @@ def declare(
     Raises DescribeError for what is no such declaration.
     """
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
-        raise _refused(f"cannot name a microkernel {name!r}", "a name is an ASCII identifier")
+        raise _refusal(f"cannot name a microkernel {name!r}", "a name is an ASCII identifier")
     if not isinstance(convention, str) or convention not in CONVENTIONS:
         raise DescribeError(
             _OP,
@@ -125,7 +125,7 @@ def declare(
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not number or not 0 <= value <= MOST_CYCLES or (value == 0 and label == "cycles"):
             why = f"it is a number {least} and at most {MOST_CYCLES:g}"
-            raise _refused(f"cannot take {label}={value!r}", why, name)
+            raise _refusal(f"cannot take {label}={value!r}", why, name)
     rows, columns, types = _shape(name, computes)
     if copying is None:
         copying = COPYING[convention] * ITEM_BYTES[types[1]]
@@ -280,7 +280,7 @@ def _shape(name: str, computes: Any) -> tuple[int, int, tuple[str, str, str]]:
                 help=(f'dim("{axis.name}", min=1, max=256)',),
             )
         if depth and extent.max < MAX_SIZE:
-            raise _refused(
+            raise _refusal(
                 f"cannot declare {name}",
                 f"its extent ends at {extent.max}, and a sum of any length is asked for",
                 f"axis {axis.name}",
@@ -301,17 +301,17 @@ def _operands(definition: Compute) -> tuple[Load, Load] | None:
     product = body.value
     if not isinstance(product, Binary) or product.op != "*":
         return None
-    one, other = (_loaded(side) for side in (product.a, product.b))
+    one, other = (_loaded_element(side) for side in (product.a, product.b))
     for a, b in ((one, other), (other, one)):
         if a is not None and b is not None and a.index == (i, p) and b.index == (p, j):
             return None if a.buffer == b.buffer else (a, b)
     return None
 
 
-def _loaded(value: Expr) -> Load | None:
+def _loaded_element(value: Expr) -> Load | None:
     inner = value.a if isinstance(value, Cast) else value
     return inner if isinstance(inner, Load) else None
 
 
-def _refused(what: str, why: str, at: str = "") -> DescribeError:
+def _refusal(what: str, why: str, at: str = "") -> DescribeError:
     return DescribeError(_OP, what, at=at, because=why)

@@ -61,10 +61,10 @@ _MOST_DECLARED = 16  # of one name
 
 def find_instruction(name: str) -> Microkernel | None:
     """Return the instruction of that name that was declared last in this process; None where none was."""
-    return next(iter(all_declared(name)), None)
+    return next(iter(declarations(name)), None)
 
 
-def all_declared(name: str) -> tuple[Microkernel, ...]:
+def declarations(name: str) -> tuple[Microkernel, ...]:
     """Return the instructions that have that name, for their starts and steps too, the last 16, last one first.
 
     Two instructions may start their sums by one of the same name.
@@ -76,7 +76,7 @@ def declare(kernel: Microkernel) -> Microkernel:
     """Return `kernel`, which programs may name from now on, whatever a target makes of it."""
     for name in (kernel.name, kernel.reset, kernel.update):
         if name is not None:
-            _declared[name] = (kernel, *all_declared(name))[:_MOST_DECLARED]
+            _declared[name] = (kernel, *declarations(name))[:_MOST_DECLARED]
     return kernel
 
 

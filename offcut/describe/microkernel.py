@@ -102,7 +102,7 @@ class Microkernel:
         definition = self.computes.definition if isinstance(self.computes, Tensor) else None
         if definition is None:
             because = f"it computes {self.computes!r}, and no tensor that compute defines"
-            raise self._refused(because)
+            raise self._refusal(because)
         axes = [axis.name for axis in (*definition.axes, *definition.reduce_axes)]
         tensors = {tensor.name: tensor for tensor in (*definition.reads, self.computes)}
         for what, known in (
@@ -113,22 +113,22 @@ class Microkernel:
         ):
             given = getattr(self, what)
             if isinstance(given, str) or not isinstance(given, Collection):
-                raise self._refused(f"its {what} are {given!r}", f"it has {', '.join(known)}")
+                raise self._refusal(f"its {what} are {given!r}", f"it has {', '.join(known)}")
             if unknown := sorted(map(str, set(given) - set(known))):
                 kind = "operand" if what == "operands" else "axis"
                 because = f"its {what} have {', '.join(unknown)}, which is not an {kind} of it"
-                raise self._refused(because, f"it has {', '.join(known)}")
+                raise self._refusal(because, f"it has {', '.join(known)}")
         for what, words in _WORDS.items():
             if getattr(self, what) not in words:
                 because = f"{what} is {getattr(self, what)!r}"
-                raise self._refused(because, *(f"{what}={word!r}" for word in words))
+                raise self._refusal(because, *(f"{what}={word!r}" for word in words))
         for operand, place in self.operands.items():
             self._check_place(tensors[operand], place, axes)
         if not isinstance(self.name, str) or not re.fullmatch(r"[\w.\-]+", self.name):
-            raise self._refused(f"its name is {self.name!r}", "letters, digits, `_`, `.` and `-`")
+            raise self._refusal(f"its name is {self.name!r}", "letters, digits, `_`, `.` and `-`")
         tiles = tuple(self._tile(tile, len(definition.axes)) for tile in self.tiles)
         if not tiles:
-            raise self._refused("it has no tiles")
+            raise self._refusal("it has no tiles")
         ends = zip(*(tile.extents for tile in tiles), strict=True)
         own = dict(zip(axes, (Extents(min(e), max(e)) for e in ends), strict=False))
         bounds = {
@@ -149,58 +149,58 @@ class Microkernel:
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def _refused(self, because: str, *help_: str) -> DescribeError:
+    def _refusal(self, because: str, *help_: str) -> DescribeError:
         what = f"cannot declare {self.name or 'one'}"
         return DescribeError("microkernel", what, because=because, help=help_)
 
     def _check_place(self, tensor: Tensor, place: Place, axes: Collection[str]) -> None:
         operand, rank = tensor.name, len(tensor.shape)
         if not isinstance(place, Place):
-            raise self._refused(
+            raise self._refusal(
                 f"{operand} lies in {place!r}", f"operands={{{operand!r}: Place()}}"
             )
         if place.by not in _FORMS:
             forms = (f"by={form!r}" for form in _FORMS)
-            raise self._refused(f"{operand} is handed over by {place.by!r}", *forms)
+            raise self._refusal(f"{operand} is handed over by {place.by!r}", *forms)
         if isinstance(place.memories, str):
             named = f"memories=({place.memories!r},)"
-            raise self._refused(f"the memories of {operand} are {place.memories!r}", named)
+            raise self._refusal(f"the memories of {operand} are {place.memories!r}", named)
         if place.beside and place.beside not in axes:
             because = (
                 f"{operand} lies side by side along {place.beside}, which is not an axis of it"
             )
-            raise self._refused(because)
+            raise self._refusal(because)
         if unknown := sorted({*place.repeated} - {*axes}):
             because = (
                 f"{operand} is repeated along {', '.join(unknown)}, which is not an axis of it"
             )
-            raise self._refused(because, f"it has {', '.join(axes)}")
+            raise self._refusal(because, f"it has {', '.join(axes)}")
         narrow = [one for one in place.types if not _is_within(one, tensor.dtype)]
         if isinstance(place.types, str) or narrow:
             because = f"{operand} is {tensor.dtype}, and its types are {place.types!r}"
-            raise self._refused(because, 'types=("int8",) of an operand of int32')
+            raise self._refusal(because, 'types=("int8",) of an operand of int32')
         if place.layout is not None and not isinstance(place.layout, Layout):
-            raise self._refused(
+            raise self._refusal(
                 f"the layout of {operand} is {place.layout!r}", "layout=panels(16)", "layout=None"
             )
         if place.layout is not None and len(place.layout.multiple) not in (0, rank):
             has = len(place.layout.multiple)
-            raise self._refused(f"{operand} has {rank} axes, and its layout {has}")
+            raise self._refusal(f"{operand} has {rank} axes, and its layout {has}")
         if place.by == "immediate" and rank:
             because = f"{operand} has {rank} axes, and is a constant of the instruction"
-            raise self._refused(because)
+            raise self._refusal(because)
 
     def _tile(self, given: Any, rank: int) -> TileShape:
         tile = TileShape(*given) if isinstance(given, tuple) and len(given) == 3 else given
         if not isinstance(tile, TileShape) or not isinstance(tile.extents, tuple):
             help_ = "TileShape((4, 8), cycles=4.0, startup=4.0)"
-            raise self._refused(f"{given!r} is not a tile", help_)
+            raise self._refusal(f"{given!r} is not a tile", help_)
         if len(tile.extents) != rank:
             because = f"{tile} has {len(tile.extents)} extents, and its result {rank} axes"
-            raise self._refused(because)
+            raise self._refusal(because)
         whole = all(type(extent) is int and extent >= 1 for extent in tile.extents)
         if not (whole and 0 <= tile.cycles < inf and 0 <= tile.startup < inf):
-            raise self._refused(f"{tile} has no instances, or takes no time that there is")
+            raise self._refusal(f"{tile} has no instances, or takes no time that there is")
         return tile
 
     def _extents(self, axis: Axis, bound: Bound | None) -> Extents:
@@ -214,7 +214,7 @@ class Microkernel:
             case (int(least), int(most)):
                 extents = Extents(least, most)
             case _:
-                raise self._refused(
+                raise self._refusal(
                     f"the extents of {axis.name} are {bound!r}",
                     f"bounds={{{axis.name!r}: (1, 14)}}",
                     f"bounds={{{axis.name!r}: multiples(16)}}",
@@ -222,7 +222,7 @@ class Microkernel:
         if not (
             0 <= extents.least <= extents.most and extents.most >= 1 and extents.multiple_of >= 1
         ):
-            raise self._refused(f"no extent of {axis.name} is {extents}")
+            raise self._refusal(f"no extent of {axis.name} is {extents}")
         return extents
 
     def _check_extents(
@@ -242,14 +242,14 @@ class Microkernel:
                     extent = tile.extents[place]
                     if extent > allowed.most or extent % allowed.multiple_of:
                         because = f"{tile} has {extent} along {name}, and it computes {allowed}"
-                        raise self._refused(because, f"TileShape of {allowed} along {name}")
+                        raise self._refusal(because, f"TileShape of {allowed} along {name}")
             if name in self.repeats:
                 continue
             if longest < found.most < MAX_SIZE or found.least > longest:
                 what = "its longest tile has" if place < len(definition.axes) else "it computes"
                 because = f"its bounds have {found} along {name}, and {what} {longest}"
                 help_ = f"bounds={{{name!r}: ({min(found.least, longest)}, {longest})}}"
-                raise self._refused(because, help_, f"repeats={{{name!r}}}")
+                raise self._refusal(because, help_, f"repeats={{{name!r}}}")
             bounds[name] = replace(found, most=min(found.most, longest))
 
     def _check_start(self, reduces: bool) -> None:
@@ -258,15 +258,15 @@ class Microkernel:
             if name is None:
                 continue
             if not isinstance(name, str) or not re.fullmatch(r"[\w.\-]+", name):
-                raise self._refused(f"its {what} is {name!r}", "letters, digits, `_`, `.` and `-`")
+                raise self._refusal(f"its {what} is {name!r}", "letters, digits, `_`, `.` and `-`")
             if not reduces:
                 because = f"its {what} is {name}, and it reduces nothing"
-                raise self._refused(because, f"{what}=None")
+                raise self._refusal(because, f"{what}=None")
         if self.reset is not None and self.reset in (self.name, self.update):
-            raise self._refused(f"its reset and what it starts have one name, {self.reset}")
+            raise self._refusal(f"its reset and what it starts have one name, {self.reset}")
         if self.update is not None and self.accumulate == "fresh":
             because = f"its update is {self.update}, and accumulate is 'fresh': it never adds"
-            raise self._refused(because, "accumulate='both'", "update=None")
+            raise self._refusal(because, "accumulate='both'", "update=None")
 
     def extents_of(self, axis: str) -> Extents:
         """Return the extents that an axis may have."""
@@ -301,7 +301,7 @@ class Microkernel:
         """Where an operand, or the result, lies."""
         return self.operands.get(operand, _ANYWHERE)
 
-    def repeated(self, read: Expr) -> frozenset[str]:
+    def repeated_axes(self, read: Expr) -> frozenset[str]:
         """Return the axes along which what it reads may stand still."""
         return self.place_of(read.buffer).repeated if isinstance(read, Load) else frozenset()
 

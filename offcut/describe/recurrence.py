@@ -98,7 +98,7 @@ def update(
     known: dict[str, Axis] = {axis.name: axis for axis in own}
     for axis in (axis for part in parts for axis in part.axes):
         if known.setdefault(axis.name, axis) != axis:
-            raise _refused(
+            raise _refusal(
                 tensor,
                 f"cannot tell two axes named {axis.name} apart",
                 f"one has {known[axis.name].extent} values, the other {axis.extent}",
@@ -106,7 +106,7 @@ def update(
     reduced = dict.fromkeys(name for node in _reductions(tensor, value) for name in node.axes)
     clash = sorted(set(names) & set(reduced))
     if clash:
-        raise _refused(
+        raise _refusal(
             tensor,
             f"cannot use {', '.join(clash)} as an axis and as a reduction axis",
             "an axis is known by its name",
@@ -215,11 +215,11 @@ def _element(tensor: Tensor, value: Any) -> Value:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if tensor.dtype in FLOATS or (isinstance(value, int) and in_range(value, tensor.dtype)):
             return cast(value, tensor.dtype)
-        raise _refused(tensor, f"cannot store {value}", f"its elements are {tensor.dtype}")
+        raise _refusal(tensor, f"cannot store {value}", f"its elements are {tensor.dtype}")
     if not isinstance(value, Value):
-        raise _refused(tensor, f"cannot store {value!r}", "the function gives no expression")
+        raise _refusal(tensor, f"cannot store {value!r}", "the function gives no expression")
     if value.dtype != tensor.dtype:
-        raise _refused(
+        raise _refusal(
             tensor,
             f"cannot store {value} of type {value.dtype}",
             f"its elements are {tensor.dtype}",
@@ -232,7 +232,7 @@ def _element(tensor: Tensor, value: Any) -> Value:
 
 def _condition(tensor: Tensor, where: Any, points: tuple[Value, ...]) -> Value:
     if not callable(where):
-        raise _refused(
+        raise _refusal(
             tensor,
             f"cannot restrict it by {where!r}",
             "it is not a function of the axes",
@@ -243,7 +243,7 @@ def _condition(tensor: Tensor, where: Any, points: tuple[Value, ...]) -> Value:
         parameters.bind(*points)
     except TypeError as error:
         listed = ", ".join(map(str, parameters.parameters.values())) or "nothing"
-        raise _refused(
+        raise _refusal(
             tensor,
             f"cannot restrict it by a function of {listed}",
             f"the tensor has {len(points)} axes: {error}",
@@ -251,14 +251,14 @@ def _condition(tensor: Tensor, where: Any, points: tuple[Value, ...]) -> Value:
         ) from None
     condition = where(*points)
     if not (isinstance(condition, Value) and condition.dtype == "bool"):
-        raise _refused(
+        raise _refusal(
             tensor,
             f"cannot restrict it to where {condition}",
             "it is not a comparison of axes, sizes or elements",
             "where=lambda i: (i >= 1) & (i < n - 1)",
         )
     if any(isinstance(node, Reduce) for node in walk(condition.node)):
-        raise _refused(
+        raise _refusal(
             tensor,
             f"cannot restrict it to where {condition}",
             "a condition does not reduce",
@@ -267,7 +267,7 @@ def _condition(tensor: Tensor, where: Any, points: tuple[Value, ...]) -> Value:
     return condition
 
 
-def _refused(tensor: Tensor, refused: str, because: str, *help: str) -> DescribeError:
+def _refusal(tensor: Tensor, refused: str, because: str, *help: str) -> DescribeError:
     return DescribeError("update", refused, at=f"tensor {tensor.name}", because=because, help=help)
 
 
@@ -276,7 +276,7 @@ def _reductions(tensor: Tensor, value: Value) -> tuple[Reduce, ...]:
     reductions = tuple(dict.fromkeys(n for n in walk(value.node) if isinstance(n, Reduce)))
     for node in reductions:
         if any(isinstance(inner, Reduce) for inner in walk(node.value)):
-            raise _refused(
+            raise _refusal(
                 tensor,
                 f"cannot reduce inside a reduction: {format_expr(node).replace('$', '')}",
                 "each reduction is a value of its own",
@@ -297,14 +297,14 @@ def _free(expr: Expr) -> Iterator[str]:
 def _check_axes(each: Update, time: Axis) -> None:
     named = {axis.name for axis in (*each.definition.axes, *each.definition.reduce_axes)}
     if time.name in named:
-        raise _refused(
+        raise _refusal(
             each.tensor,
             f"cannot use {time.name} as an axis",
             "it names the steps",
         )
     foreign = [axis for axis in each.free if axis != time]
     if foreign:
-        raise _refused(
+        raise _refusal(
             each.tensor,
             f"cannot use the axis {foreign[0].name} here",
             "it is neither an axis of the tensor, nor the steps, nor reduced by this sum, max or min",
@@ -312,7 +312,7 @@ def _check_axes(each: Update, time: Axis) -> None:
         )
     computed = [read for read in each.definition.reads if read.definition is not None]
     if computed:
-        raise _refused(
+        raise _refusal(
             each.tensor,
             f"cannot read {computed[0].name}",
             "it is computed, and an update reads placeholders",
@@ -417,13 +417,13 @@ class _Lowering:
         self.fresh, self.called = fresh, called
         self.each, self.partial, self.buffer = each, partial, called[each.tensor.name]
 
-    def renamed(self, expr: Expr) -> Expr:
+    def in_program_names(self, expr: Expr) -> Expr:
         """`expr` in the names of the program."""
         return ix.fold_indices(rename(expr, self.values, self.called))
 
     def nest(self, known: ScanContext) -> tuple[Stmt, ...]:
         """The loops of the update."""
-        conditions = tuple(self.renamed(part) for part in _parts(self.each.condition))
+        conditions = tuple(self.in_program_names(part) for part in _parts(self.each.condition))
         return scan_rectangle(self.axes, conditions, known, self.instance)
 
     def instance(self, known: ScanContext) -> tuple[Stmt, ...]:
@@ -435,26 +435,26 @@ class _Lowering:
         totals: dict[Expr, Expr] = {}
         for node, buffer in self.partial.items():
             stmts += self.total(node, buffer.name, known)
-            totals[self.renamed(node)] = Load(buffer.name, self.point, buffer.dtype)
-        value = rewrite(self.renamed(body), lambda node: totals.get(node))
+            totals[self.in_program_names(node)] = Load(buffer.name, self.point, buffer.dtype)
+        value = rewrite(self.in_program_names(body), lambda node: totals.get(node))
         return (*stmts, Store(self.buffer, self.point, value))
 
     def total(self, node: Reduce, buffer: str, known: ScanContext) -> tuple[Stmt, ...]:
         """``buffer[point]`` initialised, and each term added where its condition holds."""
         dtype = dtype_of(node)
         start = Const(reduction_start(node.op, dtype), dtype)
-        conditions, term = _restricted(node.value, start)
-        add = Store(buffer, self.point, self.renamed(term), node.op)
+        conditions, term = _condition_and_term(node.value, start)
+        add = Store(buffer, self.point, self.in_program_names(term), node.op)
         loops = scan_rectangle(
             [(self.fresh[axis], self.extents[axis]) for axis in node.axes],
-            [self.renamed(condition) for condition in conditions],
+            [self.in_program_names(condition) for condition in conditions],
             known,
             lambda _: (add,),
         )
         return (Store(buffer, self.point, start), *loops)
 
 
-def _restricted(term: Expr, start: Const) -> tuple[tuple[Expr, ...], Expr]:
+def _condition_and_term(term: Expr, start: Const) -> tuple[tuple[Expr, ...], Expr]:
     """The conditions outside which `term` is the neutral element `start`, and the term inside.
 
     Those that read a tensor stay in the term: which terms there are is then known from the sizes.

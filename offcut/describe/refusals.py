@@ -136,16 +136,20 @@ class NoNumber(NoArray):
         raise _refusal(f"index {self}", "it is one element", "A[i, j] takes all indices at once")
 
     def __pow__(self, other: Any, modulus: Any = None) -> NoReturn:
-        raise self._no_power(f"{self} ** {shown(other)}", f"power({self}, {shown(other)})")
+        raise self._no_power(
+            f"{self} ** {operand_text(other)}", f"power({self}, {operand_text(other)})"
+        )
 
     def __rpow__(self, other: Any) -> NoReturn:
-        raise self._no_power(f"{shown(other)} ** {self}", f"power({shown(other)}, {self})")
+        raise self._no_power(
+            f"{operand_text(other)} ** {self}", f"power({operand_text(other)}, {self})"
+        )
 
     def __matmul__(self, other: Any) -> NoReturn:
-        raise self._no_product(f"{self} @ {shown(other)}")
+        raise self._no_product(f"{self} @ {operand_text(other)}")
 
     def __rmatmul__(self, other: Any) -> NoReturn:
-        raise self._no_product(f"{shown(other)} @ {self}")
+        raise self._no_product(f"{operand_text(other)} @ {self}")
 
     def _no_power(self, written: str, help: str) -> DescribeError:
         return _refusal(f"take {written}", "a power is written as a function", help)
@@ -171,7 +175,7 @@ class NoNumber(NoArray):
         )
 
     def _no_function(self, name: str, args: tuple[Any, ...]) -> DescribeError:
-        call = f"{name}({', '.join(map(shown, args))})"
+        call = f"{name}({', '.join(map(operand_text, args))})"
         known = name in _FUNCTIONS
         return _refusal(
             f"take numpy.{call}",
@@ -185,7 +189,7 @@ def _by_element(form: str) -> Callable[..., Any]:
 
     def refuse(tensor: NoOperand, other: Any = None) -> NoReturn:
         raise tensor.no_operand(
-            form.format(tensor.name, shown(other)), tensor._compute(form, other)
+            form.format(tensor.name, operand_text(other)), tensor._compute(form, other)
         )
 
     return refuse
@@ -196,7 +200,9 @@ def _by_choice(operator: str) -> Callable[..., Any]:
 
     def refuse(tensor: NoOperand, other: Any) -> NoReturn:
         chosen = f"where({tensor.element} {operator} {_element(tensor, other)}, a, b)"
-        raise tensor.no_operand(f"{tensor.name} {operator} {shown(other)}", f"{chosen} chooses")
+        raise tensor.no_operand(
+            f"{tensor.name} {operator} {operand_text(other)}", f"{chosen} chooses"
+        )
 
     return refuse
 
@@ -224,13 +230,13 @@ class NoOperand(NoArray):
     __lt__, __le__, __gt__, __ge__ = map(_by_choice, ("<", "<=", ">", ">="))
 
     def __pow__(self, other: Any, modulus: Any = None) -> NoReturn:
-        raise self.no_operand(f"{self.name} ** {shown(other)}", self._compute("{0} * {0}"))
+        raise self.no_operand(f"{self.name} ** {operand_text(other)}", self._compute("{0} * {0}"))
 
     def __matmul__(self, other: Any) -> NoReturn:
-        raise self.no_operand(f"{self.name} @ {shown(other)}", f"ops.matmul({self.name}, …)")
+        raise self.no_operand(f"{self.name} @ {operand_text(other)}", f"ops.matmul({self.name}, …)")
 
     def __rmatmul__(self, other: Any) -> NoReturn:
-        raise self.no_operand(f"{shown(other)} @ {self.name}", f"ops.matmul(…, {self.name})")
+        raise self.no_operand(f"{operand_text(other)} @ {self.name}", f"ops.matmul(…, {self.name})")
 
     def __float__(self) -> float:
         raise self.no_operand(f"float({self.name})")
@@ -241,7 +247,7 @@ class NoOperand(NoArray):
         raise NoAttribute(
             "compute",
             f"cannot take {self.name}.{name}",
-            at=self.described,
+            at=self.tensor_text,
             because=f"{self.name} is a tensor, which has a name, a shape and a dtype",
             help=(_OF_ARRAYS[name].format(self.name),),
         )
@@ -256,13 +262,13 @@ class NoOperand(NoArray):
         raise DescribeError(
             "compute",
             f"cannot iterate over {self.name}",
-            at=self.described,
+            at=self.tensor_text,
             because="its shape has sizes that are known only when the kernel runs",
             help=("reduce_axis(n) is all of an axis",),
         )
 
     @property
-    def described(self) -> str:
+    def tensor_text(self) -> str:
         """The tensor with its shape, as the place of a refusal."""
         return f"tensor {self.name}[{', '.join(map(str, self.shape))}]"
 
@@ -276,7 +282,7 @@ class NoOperand(NoArray):
         return DescribeError(
             "compute",
             f"cannot take {written}",
-            at=self.described,
+            at=self.tensor_text,
             because=f"{self.name} is a tensor, and expressions are about one element at a time",
             help=help or (f"{self.element} is an element",),
         )
@@ -290,13 +296,13 @@ class NoOperand(NoArray):
         return f"compute({shape}, lambda {', '.join(_letters(_rank(whole)))}: {value})"
 
     def _no_function(self, name: str, args: tuple[Any, ...]) -> DescribeError:
-        call = f"{name}({', '.join(map(shown, args))})"
+        call = f"{name}({', '.join(map(operand_text, args))})"
         known = name in _FUNCTIONS and args[0] is self
         help = self._compute(f"{name}({', '.join(['{0}', '{1}'][: len(args)])})", args[-1])
         return self.no_operand(f"numpy.{call}", *([help] if known else []))
 
 
-def shown(operand: Any) -> str:
+def operand_text(operand: Any) -> str:
     """An operand as a refusal shows it: an array by its shape alone."""
     if isinstance(operand, NoOperand):
         return operand.name
@@ -321,7 +327,7 @@ def _letters(rank: int) -> tuple[str, ...]:
 def _element(whole: NoOperand, operand: object) -> str:
     """An element of an operand at the axes of `whole`, the last with the last, as numpy pairs them."""
     if not isinstance(operand, NoOperand):
-        return shown(operand)
+        return operand_text(operand)
     letters = _letters(_rank(whole))[_rank(whole) - _rank(operand) :]
     return f"{operand.name}[{', '.join(letters) or '()'}]"
 

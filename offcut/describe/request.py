@@ -19,7 +19,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Size
 from offcut.core.sizes import Dim, condition_of, facts_about, index_of
 from offcut.core.text.printer import format_expr
-from offcut.describe.refusals import shown
+from offcut.describe.refusals import operand_text
 from offcut.describe.tensor import Tensor, tensors_of
 from offcut.errors import DescribeError
 
@@ -31,10 +31,10 @@ def outputs_of(output: Any, op: str) -> tuple[Tensor, ...]:
     outputs = tuple(output) if isinstance(output, tuple | list) else (output,)
     for position, tensor in enumerate(outputs):
         if not isinstance(tensor, Tensor) or tensor.definition is None:
-            shown = repr(tensor)
+            operand_text = repr(tensor)
             raise DescribeError(
                 op,
-                f"cannot compute {shown if len(shown) < 80 else f'a {type(tensor).__name__}'}",
+                f"cannot compute {operand_text if len(operand_text) < 80 else f'a {type(tensor).__name__}'}",
                 because="an output is a tensor defined by compute",
                 help=(
                     "the loops of a partition are compile(p.loops), of a schedule compile(s.lower())",
@@ -59,7 +59,7 @@ def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, 
     if not isinstance(inputs, Sequence) or isinstance(inputs, str):
         raise DescribeError(
             op,
-            f"cannot take inputs={shown(inputs)}",
+            f"cannot take inputs={operand_text(inputs)}",
             because="inputs are a list of placeholders",
             help=("inputs=[A, W]",),
         )
@@ -100,7 +100,7 @@ def checked_constants(constants: Any, op: str) -> dict[str, Any]:
     if not isinstance(constants, Mapping):
         raise DescribeError(
             op,
-            f"cannot take constants={shown(constants)}",
+            f"cannot take constants={operand_text(constants)}",
             because="constants are arrays by the names of their placeholders",
             help=('constants={"W": w}',),
         )
@@ -235,13 +235,13 @@ def sizes_fixed_by(
     shapes = {tensor.name: tensor.shape for tensor in inputs if tensor.name in arrays}
     dims = {s.name: s for shape in shapes.values() for e in shape for s in e.free_symbols}
     promised = [
-        (f"assume({fact})", _known(condition_of(fact))) for fact in facts_about(dims.values())
+        (f"assume({fact})", _known_value(condition_of(fact))) for fact in facts_about(dims.values())
     ]
-    extents = {name: [_known(index_of(e)) for e in shape] for name, shape in shapes.items()}
+    extents = {name: [_known_value(index_of(e)) for e in shape] for name, shape in shapes.items()}
     return solved_sizes(extents, arrays, dims, promised, op)
 
 
-def _known(expr: Expr | None) -> Expr:
+def _known_value(expr: Expr | None) -> Expr:
     assert expr is not None  # sizes and facts are checked as they are made
     return expr
 

@@ -52,7 +52,7 @@ class Tensor(NoOperand):
             raise DescribeError(
                 "compute",
                 f"cannot read {self.name} with {len(indices)} indices",
-                at=self.described,
+                at=self.tensor_text,
                 because=f"it has {len(self.shape)} axes",
                 help=(f"{self.element} is an element",),
             )

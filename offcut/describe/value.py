@@ -33,7 +33,7 @@ from offcut.core.expr import (
 )
 from offcut.core.sizes import Dim, index_of, size_expr
 from offcut.core.text.printer import format_expr
-from offcut.describe.refusals import ARRAY_AS_OPERAND, NoNumber, NoOperand, shown
+from offcut.describe.refusals import ARRAY_AS_OPERAND, NoNumber, NoOperand, operand_text
 from offcut.errors import DescribeError
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _python_scalar(op: str, a: Value, b: Any) -> int | float:
         if getattr(b, "ndim", 1) > 0:
             raise DescribeError(
                 "compute",
-                f"cannot take {a} {op} {shown(b)}",
+                f"cannot take {a} {op} {operand_text(b)}",
                 because="an expression is about one element at a time",
                 help=(ARRAY_AS_OPERAND,),
             )
@@ -413,9 +413,9 @@ def unary(op: str, a: Any) -> Value:
     if not isinstance(a, Value) or (
         a.dtype not in FLOATS and (op not in ("neg", "abs") or a.dtype == "bool")
     ):
-        shown = f"{a.dtype} {a}" if isinstance(a, Value) else repr(a)
+        operand_text = f"{a.dtype} {a}" if isinstance(a, Value) else repr(a)
         raise DescribeError(
-            "compute", f"cannot take {op} of {shown}", because=f"{op} is for float elements"
+            "compute", f"cannot take {op} of {operand_text}", because=f"{op} is for float elements"
         )
     if isinstance(a.node, Const) and op == "neg":
         value = -a.node.value

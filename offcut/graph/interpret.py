@@ -68,8 +68,10 @@ def run_node(
         )
         for name in node.operands
     }
-    given_options = tuple((name, _fixed(one, sizes)) for name, one in node.options)
-    fixed = Node((), node.op, tuple(_fixed(one, sizes) for one in node.arguments), given_options)
+    given_options = tuple((name, _evaluated_argument(one, sizes)) for name, one in node.options)
+    fixed = Node(
+        (), node.op, tuple(_evaluated_argument(one, sizes) for one in node.arguments), given_options
+    )
     same = alike(fixed, values, ())
     description, results = description_of(same)
     operands = same.operands
@@ -91,10 +93,10 @@ def run_node(
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-def _fixed(argument: Argument, sizes: Mapping[str, int]) -> Argument:
+def _evaluated_argument(argument: Argument, sizes: Mapping[str, int]) -> Argument:
     """An argument without sizes."""
     if isinstance(argument, tuple):
-        return tuple(_fixed(part, sizes) for part in argument)
+        return tuple(_evaluated_argument(part, sizes) for part in argument)
     if isinstance(argument, Expr):
         return int(evaluate(argument, sizes))
     return argument
@@ -108,4 +110,4 @@ def evaluate_argument(
         return arrays[argument.name]
     if isinstance(argument, tuple):
         return tuple(evaluate_argument(part, arrays, sizes) for part in argument)
-    return _fixed(argument, sizes)
+    return _evaluated_argument(argument, sizes)

@@ -50,19 +50,19 @@ def program(
 
     Raises ParseError for a text that is none, DescribeError where it takes other operands.
     """
-    parsed = _parsed(text)
+    parsed = _parse(text)
     for label, size in sizes.items():
         if not (isinstance(size, int) or hasattr(size, "free_symbols")):
-            raise _refused(parsed, f"cannot take {label} = {size!r}", "a size is an extent")
+            raise _refusal(parsed, f"cannot take {label} = {size!r}", "a size is an extent")
     inputs = given_to(parsed)
     if len(inputs) != len(operands):
-        raise _refused(
+        raise _refusal(
             parsed,
             f"takes {len(inputs)} operands, got {len(operands)}",
             f"its inputs are {', '.join(buffer.name for buffer in inputs) or 'none'}",
         )
     if not parsed.results:
-        raise _refused(parsed, "cannot be an operator", "it has no output and no inout array")
+        raise _refusal(parsed, "cannot be an operator", "it has no output and no inout array")
     return ProgramApplication(parsed, operands, sizes)
 
 
@@ -71,7 +71,7 @@ PROGRAMS = {"program": program}
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> Program:
+def _parse(text: str) -> Program:
     return parse(text)
 
 
@@ -145,7 +145,7 @@ def call_of(
     for name in sizes:
         if name not in {one.name for one in program.sizes}:
             names_of_sizes = ", ".join(one.name for one in program.sizes) or "none"
-            raise _refused(
+            raise _refusal(
                 program, f"cannot take the size {name}", f"its sizes are {names_of_sizes}"
             )
     known = dict(sizes)
@@ -160,7 +160,7 @@ def call_of(
         rest = extents.at(ix.sub(extent, ix.mul(factor, Var(name))), known)
         value = extents.quotient(extents.normal(Binary("-", actual, rest)), ix.const(factor))
         if value is None:
-            raise _refused(
+            raise _refusal(
                 program,
                 f"needs the size {name}",
                 f"no {name} makes {format_expr(extent)} the extent {format_expr(actual)}",
@@ -168,7 +168,7 @@ def call_of(
         known[name] = value
     missing = [size.name for size in program.sizes if size.name not in known]
     if missing:
-        raise _refused(
+        raise _refusal(
             program,
             f"needs the size {missing[0]}",
             "no shape of an operand determines it",
@@ -187,12 +187,12 @@ def call_of(
 
 def _misfit(program: Program, one: Buffer, tensor: Tensor, shape: Shape) -> DescribeError:
     actual, declared = (", ".join(map(format_expr, sizes)) for sizes in (shape, one.shape))
-    return _refused(
+    return _refusal(
         program,
         f"cannot take {tensor.name}: {tensor.dtype}[{actual}]",
         f"it declares {one.name}: {one.dtype}[{declared}]",
     )
 
 
-def _refused(program: Program, what: str, because: str, *help: str) -> DescribeError:
+def _refusal(program: Program, what: str, because: str, *help: str) -> DescribeError:
     return DescribeError("graph", f"{program.name} {what}", because=because, help=help)

@@ -44,7 +44,7 @@ class SymbolTable:
         if isinstance(extent, Const):
             return int(extent.value)
         if extent not in self.known:
-            dim = self.known[extent] = self._made(extent)
+            dim = self.known[extent] = self._extent_value(extent)
             self.extents[dim.name] = extent
         return self.known[extent]
 
@@ -55,7 +55,7 @@ class SymbolTable:
             if not isinstance(extent, Const):
                 self.known.setdefault(extent, one)
 
-    def _made(self, extent: Expr) -> Dim:
+    def _extent_value(self, extent: Expr) -> Dim:
         if isinstance(extent, Var):
             size = self.sizes[extent.name]
             return Dim(size.name, size.min, size.max, size.multiple_of)
@@ -115,7 +115,7 @@ class Description:
         self.tensors: dict[str, Tensor] = {}
         self.calls: dict[str, Call] = {}
 
-    def given(self, value: Value, shape: tuple[Expr, ...] | None = None) -> Tensor:
+    def placeholder_like(self, value: Value, shape: tuple[Expr, ...] | None = None) -> Tensor:
         """A value that comes from elsewhere, as a placeholder.
 
         shape  another one for it; None: its own
@@ -142,9 +142,9 @@ class Description:
             own = apply_program(
                 description, {tensor.name: tensor for tensor in self.tensors.values()}
             )
-            return self.called(self.call(own).with_own_sizes(), names)
+            return self.call_results(self.call(own).with_own_sizes(), names)
         if isinstance(description, ProgramApplication):
-            return self.called(self.call(description), names)
+            return self.call_results(self.call(description), names)
         results = description if isinstance(description, tuple) else (description,)
         for result in results:
             self.dims.learn(result.shape)
@@ -188,7 +188,7 @@ class Description:
         }
         return call_of(applied_program, shapes, sizes)
 
-    def called(self, call: Call, names: Sequence[str]) -> tuple[Tensor, ...]:
+    def call_results(self, call: Call, names: Sequence[str]) -> tuple[Tensor, ...]:
         """The results of a loop program."""
         self.calls[names[0]] = call
         labels = (*names, *(f"{names[0]}_{n}" for n in range(len(names), len(call.results))))
@@ -247,7 +247,7 @@ def description_of(same: Alike) -> tuple[Description, tuple[Tensor, ...]]:
     """
     description = Description(same.sizes)
     for value in same.operands:
-        description.given(value)
+        description.placeholder_like(value)
     return description, description.node(same.node.op, same.node, ("y",))
 
 
@@ -277,7 +277,7 @@ def infer_types(
     except DescribeError:  # said once more, of the operands by their own names
         description = Description(sizes)
         for name in node.operands:
-            description.given(values[name])
+            description.placeholder_like(values[name])
         try:
             description.node(op, node, ("result",))
         except DescribeError as refused:

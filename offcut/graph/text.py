@@ -108,7 +108,7 @@ class _Lines(Declarations):
             if reader.token.text in words and follows not in (":", "=", ","):
                 words[reader.token.text](reader)
                 reader.finish()
-                self._declared()
+                self._declare()
             else:
                 self.node(reader)
                 reader.finish()
@@ -125,7 +125,7 @@ class _Lines(Declarations):
             tuple(self.outputs),
         )
 
-    def _declared(self) -> None:
+    def _declare(self) -> None:
         """Take what a line declared among the values."""
         for name, buffer in self.buffers.items():
             if name not in self.values:
@@ -200,8 +200,10 @@ class _Lines(Declarations):
             raise reader.refuse(
                 f"cannot hold {dtype!r}", f"element types are {', '.join(DTYPES)}", column=column
             )
-        extents = reader.listed(reader.expect("["), "]")
-        shape = tuple(normal(reader.typed(one, "index", "an extent")) for one in extents)
+        extents = reader.comma_list(reader.expect("["), "]")
+        shape = tuple(
+            normal(reader.expression_of_type(one, "index", "an extent")) for one in extents
+        )
         return Value(name, dtype, shape)
 
     def argument(self, reader: Reader, depth: int = 0) -> Argument:

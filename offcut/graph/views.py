@@ -55,7 +55,7 @@ def reshape_shape(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     """
     total = extents.product(x.shape)
     if not _is_shape(shape):
-        raise _refused(x, "reshape", f"shape={shape!r}")
+        raise _refusal(x, "reshape", f"shape={shape!r}")
     extents_or_none = [
         None if isinstance(one, int) and one == -1 else extents.normal(one) for one in shape
     ]
@@ -75,7 +75,7 @@ def broadcast_shape(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     Raises DescribeError where another extent differs.
     """
     if not _is_shape(shape):
-        raise _refused(x, "broadcast_to", f"shape={shape!r}")
+        raise _refusal(x, "broadcast_to", f"shape={shape!r}")
     target = tuple(map(extents.normal, shape))
     own = (*[ix.const(1)] * (len(target) - len(x.shape)), *x.shape)
     pairs = [(a, b) for a, b in zip(own, target, strict=False) if a not in (ix.const(1), b)]
@@ -91,16 +91,16 @@ def slice_shape(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: 
     """
     whole = isinstance(axis, int) and isinstance(step, int)
     if not whole or not all(isinstance(one, int | Expr) for one in (start, stop)):
-        raise _refused(x, "slice", f"axis={axis!r}, start={start!r}, stop={stop!r}, step={step!r}")
+        raise _refusal(x, "slice", f"axis={axis!r}, start={start!r}, stop={stop!r}, step={step!r}")
     if not -len(x.shape) <= axis < len(x.shape) or step < 1:
-        raise _refused(x, "slice", f"axis={axis}, step={step}")
+        raise _refusal(x, "slice", f"axis={axis}, step={step}")
     first, last, extent = (
         ix.literal_value(extents.normal(e)) for e in (start, stop, x.shape[axis])
     )
     nothing = first == last is not None  # of which the place does not matter, as in numpy
     if not _ascending([0, first, last] if nothing else [0, first, last, extent]):
         extent_text = format_expr(extents.normal(x.shape[axis]))
-        raise _refused(x, "slice", f"{start}:{stop} is not within 0:{extent_text}")
+        raise _refusal(x, "slice", f"{start}:{stop} is not within 0:{extent_text}")
     shape = list(x.shape)
     span: Expr = Binary("-", ix.index(stop), ix.index(start))
     if step > 1:
@@ -123,7 +123,7 @@ def _unequal(
     return error
 
 
-def _refused(x: Value, view: str, because: str) -> DescribeError:
+def _refusal(x: Value, view: str, because: str) -> DescribeError:
     at = f"{x.name}: {x.dtype}[{', '.join(map(format_expr, x.shape))}]"
     return DescribeError("graph", f"cannot take this {view} of {x.name}", at=at, because=because)
 

@@ -112,7 +112,7 @@ class InferenceSession:
         self._source: Any = None
         self._zeros, self._lock = frozenset[str](), ForkSafeLock()
         if is_path and str(path_or_bytes).endswith(_SUFFIXES):
-            self._file = self._load_saved(load(str(path_or_bytes)))
+            self._file = self._load_file(load(str(path_or_bytes)))
         else:
             self._source = path_or_bytes
             self.model = self._compile(())
@@ -142,7 +142,7 @@ class InferenceSession:
         source = self.model.path if isinstance(self.model, SavedModel) else self._source
         return type(self), (source, self._options)
 
-    def _load_saved(self, saved: Any) -> FileFacts:
+    def _load_file(self, saved: Any) -> FileFacts:
         """Take a saved model; return the facts of its file.
 
         Raises CallError for a saved kernel.

@@ -16,7 +16,7 @@ same call of the same operands (or names of operands read alike once they are jo
 from typing import TYPE_CHECKING, NoReturn
 
 from offcut.core.function_table import PUBLIC
-from offcut.core.spelling import meant
+from offcut.core.spelling import suggestion
 from offcut.ops.data_movement.arrangement import concat as concat
 from offcut.ops.data_movement.arrangement import flip as flip
 from offcut.ops.data_movement.arrangement import merge_axes as merge_axes
@@ -142,4 +142,6 @@ __all__ = sorted(
 if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
 
     def __getattr__(name: str) -> NoReturn:
-        raise AttributeError(f"module 'offcut.ops' has no attribute {name!r}{meant(name, __all__)}")
+        raise AttributeError(
+            f"module 'offcut.ops' has no attribute {name!r}{suggestion(name, __all__)}"
+        )

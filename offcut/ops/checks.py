@@ -12,7 +12,7 @@ import numpy as np
 
 from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.integers import whole
-from offcut.describe.refusals import shown
+from offcut.describe.refusals import operand_text
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
@@ -75,7 +75,7 @@ def check_tensor(
     if not isinstance(value, Tensor):
         raise DescribeError(
             op,
-            f"cannot take {label} = {shown(value)}",
+            f"cannot take {label} = {operand_text(value)}",
             because="it is not a tensor",
             help=('placeholder((n, 768), "float32", name="A")', "compute(…)"),
         )
@@ -173,14 +173,14 @@ def check_shape(op: str, label: str, tensor: Tensor, shape: Sequence[Any]) -> No
     if len(actual) != len(shape) or not all(same_extent(*pair) for pair in pairs):
         raise unequal_error(
             op,
-            f"cannot take {label} of shape {_shown(actual)}",
+            f"cannot take {label} of shape {_shape_text(actual)}",
             *pairs,
             at=repr(tensor),
-            because=f"{label} has the shape {_shown(shape)}",
+            because=f"{label} has the shape {_shape_text(shape)}",
         )
 
 
-def _shown(shape: Sequence[Any]) -> str:
+def _shape_text(shape: Sequence[Any]) -> str:
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 

@@ -59,7 +59,7 @@ class Layer:
             one: self.text.result(f"{name}_{one}", self.x.dtype, (rows[1], width))
             for one, width in states.items()
         }
-        self.steps, self.batch = map(self.text.shown, rows)
+        self.steps, self.batch = map(self.text.extent_text, rows)
         self.step = f"{self.steps} - 1 - $t" if backwards else "$t"
         self.lines: list[str] = []
 
@@ -70,7 +70,7 @@ class Layer:
     def product(self, into: str, sequence: str | None, weights: str, state: str) -> None:
         """``into = sequence at the step + state @ weights.T``; without `sequence`, the product alone."""
         inner, width = next(
-            map(self.text.shown, reversed(tensor.shape))
+            map(self.text.extent_text, reversed(tensor.shape))
             for tensor, name in self.text.called.items()
             if name == weights
         )
@@ -143,7 +143,7 @@ class Layer:
         """``element = value`` one after the other for each element of a state; a state stays past the length of its row."""
         self._nest([*self.states.values()][-1], stores)
 
-    def projected(self, state: str, wide: str) -> None:
+    def projection_line(self, state: str, wide: str) -> None:
         """``state = wide @ projection.T``."""
         width = self.states["h"]
         narrow = self.local(f"{wide}_projected", width)
@@ -178,7 +178,7 @@ class Layer:
             )
         ]
         self.text.lines += [*start, f"for $t in 0:{self.steps}", *self.lines]
-        return self.text.made()
+        return self.text.program()
 
 
 def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
@@ -462,5 +462,5 @@ def lstm(
     else:
         wide = layer.local("H", width)
         layer.element((cell, cell_after), (f"{wide}[$i, $j]", state_after))
-        layer.projected(state, wide)
+        layer.projection_line(state, wide)
     return layer.program(state)

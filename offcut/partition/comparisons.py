@@ -71,7 +71,7 @@ def comparisons(body: Sequence[Stmt], at: LoopComparison = _NOWHERE) -> Iterator
         masked = isinstance(stmt, Tile) and stmt.where is not None
         here = replace(at, in_bound=isinstance(stmt, For))
         for expr in expressions(stmt)[: -1 if masked else None]:
-            yield from _compared(expr, here)
+            yield from _comparisons_in(expr, here)
         match stmt:
             case For(name, lo, hi, inner):
                 yield from comparisons(inner, replace(at, loops=(*at.loops, (name, lo, hi))))
@@ -94,26 +94,26 @@ def _under(at: LoopComparison, condition: Expr) -> LoopComparison:
     return replace(at, conditions=(*at.conditions, condition))
 
 
-def _compared(expr: Expr, at: LoopComparison) -> Iterator[LoopComparison]:
+def _comparisons_in(expr: Expr, at: LoopComparison) -> Iterator[LoopComparison]:
     """The comparisons in an expression, each where it is asked."""
     match expr:
         case Select(condition, then, other):
-            yield from _compared(condition, at)
-            yield from _compared(then, _under(at, condition))
-            yield from _compared(other, _under(at, Logic("not", (condition,))))
+            yield from _comparisons_in(condition, at)
+            yield from _comparisons_in(then, _under(at, condition))
+            yield from _comparisons_in(other, _under(at, Logic("not", (condition,))))
         case Logic("and" | "or" as op, args):
             for arg in args:
-                yield from _compared(arg, at)
+                yield from _comparisons_in(arg, at)
                 at = _under(at, arg if op == "and" else Logic("not", (arg,)))
         case Binary("min" | "max", a, b) if dtype_of(a) == "index":
             yield replace(at, atom=Compare("<=", a, b), tie_is_free=True)
-            yield from _compared(a, at)
-            yield from _compared(b, at)
+            yield from _comparisons_in(a, at)
+            yield from _comparisons_in(b, at)
         case _:
             if isinstance(expr, Compare):
                 yield replace(at, atom=expr)
             for child in children(expr):
-                yield from _compared(child, at)
+                yield from _comparisons_in(child, at)
 
 
 def fold_comparisons(expr: Expr, at: Facts) -> Expr:
@@ -131,7 +131,7 @@ def fold_comparisons(expr: Expr, at: Facts) -> Expr:
                 return Const(int(not inner.value), "bool")
             return Logic("not", (inner,))
         case Logic(op, args):
-            return _joined(op, args, at)
+            return _joined_condition(op, args, at)
         case Select(condition, then, other):
             verdict = fold_comparisons(condition, at)
             if isinstance(verdict, Const):
@@ -150,7 +150,7 @@ def _rebuilt(expr: Expr, at: Facts) -> Expr:
     return rebuilt_expr if rebuilt_expr is expr else ix.fold_indices(rebuilt_expr)
 
 
-def _joined(op: str, args: Sequence[Expr], at: Facts) -> Expr:
+def _joined_condition(op: str, args: Sequence[Expr], at: Facts) -> Expr:
     """A conjunction or disjunction without what is decided."""
     stops, whole, known = op == "or", Logic(op, tuple(args)), at
     open_parts: list[Expr] = []

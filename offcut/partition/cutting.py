@@ -129,7 +129,7 @@ class Cutting:
         return cut if cut is None or one is None else replace(cut, strategy=one)
 
     @contextmanager
-    def decided(self, mixed: Sequence[For], one: Strategy) -> Iterator[None]:
+    def decide(self, mixed: Sequence[For], one: Strategy) -> Iterator[None]:
         """Take the loops in `mixed` in this sequence meanwhile."""
         outer_sequences = self._sequences
         self._sequences = outer_sequences | {(loop.iter, loop.lo, loop.hi): one for loop in mixed}

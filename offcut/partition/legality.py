@@ -241,4 +241,4 @@ def check_windows(program: Program, op: str = "compile") -> None:
 def _leaves(one: OutOfBoundsAccess, program: Program) -> str:
     """Return an access outside of a window in words, at its smallest."""
     text = f"element [{one.element}], counted from where the window starts, lies outside of it"
-    return one.given(program, {}) + text
+    return one.sizes_text(program, {}) + text

@@ -69,7 +69,7 @@ def check_marks(
     if not marked:
         return ()
     reducing: set[tuple[int, ...]] = set()
-    open_loops = _not_shown(program, marked)
+    open_loops = _loops_not_shown(program, marked)
     for one in dependences(program) if open_loops else ():
         loop = open_loops.get(one.path)
         if loop is None or one.buffer in _own_of(loop, program):
@@ -108,14 +108,14 @@ def check_marks(
     )
 
 
-def _not_shown(program: Program, marked: Mapping[Place, For]) -> dict[Place, For]:
+def _loops_not_shown(program: Program, marked: Mapping[Place, For]) -> dict[Place, For]:
     """Return the loops whose iterations footprints do not show to be independent: of these, sets are asked."""
     independence = Independence(program)
     open_loops = {}
     for place, stmt in walk_with_paths(program.body):
         if isinstance(stmt, Let):
-            independence.entered(stmt)
-        if isinstance(stmt, For) and place in marked and independence.not_shown(stmt):
+            independence.inside(stmt)
+        if isinstance(stmt, For) and place in marked and independence.conflicting_buffers(stmt):
             open_loops[place] = stmt
     return open_loops
 
@@ -123,9 +123,9 @@ def _not_shown(program: Program, marked: Mapping[Place, For]) -> dict[Place, For
 def _certainly(program: Program, loop: For) -> Dependence | None:
     """What a loop carries for some literal of the bounded values around it; None where it carries nothing."""
     outer = next(path for stmt, path in walk_with_parents(program) if stmt is loop)
-    ways = _with_values(tuple(starmap(_entered, outer)), loop)
+    ways = _with_values(tuple(starmap(_enter_block, outer)), loop)
     own = _own_of(loop, program)
-    each = (_needed(program, way, inner, own) for way, inner in ways)
+    each = (_dependence_between(program, way, inner, own) for way, inner in ways)
     return next((one for one in each if one is not None), None)
 
 
@@ -158,9 +158,12 @@ def check_tiles(program: Program) -> None:
         own = private | windowed_arrays(tile.body)
         if _is_apart(tile, own):
             continue
-        dependence = _needed(program, outer, tile, own)
+        dependence = _dependence_between(program, outer, tile, own)
         if dependence is not None and not dependence.certain:
-            each = (_needed(program, way, inner, own) for way, inner in _with_values(outer, tile))
+            each = (
+                _dependence_between(program, way, inner, own)
+                for way, inner in _with_values(outer, tile)
+            )
             dependence = next((one for one in each if one is not None), None)
         if dependence is not None:
             raise PartitionError(
@@ -172,7 +175,7 @@ def check_tiles(program: Program) -> None:
             )
 
 
-def _needed(
+def _dependence_between(
     program: Program, around: Sequence[Stmt], inner: Tile | For, own: Collection[str]
 ) -> Dependence | None:
     """Return a dependence between two instances of one tile, or iterations, by an array that is not in `own`."""
@@ -210,10 +213,10 @@ def _tiles(program: Program) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
     """Yield every tile, with what encloses it; of an `if` that is its other branch, under the negated condition."""
     for stmt, path in walk_with_parents(program):
         if isinstance(stmt, Tile):
-            yield tuple(starmap(_entered, path)), stmt
+            yield tuple(starmap(_enter_block, path)), stmt
 
 
-def _entered(stmt: Stmt, number: int) -> Stmt:
+def _enter_block(stmt: Stmt, number: int) -> Stmt:
     if isinstance(stmt, If) and number == 1:
         return If(negate(stmt.condition), stmt.other)
     return stmt

@@ -86,10 +86,10 @@ class Piece:
         below, store = max(
             stores_inside, key=lambda one: sum(len(bound_names(stmt)) for stmt, _ in one[0])
         )
-        return (*self.entered, *below, (store, 0))
+        return (*self.enclosing_blocks, *below, (store, 0))
 
     @property
-    def entered(self) -> tuple[tuple[Stmt, int], ...]:
+    def enclosing_blocks(self) -> tuple[tuple[Stmt, int], ...]:
         """What encloses the statement that runs the instances of one tile, with the block of each that is entered."""
         return tuple(
             (
@@ -120,12 +120,12 @@ class Piece:
     @property
     def owned(self) -> Set:
         """Return the instances that this piece answers for; the pieces' sets are disjoint and covering."""
-        return self._reached(self._owning)
+        return self._reached_instances(self._owning)
 
     @property
     def executed(self) -> Set:
         """What actually runs: repeated and padded instances too; none that a mask or a guard switches off."""
-        return self._reached(_all_lanes)
+        return self._reached_instances(_all_lanes)
 
     @property
     def ranges(self) -> dict[str, tuple[Expr, Expr]]:
@@ -166,7 +166,7 @@ class Piece:
                     pass
         return stmt
 
-    def _reached(self, change: Callable[[Stmt], Stmt]) -> Set:
+    def _reached_instances(self, change: Callable[[Stmt], Stmt]) -> Set:
         """Return the instances that reach its statement, with its path changed so."""
         outer = len(self.path)
         path = ((change(s) if k < outer else s, n == 0) for k, (s, n) in enumerate(self.inside))

@@ -112,7 +112,7 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
     """
     try:
         with pass_budget():
-            return _separated(program, copies)
+            return _separate_program(program, copies)
     except BudgetExceeded:
         text = "keeps its conditions: isl takes too long to decide them"
         loops = (stmt for stmt in program.body if isinstance(stmt, For))
@@ -121,13 +121,13 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
 
 
 @memo(32)
-def _separated(source: Program, copies: int) -> Separated:
+def _separate_program(source: Program, copies: int) -> Separated:
     program = canonicalize(source)
     limit = copies * max(1, _stores(program.body))
     worker = _Separation(Space(program.sizes, program.assumptions), program, 2 * limit)
     body = worker.block(program.body, Facts(worker.space), limit)
     separated = program if body == program.body else replace(program, body=body)
-    return Separated(separated, tuple(worker.told(body)))
+    return Separated(separated, tuple(worker.body_with_notes(body)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class _Separation:
         if inner.empty:
             return ()
         own = _stores(loop.body)
-        if (unrolled := _unrolled(loop)) and own * len(unrolled) <= limit:
+        if (unrolled := _unroll(loop)) and own * len(unrolled) <= limit:
             text = (
                 "written out: it is multiplied by what is not a literal, which sets cannot express"
             )
@@ -239,7 +239,7 @@ class _Separation:
         if places:
             return self.cut_at(loop, places[0], at, limit)
         if modulus := self.modulus(loop, questions, inner):
-            pieces = self.strided(loop, modulus, at)
+            pieces = self.split_by_remainder(loop, modulus, at)
             if own * len(pieces) <= limit:
                 text = f"in steps of {modulus}, which a condition inside distinguishes"
                 self.note(loop.iter, text, modulus)
@@ -265,8 +265,8 @@ class _Separation:
         own = _stores(loop.body)
         low = replace(loop, hi=at.extreme("min", place, loop.hi))
         high = replace(loop, lo=at.extreme("max", loop.lo, place))
-        before = self.loop(self.pinned(low, at), at, limit - own)
-        after = self.loop(self.pinned(high, at), at, limit - max(own, _stores(before)))
+        before = self.loop(self.pin_iterator(low, at), at, limit - own)
+        after = self.loop(self.pin_iterator(high, at), at, limit - max(own, _stores(before)))
         match before, after:
             case (*first, For() as one), (For() as other, *last) if (
                 one.iter == other.iter == loop.iter
@@ -279,7 +279,7 @@ class _Separation:
         self.note(loop.iter, f"cut at {format_expr(place)}, where a condition inside changes")
         return (*before, *after)
 
-    def pinned(self, loop: For, at: Facts) -> For:
+    def pin_iterator(self, loop: For, at: Facts) -> For:
         """`loop`; where it has one iteration at most, and its number is a literal, with that number
         in the bounds and conditions inside.
         """
@@ -288,7 +288,7 @@ class _Separation:
             Compare("==", Var(loop.iter), loop.lo)
         ):
             return loop
-        return replace(loop, body=tuple(_fixed(s, loop.iter, loop.lo) for s in loop.body))
+        return replace(loop, body=tuple(_fix_iterator(s, loop.iter, loop.lo) for s in loop.body))
 
     def modulus(self, loop: For, questions: Sequence[LoopComparison], inner: Facts) -> int:
         """The divisor of ``x % d`` in a comparison that is still open; 0 where there is none, or the
@@ -312,7 +312,7 @@ class _Separation:
                         pass
         return 0
 
-    def strided(self, loop: For, modulus: int, at: Facts) -> tuple[Stmt, ...]:
+    def split_by_remainder(self, loop: For, modulus: int, at: Facts) -> tuple[Stmt, ...]:
         """`loop` in steps of `modulus`, one copy of its body for each remainder, in order."""
         counter = self.names.fresh(f"{loop.iter}_{modulus}")
         extent = at.extreme("max", ix.sub(loop.hi, loop.lo), ix.const(0))
@@ -379,7 +379,7 @@ class _Separation:
     def keeps(self, loop: str, atom: Compare, because: str) -> None:
         self.notes[_Kept(loop, (atom,), because)] = None
 
-    def told(self, body: Sequence[Stmt]) -> Iterator[Note]:
+    def body_with_notes(self, body: Sequence[Stmt]) -> Iterator[Note]:
         """What was decided, of the program that came of it."""
         atoms = {inside.atom for inside in comparisons(body)}
         for note in self.notes:
@@ -393,7 +393,7 @@ def _stores(body: Sequence[Stmt]) -> int:
     return sum(isinstance(stmt, Store) for stmt in statements(tuple(body)))
 
 
-def _unrolled(loop: For) -> list[For]:
+def _unroll(loop: For) -> list[For]:
     """The iterations of a short loop whose iterator is multiplied by what is no literal: then it is."""
     low, high = ix.literal_value(loop.lo), ix.literal_value(loop.hi)
     if low is None or high is None or not 1 <= high - low <= UNROLLED:
@@ -426,14 +426,14 @@ def _remainder_is_known(
     return all(factor % divisor == 0 for _, factor in ix.to_linear(dividend).terms)
 
 
-def _fixed(stmt: Stmt, name: str, value: Expr) -> Stmt:
+def _fix_iterator(stmt: Stmt, name: str, value: Expr) -> Stmt:
     """`stmt` with the one value of an iterator in bounds and conditions; stores stay as they are."""
 
     def at(expr: Expr) -> Expr:
         return ix.fold_indices(substitute(expr, {name: value}))
 
     def inside(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(_fixed(inner, name, value) for inner in body)
+        return tuple(_fix_iterator(inner, name, value) for inner in body)
 
     match stmt:
         case For():

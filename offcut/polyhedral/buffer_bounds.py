@@ -82,7 +82,7 @@ class OutOfBoundsAccess:
         """Return the coordinates of the element: ``1, 0``."""
         return ", ".join(map(str, self.point[len(self.statement.iterators) :]))
 
-    def given(self, program: Program, names: Mapping[str, str]) -> str:
+    def sizes_text(self, program: Program, names: Mapping[str, str]) -> str:
         """Return ``with n = 1, i = 0, ``: the sizes and the instance, as far as there are any.
 
         names   what the user calls what `program` calls otherwise
@@ -108,7 +108,9 @@ def accesses_outside(
     """
     space = Space(program.sizes, program.assumptions)
     checked_buffers = frozenset(b.name for b in program.buffers) if buffers is None else buffers
-    open_ = _Seen(program, checked_buffers).undecided(program.body, EnclosingScope(space))
+    open_ = _Seen(program, checked_buffers).without_proved_stores(
+        program.body, EnclosingScope(space)
+    )
     if _copies(open_) > MAX_COPIES:
         return tuple(
             OutOfBoundsAccess(one, buffer, index, None, ())
@@ -149,7 +151,7 @@ def check_in_bounds(program: Program, op: str, names: Mapping[str, str]) -> None
         op,
         f"cannot access {access} out of bounds",
         at=format_stmt(replace(store, buffer=names.get(store.buffer, store.buffer))),
-        because=f"{one.given(program, names)}it is {buffer}[{one.element}] of a tensor of "
+        because=f"{one.sizes_text(program, names)}it is {buffer}[{one.element}] of a tensor of "
         f"shape ({shape})",
         help=("an if around the statement, or where(condition, …) around the access",),
     )
@@ -185,7 +187,7 @@ def escaping_windows(program: Program, among: frozenset[str] | None = None) -> t
     arrays = candidates - alone
     if alone:
         check = _Seen(program, alone, windows=True)
-        open_ = check.undecided(
+        open_ = check.without_proved_stores(
             program.body, EnclosingScope(Space(program.sizes, program.assumptions))
         )
         arrays |= accessed_arrays(open_) & alone
@@ -246,7 +248,7 @@ class _Seen:
             checked_buffers = (buffer for buffer in program.buffers if buffer.name in buffers)
             self.held = {b.name: tuple((zero, n) for n in b.shape) for b in checked_buffers}
 
-    def undecided(self, body: Sequence[Stmt], at: EnclosingScope) -> tuple[Stmt, ...]:
+    def without_proved_stores(self, body: Sequence[Stmt], at: EnclosingScope) -> tuple[Stmt, ...]:
         """Return `body` without the stores all of whose accesses are seen to lie inside."""
         return tuple(rest for stmt in body for rest in self.undecided_in(stmt, at))
 
@@ -257,28 +259,30 @@ class _Seen:
                 reads = all(self.all_in(expr, at) for expr in (value, *index))
                 return () if reads and self.is_inside(buffer, index, at) else (stmt,)
             case If(condition, then, other) if self.all_in(condition, at):
-                then = self.undecided(then, at.where(condition))
-                other = self.undecided(other, at.where(condition, holds=False))
+                then = self.without_proved_stores(then, at.where(condition))
+                other = self.without_proved_stores(other, at.where(condition, holds=False))
                 return (If(condition, then, other),) if then or other else ()
             case For(_, lo, hi) if self.all_in(lo, at) and self.all_in(hi, at):
-                body = self.undecided(stmt.body, at.loop(stmt))
+                body = self.without_proved_stores(stmt.body, at.loop(stmt))
             case Tile(axes, _, where) if self.all_in_bounds(axes, at):
                 inner = at.loop(stmt)
                 if where is not None:
                     if not self.all_in(where, inner):
                         return (stmt,)
                     inner = inner.where(where)
-                body = self.undecided(stmt.body, inner)
+                body = self.without_proved_stores(stmt.body, inner)
             case Let(_, _, _, value) if self.all_in(value, at):
-                body = self.undecided(stmt.body, at.inside(stmt))
+                body = self.without_proved_stores(stmt.body, at.inside(stmt))
             case Alloc(name, axes):
                 before = self.held
                 if self.windows and name in self.buffers:
                     self.held = {**before, name: axes}
-                body = self.undecided(stmt.body, at)
+                body = self.without_proved_stores(stmt.body, at)
                 self.held = before
             case Choose(options):
-                new_options = (replace(o, body=self.undecided(o.body, at)) for o in options)
+                new_options = (
+                    replace(o, body=self.without_proved_stores(o.body, at)) for o in options
+                )
                 return (Choose(tuple(new_options)),)
             case _:
                 return (stmt,)

@@ -207,7 +207,7 @@ class _Domain:
         return coordinates(self.statement.iterators)
 
     @lazy_property
-    def known(self) -> tuple[str | None, ...]:
+    def condition_texts(self) -> tuple[str | None, ...]:
         """Return each condition as isl text; None for one that is not quasi-affine."""
         parts = (part for condition in self.statement.conditions for part in conjuncts(condition))
         return tuple(self.space.condition(part, self.at) for part in parts)
@@ -215,7 +215,7 @@ class _Domain:
     @lazy_property
     def instances(self) -> isl.Set:
         """Return the instances at which all quasi-affine conditions hold."""
-        texts = [text for text in self.known if text is not None]
+        texts = [text for text in self.condition_texts if text is not None]
         return self.space.set(self.statement.iterators, texts)
 
 
@@ -246,7 +246,7 @@ class _Access:
         space, at = self.domain.space, self.domain.at
         texts = [space.expr(part, at) for part in self.index]
         texts += [space.condition(condition, at) for condition in self.path]
-        return None not in (*self.domain.known, *texts)
+        return None not in (*self.domain.condition_texts, *texts)
 
 
 def _accesses(space: Space, one: Statement) -> list[_Access]:

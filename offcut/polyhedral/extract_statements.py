@@ -110,7 +110,7 @@ class _Reader:
     def statement(self, stmt: Stmt, scope: _Scope) -> Iterator[Statement]:
         match stmt:
             case For(iter, lo, hi, body):
-                inner = self.bound(scope, iter)
+                inner = self.bind(scope, iter)
                 inner = self.where(
                     inner, Compare(">=", Var(iter), lo), f"the bound {self.flows.text(lo)}"
                 )
@@ -126,7 +126,7 @@ class _Reader:
                     yield from self.block(other, replace(fails, time=(*scope.time, 1)))
             case Let(name, lo, hi, value, body):
                 self.check_bounded(stmt, scope)
-                value = self.closed(value, scope)
+                value = self.close(value, scope)
                 fixed_to = self.flows.fixed.get(value)
                 literals = range(lo, hi) if value not in self.flows.fixed else [fixed_to]
                 for literal in literals:
@@ -140,8 +140,8 @@ class _Reader:
             case Tile(axes, body, where, _, _, _):
                 inner = scope
                 for axis in axes:
-                    inner = self.bound(inner, axis.iter)
-                    end = ix.add(self.closed(axis.start, scope), self.closed(axis.extent, scope))
+                    inner = self.bind(inner, axis.iter)
+                    end = ix.add(self.close(axis.start, scope), self.close(axis.extent, scope))
                     text = (
                         f"the tile {self.flows.text(axis.start)} +: {self.flows.text(axis.extent)}"
                     )
@@ -164,14 +164,13 @@ class _Reader:
                         because="its lanes would share it",
                     )
                 window = tuple(
-                    (self.closed(start, scope), self.closed(extent, scope))
-                    for start, extent in axes
+                    (self.close(start, scope), self.close(extent, scope)) for start, extent in axes
                 )
                 fresh = Storage(buffer, self.flows.fresh(), scope.iters, window)
                 yield from self.block(body, replace(scope, storages=(*scope.storages, fresh)))
             case Store():
                 if not scope.domain.is_empty():
-                    closed_stmt = map_expressions(stmt, lambda expr: self.closed(expr, scope))
+                    closed_stmt = map_expressions(stmt, lambda expr: self.close(expr, scope))
                     assert isinstance(closed_stmt, Store)
                     yield Statement(
                         "",
@@ -195,7 +194,7 @@ class _Reader:
 
     def check_bounded(self, let: Let, scope: _Scope) -> None:
         """Reject a bounded value that leaves its range where it is reached."""
-        value = self.closed(let.value, scope)
+        value = self.close(let.value, scope)
         domain, coordinates = scope.domain, {name: f"x{k}" for k, name in enumerate(scope.iters)}
         if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
             in_range = Logic(
@@ -218,7 +217,7 @@ class _Reader:
                 violations = (
                     None
                     if violations is None
-                    else self.flows.restricted(violations, opposite, coordinates)
+                    else self.flows.restrict(violations, opposite, coordinates)
                 )
             if violations is None:
                 raise NotRepresentable(
@@ -249,23 +248,23 @@ class _Reader:
                     storages[buffer.name] = Storage(buffer.name, self.flows.fresh(), iters, None)
         return tuple(storages.values())
 
-    def closed(self, expr: Expr, scope: _Scope) -> Expr:
+    def close(self, expr: Expr, scope: _Scope) -> Expr:
         if not scope.values:
             return expr
         values: dict[str, Expr] = {name: ix.const(value) for name, value in scope.values}
         return ix.fold_indices(substitute(expr, values))
 
-    def bound(self, scope: _Scope, name: str) -> _Scope:
+    def bind(self, scope: _Scope, name: str) -> _Scope:
         domain = scope.domain.add_dims(isl.dim_type.set, 1)
         return replace(scope, domain=domain, iters=(*scope.iters, name))
 
     def where(self, scope: _Scope, condition: Expr, what: str = "") -> _Scope:
         """Return `scope` where `condition` holds; one that isl cannot decide is a predicate, if `what` is ""."""
-        condition = self.closed(condition, scope)
+        condition = self.close(condition, scope)
         coordinates = {name: f"x{k}" for k, name in enumerate(scope.iters)}
         domain, predicates = scope.domain, list(scope.predicates)
         for part in bounds_of(condition):
-            restricted_domain = self.flows.restricted(domain, part, coordinates)
+            restricted_domain = self.flows.restrict(domain, part, coordinates)
             if restricted_domain is not None:
                 domain = restricted_domain
             elif what:
@@ -281,7 +280,7 @@ class _Reader:
 
     def equal(self, scope: _Scope, value: Expr, literal: int) -> isl.Set:
         """Return the part of the domain where a bounded value is `literal`."""
-        value = self.closed(value, scope)
+        value = self.close(value, scope)
         if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
             low = Compare("<=", ix.mul(literal, value.b), value.a)
             high = Compare("<", value.a, ix.mul(literal + 1, value.b))

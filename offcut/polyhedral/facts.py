@@ -67,7 +67,7 @@ class Facts:
         return Facts(self.space, tuple(n for n in self.names if n != name), conditions)
 
     @property
-    def known(self) -> frozenset[str]:
+    def known_names(self) -> frozenset[str]:
         """Return the names of the sizes and the iterators."""
         return frozenset((*self.names, *(size.name for size in self.space.sizes)))
 

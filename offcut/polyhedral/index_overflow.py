@@ -40,12 +40,14 @@ def _of_statement(stmt: Stmt, bounds: Mapping[str, Expr]) -> Iterator[Expr]:
     inner = dict(bounds)
     match stmt:
         case For(name, lo, hi, _):
-            inner[name] = _larger(_bound(lo, bounds), _bound(hi, bounds))
+            inner[name] = _larger(_magnitude_bound(lo, bounds), _magnitude_bound(hi, bounds))
         case Let(name, _, hi, value, _):
-            inner[name] = ix.minimum(_bound(value, bounds), hi)
+            inner[name] = ix.minimum(_magnitude_bound(value, bounds), hi)
         case Tile(axes, _, _):
             for axis in axes:
-                inner[axis.iter] = ix.add(_bound(axis.start, bounds), _bound(axis.extent, bounds))
+                inner[axis.iter] = ix.add(
+                    _magnitude_bound(axis.start, bounds), _magnitude_bound(axis.extent, bounds)
+                )
                 yield inner[axis.iter]
     for body in blocks(stmt):
         for child in body:
@@ -56,7 +58,7 @@ def _all_bounds(exprs: tuple[Expr, ...], bounds: Mapping[str, Expr]) -> Iterator
     """Yield a bound of each index in expressions, and of each index that it is made of."""
     for expr in exprs:
         if dtype_of(expr) == "index":
-            yield _bound(expr, bounds)
+            yield _magnitude_bound(expr, bounds)
             parts = tuple(atom for atom, _ in ix.to_linear(expr).terms)
             if parts == (expr,):
                 parts = children(expr)
@@ -65,7 +67,7 @@ def _all_bounds(exprs: tuple[Expr, ...], bounds: Mapping[str, Expr]) -> Iterator
             yield from _all_bounds(children(expr), bounds)
 
 
-def _bound(expr: Expr, bounds: Mapping[str, Expr]) -> Expr:
+def _magnitude_bound(expr: Expr, bounds: Mapping[str, Expr]) -> Expr:
     """Return an upper bound of the magnitude of an index."""
     form = ix.to_linear(expr)
     if form.terms == ((expr, 1),):
@@ -73,7 +75,7 @@ def _bound(expr: Expr, bounds: Mapping[str, Expr]) -> Expr:
     above: Expr = ix.const(max(form.const, 0))
     below: Expr = ix.const(max(-form.const, 0))
     for atom, factor in form.terms:
-        term = ix.mul(_bound(atom, bounds), abs(factor))
+        term = ix.mul(_magnitude_bound(atom, bounds), abs(factor))
         if factor > 0 or not ix.is_nonnegative(atom):
             above = ix.add(above, term)
         if factor < 0 or not ix.is_nonnegative(atom):
@@ -86,17 +88,17 @@ def _atom_bound(expr: Expr, bounds: Mapping[str, Expr]) -> Expr:
         case Var(name):
             return bounds.get(name, expr)
         case Binary("//", a, b):
-            bound, divisor = _bound(a, bounds), ix.literal_value(b)
+            bound, divisor = _magnitude_bound(a, bounds), ix.literal_value(b)
             quotient = bound if divisor is None else ix.floordiv(bound, divisor)
             return quotient if ix.is_nonnegative(a) else ix.add(quotient, 1)
         case Binary("%", a, b):
-            return _bound(b, bounds)
+            return _magnitude_bound(b, bounds)
         case Binary("min", a, b) if ix.is_nonnegative(a) and ix.is_nonnegative(b):
-            return ix.minimum(_bound(a, bounds), _bound(b, bounds))
+            return ix.minimum(_magnitude_bound(a, bounds), _magnitude_bound(b, bounds))
         case Binary("min" | "max", a, b) | Select(_, a, b):
-            return _larger(_bound(a, bounds), _bound(b, bounds))
+            return _larger(_magnitude_bound(a, bounds), _magnitude_bound(b, bounds))
         case Binary("*", a, b):
-            return ix.mul(_bound(a, bounds), _bound(b, bounds))
+            return ix.mul(_magnitude_bound(a, bounds), _magnitude_bound(b, bounds))
     return ZERO  # an element, which is checked where it is read
 
 

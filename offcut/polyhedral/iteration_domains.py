@@ -60,9 +60,9 @@ def find_unbounded_lets(space: Space, tree: Tree) -> list[UnboundedLet]:
     for let, path in walk_with_parents(tree):
         if not isinstance(let, Let) or _is_in_range(let, EnclosingScope(space), path):
             continue
-        entries = tuple((_lanes_kept(stmt), number == 0) for stmt, number in path)
+        entries = tuple((_tile_of_all_lanes(stmt), number == 0) for stmt, number in path)
         for reading in _Reading(space, {}, {}, (), open=False).inside(entries):
-            sizes = reading.given(reading.outside(let)).points(())
+            sizes = reading.with_condition(reading.outside(let)).points(())
             if not sizes.is_empty():
                 lets.append(UnboundedLet(let, sizes, bool(reading.open)))
     return lets
@@ -71,7 +71,7 @@ def find_unbounded_lets(space: Space, tree: Tree) -> list[UnboundedLet]:
 def _is_in_range(let: Let, at: EnclosingScope, path: Sequence[tuple[Stmt, int]]) -> bool:
     """Return whether what is around it shows that a value is in its range."""
     for stmt, number in path:
-        match _lanes_kept(stmt):
+        match _tile_of_all_lanes(stmt):
             case For() as loop:
                 at = at.loop(loop)
             case Tile(_, _, where) as tile:
@@ -83,7 +83,7 @@ def _is_in_range(let: Let, at: EnclosingScope, path: Sequence[tuple[Stmt, int]])
     return all(map(at.implies, in_range(let)))
 
 
-def _lanes_kept(stmt: Stmt) -> Stmt:
+def _tile_of_all_lanes(stmt: Stmt) -> Stmt:
     """Return a tile whose lanes that are off run all the same without the condition that switches them off."""
     pads = isinstance(stmt, Tile) and stmt.form is Form.PAD
     return replace(stmt, where=None) if pads and isinstance(stmt, Tile) else stmt
@@ -122,7 +122,7 @@ class _Reading:
             case Let(name, lo, hi, value):
                 for literal in range(lo, hi):
                     with_literal = replace(self, values={**self.values, name: ix.const(literal)})
-                    yield from with_literal.given(self.equals(value, literal)).inside(rest)
+                    yield from with_literal.with_condition(self.equals(value, literal)).inside(rest)
             case _:
                 yield from self.inside(rest)
 
@@ -131,17 +131,17 @@ class _Reading:
         x = f"v{len(self.loops)}"
         inner = replace(self, loops={**self.loops, name: x})
         lower, end = (outer.read(edge, self.space.expr) for edge in (lo, hi))
-        inner = inner.given(None if lower is None else f"{lower} <= {x}")
-        return inner.given(None if end is None else f"{x} < {end}")
+        inner = inner.with_condition(None if lower is None else f"{lower} <= {x}")
+        return inner.with_condition(None if end is None else f"{x} < {end}")
 
     def where(self, condition: Expr, holds: bool = True) -> _Reading:
         """Return the reading where a condition holds, or fails."""
         inner = self
         for part in conjuncts(condition, holds):
-            inner = inner.given(self.read(part, self.space.condition))
+            inner = inner.with_condition(self.read(part, self.space.condition))
         return inner
 
-    def given(self, condition: str | None) -> _Reading:
+    def with_condition(self, condition: str | None) -> _Reading:
         """Return the reading with a condition as isl text; None: it is not quasi-affine."""
         if condition is None:
             return replace(self, open=True)
@@ -149,7 +149,7 @@ class _Reading:
 
     def equals(self, value: Expr, literal: int) -> str:
         """Return the reading where ``value == literal``; `value` may divide by a positive expression."""
-        match self.closed(value):
+        match self.close(value):
             case Binary("//", a, b) if not isinstance(b, Const):
                 divisor = self.text(b)
                 return f"{literal}*({divisor}) <= ({self.text(a)}) < {literal + 1}*({divisor})"
@@ -158,7 +158,7 @@ class _Reading:
 
     def outside(self, let: Let) -> str:
         """Return the readings where ``value < lo or value >= hi``, or its divisor is not positive."""
-        match self.closed(let.value):
+        match self.close(let.value):
             case Binary("//", a, b) if not isinstance(b, Const):
                 by, of = self.text(b), self.text(a)
                 return f"({by} <= 0 or {of} < {let.lo}*({by}) or {of} >= {let.hi}*({by}))"
@@ -166,15 +166,15 @@ class _Reading:
                 text = self.text(known)
                 return f"({text} < {let.lo} or {text} >= {let.hi})"
 
-    def closed(self, expr: Expr) -> Expr:
+    def close(self, expr: Expr) -> Expr:
         return ix.simplify(substitute(expr, self.values)) if self.values else expr
 
     def text(self, expr: Expr) -> str:
-        return _text_or_error(self.space.expr(self.closed(expr), self.loops), expr)
+        return _text_or_error(self.space.expr(self.close(expr), self.loops), expr)
 
     def read(self, expr: Expr, by: Callable[[Expr, Mapping[str, str]], str | None]) -> str | None:
         """Return a text, which is None where one may be left out."""
-        text = by(self.closed(expr), self.loops)
+        text = by(self.close(expr), self.loops)
         return _text_or_error(text, expr) if self.open is None else text
 
     def points(self, names: Sequence[str]) -> isl.Set:

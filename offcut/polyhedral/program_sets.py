@@ -104,21 +104,21 @@ class ProgramSets:
 
     # Quotients are named before anything is read, so that all sets have the same parameters.
 
-    def prepared(self, program: Program) -> Program:
+    def prepare(self, program: Program) -> Program:
         """Return `program` with quotients of sizes named; all programs are prepared before one is read."""
         assert self._space is None
-        body = tuple(map_expressions(stmt, self.named) for stmt in program.body)
+        body = tuple(map_expressions(stmt, self.name_quotients) for stmt in program.body)
         buffers = tuple(
-            replace(b, shape=tuple(self.named(extent) for extent in b.shape))
+            replace(b, shape=tuple(self.name_quotients(extent) for extent in b.shape))
             for b in program.buffers
         )
         return replace(program, body=body, buffers=buffers)
 
-    def named(self, expr: Expr) -> Expr:
+    def name_quotients(self, expr: Expr) -> Expr:
         """Return `expr` with names for quotients and remainders of sizes by literals."""
         return ix.fold_indices(rewrite(expr, self._quotient))
 
-    def unnamed(self, expr: Expr) -> Expr:
+    def write_quotients(self, expr: Expr) -> Expr:
         """Return `expr` with quotients of sizes written out, as a user wrote them."""
         for (a, divisor), q in reversed(self._quotients.items()):
             expr = substitute(expr, {q.name: Binary("//", a, ix.const(divisor))})
@@ -145,7 +145,7 @@ class ProgramSets:
 
     def text(self, expr: Expr) -> str:
         """Return `expr` as text, as a user wrote it."""
-        return format_expr(self.unnamed(expr))
+        return format_expr(self.write_quotients(expr))
 
     def _is_size(self, expr: Expr) -> bool:
         form = ix.to_linear(expr)
@@ -187,7 +187,7 @@ class ProgramSets:
         self._numbers += 1
         return self._numbers
 
-    def restricted(
+    def restrict(
         self, domain: isl.Set, condition: Expr, coordinates: Mapping[str, str]
     ) -> isl.Set | None:
         """Return `domain` where `condition` holds; None if it is not quasi-affine."""
@@ -273,14 +273,14 @@ class ProgramSets:
         relation = self.map(statement, name, [*map(Var, prefix), *index])
         if relation is None or not path:
             return relation
-        return relation.intersect_domain(self.kept(statement, path))
+        return relation.intersect_domain(self.instances_on_path(statement, path))
 
-    def kept(self, statement: Statement, path: Sequence[Expr]) -> isl.Set:
+    def instances_on_path(self, statement: Statement, path: Sequence[Expr]) -> isl.Set:
         """Return the instances where `path` holds, as far as isl can express it."""
         domain = statement.domain
         for condition in path:
             for part in bounds_of(condition):
-                smaller = self.restricted(domain, part, statement.coordinates)
+                smaller = self.restrict(domain, part, statement.coordinates)
                 domain = domain if smaller is None else smaller
         return domain
 
@@ -292,7 +292,7 @@ class ProgramSets:
         path: Sequence[Expr] = (),
     ) -> isl.Set | None:
         """Return the instances whose element is not in ``start <= e < start + extent``; None: not quasi-affine."""
-        domain, broken = self.kept(statement, path), None
+        domain, broken = self.instances_on_path(statement, path), None
         for part, (start, extent) in zip(index, bounds, strict=True):
             for condition in (
                 ix.compare("<", part, start),
@@ -300,7 +300,7 @@ class ProgramSets:
             ):
                 if isinstance(condition, Const) and not condition.value:
                     continue
-                violations = self.restricted(domain, condition, statement.coordinates)
+                violations = self.restrict(domain, condition, statement.coordinates)
                 if violations is None:
                     return None
                 if not violations.is_empty():

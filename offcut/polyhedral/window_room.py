@@ -129,7 +129,7 @@ class _Rooms:
             return None
         buffer = self.program.buffer(alloc.buffer)
         layout = alloc.layout or buffer.layout
-        shape = known if layout is None else layout.padded(known)
+        shape = known if layout is None else layout.padded_extents(known)
         return prod(shape) * ITEM_BYTES[buffer.dtype] * alloc.depth * copies
 
     def largest(self, extent: Expr, loops: Loops, conditions: tuple[Expr, ...]) -> int | None:

@@ -143,11 +143,11 @@ def check_equal(
     """
     names = tuple((users or {}).items())
     source, emitted, through = map(strip_synchronization, (source, emitted, through or source))
-    return _proved(source, emitted, reassociate, names, through, inside, most)
+    return _prove_pair(source, emitted, reassociate, names, through, inside, most)
 
 
 @memo(32)
-def _proved(
+def _prove_pair(
     source: Program,
     emitted: Program,
     reassociate: bool,
@@ -160,17 +160,17 @@ def _proved(
     as_they_stand = source, emitted, through
     first, second, third = written = tuple(map(write_out_derived_sizes, as_they_stand))
     try:
-        return _proved_as_written(first, second, third, reassociate, names, inside, most)
+        return _prove_as_written(first, second, third, reassociate, names, inside, most)
     except PartitionError as refused:
         if written == as_they_stand:
             raise
         try:  # a product with a size that has few values is a set, and one with what it stands for is none
-            return _proved_as_written(source, emitted, through, reassociate, names, inside, most)
+            return _prove_as_written(source, emitted, through, reassociate, names, inside, most)
         except PartitionError:
             raise refused from None
 
 
-def _proved_as_written(
+def _prove_as_written(
     source: Program,
     emitted: Program,
     through: Program,
@@ -331,7 +331,7 @@ def _by_instances(
     """
     check_conditions(source, emitted)
     flows = ProgramSets(source.sizes, source.assumptions, users)
-    pair = flows.prepared(source), flows.prepared(emitted)
+    pair = flows.prepare(source), flows.prepare(emitted)
     for case in cases(flows, pair[1]):
         _prove(Sides(case, *pair, reassociate, of))
     check_program_inside(emitted, users)
@@ -432,7 +432,7 @@ def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
 
 def _is_equal(pair: Body, reassociate: bool, opens: bool) -> bool:
     """Return whether the two blocks of a pair compute the same, and the second one stays in its windows."""
-    questions = (pair.opened(), pair) if opens else (pair,)
+    questions = (pair.with_any_bounds(), pair) if opens else (pair,)
     return any(try_isl(partial(_holds, one, reassociate), False) for one in questions)
 
 

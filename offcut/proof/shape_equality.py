@@ -43,7 +43,7 @@ def is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
         others = [buffer.name for buffer in pair[1].buffers]
         copied = try_isl(partial(forward_copies, pair[0], others), pair[0])
         for form in dict.fromkeys((pair[0], copied)):
-            one, other = _shaped(form, pair[1], reassociate)
+            one, other = _align_shapes(form, pair[1], reassociate)
             if (one, other) != (source, emitted) and is_same_shape(one, other):
                 return _is_inside(source, one) and _is_inside(emitted, other)
     return False
@@ -116,7 +116,7 @@ def _arrays(program: Program) -> set[Buffer]:
     return {replace(buffer, layout=None, scope=None) for buffer in program.buffers}
 
 
-def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Program, Program]:
+def _align_shapes(source: Program, emitted: Program, reassociate: bool) -> tuple[Program, Program]:
     """Programs that do the same as these two, as near to each other as is easily seen.
 
     All that they access must lie inside: a copy that is gone is not asked for its accesses.

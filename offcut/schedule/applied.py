@@ -47,7 +47,7 @@ class Applied:
     choices: tuple[tuple[Choice, ...], ...]
     staged: Program
 
-    def settled(self, refused: Mapping[int, str]) -> Applied:
+    def with_microkernels(self, refused: Mapping[int, str]) -> Applied:
         """The same with tiles and pieces that name the microkernels which run.
 
         refused  why the one that a tile names does not, by the position of the tile

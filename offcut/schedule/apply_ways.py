@@ -206,7 +206,7 @@ class Applying(GroupedNests):
 
     def check_applies(self, way: ResolvedWay) -> None:
         """Refuse decisions about loops that do not apply to these."""
-        staged_way(self.given, way, partial(self.blamed, way))
+        staged_way(self.given, way, partial(self.naming_split, way))
 
     def matched(self, lead: Stage, cover: KernelAxes) -> Match:
         """Return the microkernel laid over a stage as `cover` says."""
@@ -315,7 +315,9 @@ class Applying(GroupedNests):
         tiles: list[EmittedTile] = []
         with self.line(way.way):
             for one in (way,) if way.copy is None else (way.copy, way):
-                inner, cutting = cut_group(planned, one, names, partial(self.blamed, one), at.facts)
+                inner, cutting = cut_group(
+                    planned, one, names, partial(self.naming_split, one), at.facts
+                )
                 body += inner
                 theorems |= cutting.theorems
                 tiles = cutting.made
@@ -331,7 +333,7 @@ class Applying(GroupedNests):
         return _WayBody(way, plain_loops(way.own, body), tuple(tiles), tuple(theorems))
 
     @contextmanager
-    def blamed(self, made: ResolvedWay, cut: AxisCut) -> Iterator[None]:
+    def naming_split(self, made: ResolvedWay, cut: AxisCut) -> Iterator[None]:
         """Name a split, and its axis as the user does, in what is refused meanwhile."""
         lead = made.group[0]
         axes = {axis.name: axis.label for axis in (*lead.axes, *lead.reduce_axes)}

@@ -29,15 +29,15 @@ def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
     if cut.strategy.among:
         names = ", ".join(map(str, cut.strategy.among))
         because = f"a split is by one strategy, and this is the cheapest of {names}"
-        raise _refused(cut, because, "an option with each of them")
+        raise _refusal(cut, because, "an option with each of them")
     if axis in sums and (cut.by_height or cut.group is not None):
-        raise _refused(cut, f"{axis} is summed over: it has one range of heights, and no groups")
+        raise _refusal(cut, f"{axis} is summed over: it has one range of heights, and no groups")
     if cut.group is not None:
         if any(one.group is not None for one in spatial):
-            raise _refused(cut, "tiles are visited in groups along one axis")
+            raise _refusal(cut, "tiles are visited in groups along one axis")
         for tile, heights in _steps(cut):
             if not _are_equal(cut.strategy.with_heights(heights), cut.group, tile):
-                raise _refused(cut, f"a group of {cut.group} is not made of equal tiles of {tile}")
+                raise _refusal(cut, f"a group of {cut.group} is not made of equal tiles of {tile}")
 
 
 @memo(1 << 12)
@@ -78,10 +78,10 @@ def check_widths(splits: Sequence[AxisCut], match: Match) -> None:
                     because = f"no register tile of {kernel.name} has {height} × {max(widths)}"
                     widest = kernel.columns_for(height)
                     help = (f"{widest} columns at most beside a height of {height}",)
-                    raise _refused(cut, because, *(help if widest else ()))
+                    raise _refusal(cut, because, *(help if widest else ()))
 
 
-def _refused(cut: AxisCut, because: str, *help: str) -> PartitionError:
+def _refusal(cut: AxisCut, because: str, *help: str) -> PartitionError:
     return PartitionError("schedule", f"cannot split {cut.axis} so", because=because, help=help)
 
 

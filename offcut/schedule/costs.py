@@ -34,12 +34,12 @@ def check_cost(cost: Expr, sizes: Sequence[Size], assumptions: Sequence[Expr]) -
     others = sorted({*variables(cost), *loads} - {*known})
     if others:
         because = f"it reads {', '.join(others)}, and a cost is told by the sizes alone"
-        raise _refused(cost, f"{because}, which are {', '.join(known) or 'none'}")
+        raise _refusal(cost, f"{because}, which are {', '.join(known) or 'none'}")
     unsafe = unsafe_divisor(cost, sizes, assumptions)
     if unsafe is not None:
         divisor, because = unsafe
         help = f"max({format_expr(divisor)}, 1)", "where(…), around the division"
-        raise _refused(cost, f"it divides by {format_expr(divisor)}; {because}", *help)
+        raise _refusal(cost, f"it divides by {format_expr(divisor)}; {because}", *help)
     points = _points(tuple(sizes))
     count = len(points.T)
     values = dict(zip(known, points, strict=True))
@@ -49,7 +49,7 @@ def check_cost(cost: Expr, sizes: Sequence[Size], assumptions: Sequence[Expr]) -
     if broken.size:
         at = ", ".join(f"{name} = {of[broken[0]]}" for name, of in values.items())
         condition = f"with {at}, " if variables(cost) else ""
-        raise _refused(cost, f"{condition}it is {costs[broken[0]]:g}, and seconds are at least 0")
+        raise _refusal(cost, f"{condition}it is {costs[broken[0]]:g}, and seconds are at least 0")
 
 
 @lru_cache(1 << 8)
@@ -67,7 +67,7 @@ def _values(size: Size, count: int) -> Sequence[int]:
     return sorted({*least, *map(int, larger)})
 
 
-def _refused(cost: Expr, because: str, *help: str) -> PartitionError:
+def _refusal(cost: Expr, because: str, *help: str) -> PartitionError:
     text = format_expr(cost)
     what = f"cannot take {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'} as a cost"
     return PartitionError("schedule", what, because=because, help=help)

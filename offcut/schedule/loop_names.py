@@ -101,7 +101,7 @@ class LoopNames:
         """Return the splits of an axis in the loops of a stage, those of options among them."""
         return [split for split in self._splits.get(axis, ()) if split.stage in (ANY, stage)]
 
-    def known(self, program: Program, stage: str) -> tuple[str, ...]:
+    def names_of_loops(self, program: Program, stage: str) -> tuple[str, ...]:
         """Return the names of the loops and tiles of a stage, in the order of the text."""
         names: dict[str, None] = {}
         for stmt in walk(program.body):

@@ -102,7 +102,7 @@ class _Group:
     steps: list[tuple[Step, int]] = field(default_factory=list)
 
     @property
-    def ended(self) -> bool:
+    def has_cover(self) -> bool:
         """Return whether what covers it is said."""
         return any(isinstance(step, Cover | Choose) for step, _ in self.steps)
 
@@ -153,7 +153,7 @@ class _Reader:
             nest = Nest(lead, ways, tuple(followers), terms)
             self.lines[id(nest)] = group.line
             nests.append(nest)
-        return NestView(first, self.shared(nests, heads), self.lines, tuple(self.named))
+        return NestView(first, self.group_by_loops(nests, heads), self.lines, tuple(self.named))
 
     def sort_by_nest(self) -> None:
         """Sort decisions by nest, each of which says what covers it."""
@@ -185,7 +185,7 @@ class _Reader:
                     else:
                         raise OtherLoops
                 case Choose(options):
-                    stages = {_covered(option) for option in options}
+                    stages = {_covered_stage(option) for option in options}
                     if len(stages) != 1:
                         raise OtherLoops
                     self.add(stages.pop(), step, line)
@@ -201,15 +201,15 @@ class _Reader:
 
     def is_whole(self) -> bool:
         """Return whether there are nests so far, and each says what covers it."""
-        return bool(self.groups) and all(group.ended for group in self.groups)
+        return bool(self.groups) and all(group.has_cover for group in self.groups)
 
     def ends(self, stage: str) -> bool:
         """Return whether the decisions so far cover a stage."""
-        return any(group.stage == stage and group.ended for group in self.groups)
+        return any(group.stage == stage and group.has_cover for group in self.groups)
 
     def add(self, stage: str, step: Step, line: int) -> None:
         last = self.groups[-1] if self.groups else None
-        if last is None or last.stage != stage or last.ended:
+        if last is None or last.stage != stage or last.has_cover:
             last = _Group(stage, line)
             self.groups.append(last)
         last.steps.append((step, line))
@@ -318,7 +318,7 @@ class _Reader:
         """Return what decisions about one stage make of its loops."""
         return read_loops(tuple(steps), self.lines, self.named)
 
-    def shared(
+    def group_by_loops(
         self, nests: Sequence[Nest], heads: Mapping[str, tuple[tuple[str, str, Level | None], ...]]
     ) -> tuple[Nest | Together, ...]:
         """Return the nests, those together that share loops."""
@@ -370,7 +370,7 @@ class _Reader:
         return parts
 
 
-def _covered(option: Alternative) -> str:
+def _covered_stage(option: Alternative) -> str:
     """Return the stage that an option covers.
 
     Raises OtherLoops where it does not end with that.

@@ -23,7 +23,9 @@ from offcut.schedule.decisions import (
 from offcut.schedule.lines import Line
 
 
-def _split(stage: str, axis: str, tail: str | None, factor: str, outer: str, inner: str) -> Split:
+def _split_line(
+    stage: str, axis: str, tail: str | None, factor: str, outer: str, inner: str
+) -> Split:
     size = int(factor)
     strategy = None if tail is None else parse_strategy(tail, at="", tiles=(size,))
     return Split(stage, axis, (Level(size, strategy),), (outer, inner))
@@ -37,7 +39,7 @@ def _staging(buffer: str, memory: str, readers: str, name: str) -> Staging:
 OLD: dict[str, tuple[str, Callable[..., Primitive]]] = {
     "split": (
         r"split ([^\s.]+) ([^\s.]+)(?: (\w+(?:\(\d+(?:, \d+)*\))?))? (\d{1,10}) as (\S+) (\S+)",
-        _split,
+        _split_line,
     ),
     "fuse": (r"fuse ([^\s.]+) ([^\s.]+) ([^\s.]+) as (\S+)", Fuse),
     "reorder": (

@@ -157,7 +157,7 @@ def _read_value(computation: Computation, position: int, step: Staging) -> Stage
         own = replace(own, axes=tuple(own.axes[place] for place in places), point=point)
     if own is None or own.point != point:
         raise _no_value(computation, position, stage, step.what, because)
-    return own.renamed(step.name, axes)
+    return own.rename(step.name, axes)
 
 
 def _in_loops(computation: Computation, position: int, what: str) -> StagedValue | None:

@@ -128,19 +128,19 @@ def _answer(
         limit()
         return "returned", run(say)
     except MemoryError as error:
-        return "out_of_memory", _told(error)
+        return "out_of_memory", _error_and_traceback(error)
     except Exception as error:
-        return "raised", _told(error)
+        return "raised", _error_and_traceback(error)
 
 
 def _send_answer(answers: Connection, answer: tuple[str, Any]) -> None:
     try:
         answers.send(answer)
     except Exception as error:  # what is returned cannot be pickled
-        answers.send(("raised", _told(error)))
+        answers.send(("raised", _error_and_traceback(error)))
 
 
-def _told(error: BaseException) -> tuple[str, str]:
+def _error_and_traceback(error: BaseException) -> tuple[str, str]:
     """Return an exception in a line, and its traceback."""
     line = "".join(traceback.format_exception_only(error)).splitlines()[0]
     return line, "".join(traceback.format_exception(error))

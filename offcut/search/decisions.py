@@ -37,7 +37,7 @@ class Decision(ABC, Generic[T]):
     def sample(self, rng: Random) -> T:
         """Return an alternative, drawn."""
 
-    def crossed(self, a: T, b: T, rng: Random) -> T:
+    def crossover(self, a: T, b: T, rng: Random) -> T:
         """Return `a`, `b`, or an alternative made of parts of both."""
         return rng.choice((a, b))
 
@@ -100,10 +100,10 @@ class AllOf(Decision[tuple[Any, ...]]):
         """Return a combination, drawn decision by decision."""
         return tuple(decision.sample(rng) for decision in self.decisions)
 
-    def crossed(self, a: tuple[Any, ...], b: tuple[Any, ...], rng: Random) -> tuple[Any, ...]:
+    def crossover(self, a: tuple[Any, ...], b: tuple[Any, ...], rng: Random) -> tuple[Any, ...]:
         """Return a combination, crossed decision by decision."""
         trios = zip(self.decisions, a, b, strict=True)
-        return tuple(decision.crossed(one, other, rng) for decision, one, other in trios)
+        return tuple(decision.crossover(one, other, rng) for decision, one, other in trios)
 
 
 def _combinations(decisions: Sequence[Decision[Any]]) -> Iterator[tuple[Any, ...]]:
@@ -150,11 +150,11 @@ class CaseOf(Decision[tuple[Hashable, Any]]):
         case = rng.choice(tuple(self.cases))
         return case, self.cases[case].sample(rng)
 
-    def crossed(
+    def crossover(
         self, a: tuple[Hashable, Any], b: tuple[Hashable, Any], rng: Random
     ) -> tuple[Hashable, Any]:
         """Return an alternative of the case of one, crossed with what is most like the other there."""
         (case, own), (other, theirs) = rng.sample((a, b), 2)
         if case != other:
             theirs = self.convert(other, theirs, case)
-        return case, self.cases[case].crossed(own, theirs, rng)
+        return case, self.cases[case].crossover(own, theirs, rng)

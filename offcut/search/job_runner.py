@@ -111,13 +111,13 @@ class _Child:
             raise EOFError from None
         return kind, value
 
-    def written(self) -> int:
+    def error_bytes(self) -> int:
         """Bytes of what it wrote to standard error."""
         return os.fstat(self.errors.fileno()).st_size
 
     def last_words(self, since: int) -> str:
         """Return the end of what it wrote to standard error, behind the first `since` bytes."""
-        start = max(since, self.written() - _LAST_WORDS)
+        start = max(since, self.error_bytes() - _LAST_WORDS)
         return os.pread(self.errors.fileno(), _LAST_WORDS, start).decode(errors="replace")
 
     def end(self) -> int:
@@ -189,16 +189,16 @@ class JobRunner:
         self, job: tuple[str, bytes, float, int], report: Callable[[Any], None]
     ) -> JobResult:
         """Return what becomes of a job in one child."""
-        with self._interrupted():
+        with self._stop_on_interrupt():
             child = self._child or self._start()
             assert child.jobs is not None
-            before = child.written()
+            before = child.error_bytes()
             with suppress(BrokenPipeError):  # it is dead: there will be no answer
                 child.jobs.send(job)
             return _follow(child, job[2], report, before, self.close)
 
     @contextmanager
-    def _interrupted(self) -> Iterator[None]:
+    def _stop_on_interrupt(self) -> Iterator[None]:
         """A child whose job is left is ended."""
         try:
             yield

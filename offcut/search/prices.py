@@ -84,7 +84,7 @@ class ExpectedCost:
             if self.looked == self.looks:
                 return inf
             self.looked += 1
-            self.known[schedule] = self._asked(schedule)
+            self.known[schedule] = self._ask(schedule)
         seconds = self.known[schedule]
         return inf if seconds > self.factor * self.least else seconds
 
@@ -98,7 +98,7 @@ class ExpectedCost:
             self.price.refit(times)
             self.known.clear()
             self.least = inf
-            self.known.update({schedule: self._asked(schedule) for schedule in times})
+            self.known.update({schedule: self._ask(schedule) for schedule in times})
 
     def by_sizes(self, schedule: Schedule) -> Mapping[Sizes, float]:
         """The price of a schedule, in seconds by sizes; of none where it is refused, or time is over."""
@@ -106,7 +106,7 @@ class ExpectedCost:
             return {}
         return seconds_by_sizes(self.price, schedule)
 
-    def _asked(self, schedule: Schedule) -> float:
+    def _ask(self, schedule: Schedule) -> float:
         if self.within is not None and schedule not in self.within:
             return inf
         by_sizes = seconds_by_sizes(self.price, schedule)

@@ -229,7 +229,9 @@ def entry_of(data: Mapping[str, Any]) -> Record | Origin:
     kind_of_entry = KINDS.get(str(data["kind"]))
     if kind_of_entry is None:
         raise ValueError(f"its kind is {data['kind']!r}, none of {', '.join(KINDS)}")
-    return _made(kind_of_entry, {name: value for name, value in data.items() if name != "kind"})
+    return _make_entry(
+        kind_of_entry, {name: value for name, value in data.items() if name != "kind"}
+    )
 
 
 def record_of(data: Mapping[str, Any]) -> Record:
@@ -242,7 +244,7 @@ def record_of(data: Mapping[str, Any]) -> Record:
         if not isinstance(data[name], str) or data[name] not in known:
             raise ValueError(f"its {name} is {data[name]!r}, none of {', '.join(known)}")
         values[name] = known[data[name]]
-    return _made(Record, {**data, **values})
+    return _make_entry(Record, {**data, **values})
 
 
 def record_of_row(row: Mapping[str, Any]) -> Record:
@@ -260,7 +262,7 @@ def _check_names(kind: type[Any], data: Mapping[str, Any]) -> None:
         )
 
 
-def _made(kind: type[T], data: Mapping[str, Any]) -> T:
+def _make_entry(kind: type[T], data: Mapping[str, Any]) -> T:
     """Return an entry with these fields.
 
     Raises ValueError, in words, where they are of none.
@@ -340,7 +342,7 @@ def read_file(file: Path) -> tuple[list[Record], list[Origin]]:
     data = file.read_bytes()
     try:
         lines = io.StringIO(data.decode("utf-8-sig"), newline="")
-        entries = [_taken(number, entry) for number, entry in _FORMS[file.suffix](lines)]
+        entries = [_read_entry(number, entry) for number, entry in _FORMS[file.suffix](lines)]
         records = [one for one in entries if isinstance(one, Record)]
         return records, [one for one in entries if not isinstance(one, Record)]
     except UnicodeDecodeError as bad:
@@ -356,7 +358,7 @@ def read_file(file: Path) -> tuple[list[Record], list[Origin]]:
     )
 
 
-def _taken(number: int, data: Mapping[str, Any]) -> Record | Origin:
+def _read_entry(number: int, data: Mapping[str, Any]) -> Record | Origin:
     try:
         return entry_of(data)
     except ValueError as error:

@@ -141,7 +141,7 @@ class Records:
         return tuple(one for one in entries if not isinstance(one, Record))
 
     def __iter__(self) -> Iterator[Record]:
-        for _, record in self._numbered():
+        for _, record in self._numbered_records():
             yield record
 
     def __len__(self) -> int:
@@ -159,7 +159,7 @@ class Records:
         where, values = "program = ? AND machine = ?", [program, machine]
         if version is not None:
             where, values = f"{where} AND version = ?", [*values, version]
-        return trials_of(record for _, record in self._numbered(where, values))
+        return trials_of(record for _, record in self._numbered_records(where, values))
 
     def best(
         self, program: str, machine: str, version: str | None = None, sizes: Weighted = ()
@@ -214,7 +214,7 @@ class Records:
         """
         file = Path(path)
         check_form(file, "export")
-        with _said(file, "export"):
+        with _system_error_text(file, "export"):
             half = file.with_name(f".{os.getpid()}-{file.name}")
             try:
                 count = write_file(self, half, self.origins)
@@ -229,7 +229,7 @@ class Records:
         Raises OffcutError, with the number of the first bad line, and adds nothing, where one is no record.
         """
         file = Path(path)
-        with _said(file, "import"):
+        with _system_error_text(file, "import"):
             entries, origins = read_file(file)
             rows = [_row(record) for record in entries]
         with self._open(writes=True) as connection:
@@ -239,7 +239,7 @@ class Records:
             connection.executemany(_INSERT, new)
         return len(new)
 
-    def _numbered(
+    def _numbered_records(
         self, where: str = "1", values: Iterable[str] = ()
     ) -> Iterator[tuple[int, Record]]:
         """Records with their numbers, read a page at a time: no reader keeps the log from shrinking."""
@@ -378,7 +378,7 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def _said(file: Path, op: str) -> Iterator[None]:
+def _system_error_text(file: Path, op: str) -> Iterator[None]:
     """What the system refuses of a file, in words."""
     try:
         yield

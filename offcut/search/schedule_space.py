@@ -77,13 +77,13 @@ class ScheduleSpace:
         """Return a point whose decisions are drawn one by one."""
         return self.write(self.decision.sample(rng))
 
-    def crossed(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
+    def crossover(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
         """Return a point each decision of which is that of `a` or that of `b`.
 
         Raises DescribeError if one of them is no point of this space.
         """
         one, other = self._alternative(a), self._alternative(b)
-        return self.write(self.decision.crossed(one, other, rng))
+        return self.write(self.decision.crossover(one, other, rng))
 
     def going_by(self, expected: Callable[[Schedule], float]) -> ScheduleSpace:
         """Return the same points, by other prices."""
@@ -91,14 +91,14 @@ class ScheduleSpace:
 
     def __contains__(self, point: object) -> bool:
         """Return whether a schedule is a point of it."""
-        return isinstance(point, Schedule) and self._found(point) is not None
+        return isinstance(point, Schedule) and self._point_of(point) is not None
 
     def _alternative(self, schedule: Schedule) -> Any:
         """Return the alternative that a schedule is.
 
         Raises DescribeError if it is no point of this space.
         """
-        alternative = self._found(schedule)
+        alternative = self._point_of(schedule)
         if alternative is None:
             raise DescribeError(
                 "tune",
@@ -109,7 +109,7 @@ class ScheduleSpace:
         return alternative
 
     @memoize_method
-    def _found(self, schedule: Schedule) -> Any:
+    def _point_of(self, schedule: Schedule) -> Any:
         alternative = self.read(schedule)
         if alternative is None or schedule == self.first:
             return alternative

@@ -290,7 +290,7 @@ def shipped_verdict(program: str, place: str) -> VerdictLookup:
     try:
         for file in sorted(SHIPPED.glob(f"*-{place}.jsonl")):
             with file.open(encoding="utf-8") as lines:
-                records += _read(lines, program)
+                records += _read_records(lines, program)
     except (OSError, ValueError) as error:
         return VerdictLookup(because=f"shipped records cannot be used: {error}")
     return _lookup(records, "shipped records")
@@ -321,7 +321,7 @@ def _lookup(records: Sequence[Record], source: str) -> VerdictLookup:
     )
 
 
-def _read(lines: Iterator[str], program: str) -> Iterator[Record]:
+def _read_records(lines: Iterator[str], program: str) -> Iterator[Record]:
     """The records of a program, others not taken apart."""
     for line in lines:
         if program in line:

@@ -53,7 +53,7 @@ class PooledStudy(TaskDispatcher[Cells]):
         """Return the task that ends the device's child."""
         return remote.dismiss, self.campaign
 
-    def crashed(self, item: Cells, because: str) -> Result:
+    def result_of_crash(self, item: Cells, because: str) -> Result:
         """Return failed samples for the cells that every device went with."""
         samples = tuple(Sample(cell, "", {}, "", (), failed=because) for cell in item)
         return self.result(Result(samples, environment()), None)

@@ -171,7 +171,7 @@ class PooledBench(TaskDispatcher[Schedule]):
         """Return the task that ends the device's child."""
         return dismiss_campaign, self.campaign
 
-    def crashed(self, item: Schedule, because: str) -> Measured:
+    def result_of_crash(self, item: Schedule, because: str) -> Measured:
         """Return what is told of a schedule that every device went with."""
         return Measured(item, Outcome.CRASHED, (), because)
 

@@ -165,7 +165,7 @@ def test_a_tile_of_bytes_is_the_matrix_units_and_the_shift_behind_it_the_vector_
 def test_what_the_units_do_to_words_is_what_the_tiles_say() -> None:
     random = np.random.default_rng(0)
     a, b = (random.integers(-128, 128, s).astype(np.int8) for s in ((5, 64), (48, 64)))
-    inputs, weights = words((0, 1), (1, 16)).laid(a), words((0, 16), (1, 16)).laid(b)
+    inputs, weights = words((0, 1), (1, 16)).arrange(a), words((0, 16), (1, 16)).arrange(b)
     results = np.zeros(words((0, 1), (1, 16)).extents((5, 48)), np.int32)
     assert (inputs.shape, weights.shape) == ((5, 4, 16), (3, 4, 256))
 
@@ -177,7 +177,7 @@ def test_what_the_units_do_to_words_is_what_the_tiles_say() -> None:
             held = issued(UNITS[0], operands, held)
         results[at] = issued(UNITS[1], {"A": held})
 
-    found: Array = words((0, 1), (1, 16)).taken(results, (5, 48))
+    found: Array = words((0, 1), (1, 16)).restore(results, (5, 48))
     program = cut_by(BYTES, {"i": 1, "j": 16, "y": 1, "x": 16}, *UNITS)
     np.testing.assert_array_equal(found, program.run({"A": a, "B": b}))
     np.testing.assert_array_equal(found, (a.astype(np.int64) @ b.T.astype(np.int64)) >> 8)

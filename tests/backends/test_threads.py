@@ -337,7 +337,7 @@ def test_threads_that_start_the_pool_at_once_open_one() -> None:
 
     def child() -> None:
         pool._open = slow
-        pool._started.cache_clear()
+        pool._start.cache_clear()
         with ThreadPoolExecutor(4) as callers:
             assert all(callers.map(lambda _: pool.start(), range(4)))
         assert len(opened) == 1

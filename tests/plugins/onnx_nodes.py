@@ -159,10 +159,10 @@ def _outcome(case: Any, constants: Sequence[str], kernels: bool) -> Outcome:
 
 def run(model: Imported, feed: dict[str, Any], kernels: bool) -> Iterable[dict[str, Any]]:
     """The outputs by the interpreter, and by kernels."""
-    given = model.given({name: feed[name] for name in model.inputs})
-    yield model.named(interpret_graph(model.bound, given))
+    given = model.arrays_by_name({name: feed[name] for name in model.inputs})
+    yield model.results_by_name(interpret_graph(model.bound, given))
     if kernels:
-        yield model.named(compile_graph(model.bound, threads=1)(given))
+        yield model.results_by_name(compile_graph(model.bound, threads=1)(given))
 
 
 def plain(value: Any) -> Any:

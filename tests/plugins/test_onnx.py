@@ -42,7 +42,7 @@ def agrees(proto: Any, model: OnnxModel, feed: Mapping[str, Any]) -> None:
     names = [one.name for one in proto.graph.output]
     exact = dict(zip(names, ReferenceEvaluator(proto).run(None, dict(feed)), strict=True))
     imported = model.imported
-    slow = imported.named(interpret_graph(imported.bound, imported.given(feed)))
+    slow = imported.results_by_name(interpret_graph(imported.bound, imported.arrays_by_name(feed)))
     fast = model(feed)
     assert list(fast) == list(slow) == names
     for name in names:
@@ -301,7 +301,10 @@ def test_exponentials_less_one_keep_their_digits_near_zero(node: str) -> None:
     }[node]
     exact = gamma * np.where(wide > 0, wide, alpha * np.expm1(wide / inner))
     imported = model.imported
-    for found in (model({"x": x}), imported.named(interpret_graph(imported.bound, {"x": x}))):
+    for found in (
+        model({"x": x}),
+        imported.results_by_name(interpret_graph(imported.bound, {"x": x})),
+    ):
         agree(found["y"], exact, units=16)
 
 

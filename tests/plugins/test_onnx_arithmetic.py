@@ -177,7 +177,9 @@ def check(proto: Any, feed: Mapping[str, Any], within: float, kernels: bool = Fa
             found = oc.from_onnx(proto, threads=1)(feed)["y"]
         else:
             model = import_proto(proto, {}, {})
-            found = model.named(interpret_graph(model.bound, model.given(feed)))["y"]
+            found = model.results_by_name(interpret_graph(model.bound, model.arrays_by_name(feed)))[
+                "y"
+            ]
         compare(found, wanted, within, feed)
 
 
@@ -300,7 +302,9 @@ def test_onnxruntime_gives_the_same(op: str, dtype: str) -> None:
             if wanted is None:
                 continue
             model = import_proto(proto, {}, {})
-            found = model.named(interpret_graph(model.bound, model.given(feed)))["y"]
+            found = model.results_by_name(interpret_graph(model.bound, model.arrays_by_name(feed)))[
+                "y"
+            ]
             within = max(RULES[op].within, 256 if RULES[op].within else 0)
             compare(found, wanted, within, feed)
 

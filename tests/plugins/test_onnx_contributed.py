@@ -87,7 +87,7 @@ def test_an_operator_between_small_integers_is_that_of_floats_rounded(
     n, h, w = sizes
     feed = {one.name: bytes_of(seed, n, 3, h, w) for seed, one in enumerate(proto.graph.input)}
     found = import_proto(proto, {}, {})
-    made = found.named(interpret_graph(found.bound, found.given(feed)))["y"]
+    made = found.results_by_name(interpret_graph(found.bound, found.arrays_by_name(feed)))["y"]
     (wanted,) = exact(proto, feed)
     assert made.dtype == wanted.dtype
     off = np.abs(made.astype(int) - wanted)
@@ -133,7 +133,7 @@ def test_an_operator_of_the_optimizer_gives_what_onnxruntime_gives(
     found = import_proto(proto, {}, {})
     for n in (1, 7):
         feed = {"x": bytes_of(n, n, 24) if inputs == BYTES else floats(n, n, 24)}
-        made = found.named(interpret_graph(found.bound, found.given(feed)))["y"]
+        made = found.results_by_name(interpret_graph(found.bound, found.arrays_by_name(feed)))["y"]
         (wanted,) = exact(proto, feed)
         assert made.dtype == wanted.dtype
         agree(made, of_peer(wanted))

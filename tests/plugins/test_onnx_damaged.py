@@ -146,6 +146,6 @@ def test_weights_of_small_integers_become_floats_in_every_operator_set(opset: in
         made.graph.initializer.append(numpy_helper.from_array(array, name))
     found = import_proto(made, {}, {})
     x = rng.standard_normal((5, 4)).astype(np.float32)
-    y = found.named(interpret_graph(found.bound, found.given({"x": x})))["y"]
+    y = found.results_by_name(interpret_graph(found.bound, found.arrays_by_name({"x": x})))["y"]
     weights = (w - zeros[:, None]) * scales[:, None].astype(float)
     agree(y, computed(lambda x, w, c: x @ w.T + c * 0.125, x, weights, c))

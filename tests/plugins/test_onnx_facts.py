@@ -19,7 +19,7 @@ ORIGINS = {"n": ("n", 1), "h_2": ("h", 2), "w": ("w", 1)}
 
 def test_what_is_said_of_a_size_bounds_it_and_of_another_nothing_does() -> None:
     facts = SizeFacts({"n": (2, 40), "w": 8})
-    assert facts.bounds("n", "n") == facts.told("n") == (2, 40)
+    assert facts.bounds("n", "n") == facts.read_bounds("n") == (2, 40)
     assert facts.bounds("h", "h") == (1, INT_MAX)
     assert [facts.number(text) for text in "nhw"] == [None, None, 8]
 
@@ -56,7 +56,7 @@ def test_what_a_size_is_equal_to_is_written_in_sizes_of_the_file() -> None:
 @pytest.mark.parametrize("bounds", [(3, 1), (-1, 2), -1, 2.5, "n", (1, 2, 3), (0, 2**31)])
 def test_what_are_no_bounds_is_refused(bounds: Any) -> None:
     with pytest.raises(DescribeError) as refused:
-        SizeFacts({"n": bounds}).told("n")
+        SizeFacts({"n": bounds}).read_bounds("n")
     assert (
         str(refused.value)
         == f"""\

@@ -33,7 +33,7 @@ def test_a_node_reads_and_writes_any_layout(
     memory, layout = Memory(), LAYOUTS[(part or 0) % len(LAYOUTS)]
 
     def run(model: Imported, feed: dict[str, Any], kernels: bool) -> Iterable[dict[str, Any]]:
-        given = model.given({name: feed[name] for name in model.inputs})
+        given = model.arrays_by_name({name: feed[name] for name in model.inputs})
         for name, array in given.items():
             if isinstance(array, np.ndarray) and array.dtype.name in DTYPES:
                 given[name] = memory.lying(layout, array.shape, array.dtype.name)
@@ -45,7 +45,7 @@ def test_a_node_reads_and_writes_any_layout(
         memory.check()
         memory.walled.clear()
         assert all(found[n].transpose(order).flags.c_contiguous for n, order in orders.items())
-        yield model.named(found)
+        yield model.results_by_name(found)
 
     monkeypatch.setattr(host, "allocate", memory.allocated)
     monkeypatch.setattr(MemoryBlocks, "take", lambda _, count: memory.arena(count))

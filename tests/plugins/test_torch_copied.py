@@ -69,7 +69,7 @@ def test_a_weight_that_something_else_holds_is_made_when_the_module_runs() -> No
     mine.settle(again)
     assert mine.module.first.weight.numel() == 0
     assert mine.module.turned.numel() == 12
-    filled = mine.filled()
+    filled = mine.with_parameters()
     assert torch.equal(filled.first.weight, module.first.weight)
     assert filled.second.weight is filled.first.weight
     assert filled.first.weight.data_ptr() != module.first.weight.data_ptr()

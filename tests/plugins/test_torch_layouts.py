@@ -85,14 +85,14 @@ def test_every_rule_is_of_an_operator_with_samples() -> None:
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
     """What is allocated meanwhile lies between walls, and what is no refusal is raised."""
-    found, refuse = Memory(), Program._refused
+    found, refuse = Memory(), Program._note_refusal
 
     def refused(self: Program, region: Any, failed: Exception) -> None:
         if not isinstance(failed, OffcutError):
             raise failed
         refuse(self, region, failed)
 
-    monkeypatch.setattr(Program, "_refused", refused)
+    monkeypatch.setattr(Program, "_note_refusal", refused)
     monkeypatch.setattr(host, "allocate", found.allocated)
     monkeypatch.setattr(MemoryBlocks, "take", lambda _, count: found.arena(count))
     torch._dynamo.reset()

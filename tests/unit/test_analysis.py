@@ -36,7 +36,7 @@ def test_the_facts_are_those_of_the_text() -> None:
     assert not facts.has(Let, Choose)
     assert facts.iterators == {"i"}
     assert facts.windows == {"T"}
-    assert facts.written == {"T", "C"}
+    assert facts.stored_buffers == {"T", "C"}
 
 
 def test_starts_are_what_is_assigned_to_what_the_program_alone_fills() -> None:

@@ -162,7 +162,7 @@ def test_pairs_of_bfloat16_are_multiplied_and_an_odd_one_by_itself(
     shape: tuple[int, int], depth: int
 ) -> None:
     rows, vectors = shape
-    (text,) = [bf16_dots.assembled(ZEN4.isa, bf16_dots.PANELS, [shape])]
+    (text,) = [bf16_dots.assemble(ZEN4.isa, bf16_dots.PANELS, [shape])]
     assert text.count("vdpbf16ps") >= rows * vectors
     draw = np.random.default_rng(depth)
     a = draw.integers(-3, 4, (rows, 40)).astype("float32")

@@ -143,7 +143,7 @@ def test_a_loop_whose_windows_take_turns_goes_at_the_rate_of_its_busiest_resourc
 
 def taken(body: Sequence[Node], depths: Mapping[Hashable, int], on: MachineResources) -> float:
     """Return the cycles that the walk says."""
-    return walk(body, depths, on, 0).timed().cycles
+    return walk(body, depths, on, 0).end_time().cycles
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -154,7 +154,7 @@ def test_the_walk_is_a_walk_over_all_turns(depth: int) -> None:
         depths: Mapping[Hashable, int] = dict.fromkeys(("a", "w", "s"), depth)
         quiet = walk(body, depths, AT_ONCE, 0)
         quiet.events = [one._replace(own=one.own + one.bus, bus=0.0) for one in quiet.events]
-        assert quiet.timed().cycles == nearly(walked(body, depths))
+        assert quiet.end_time().cycles == nearly(walked(body, depths))
 
 
 @pytest.mark.parametrize("turns", [2, 3, 4, 5])

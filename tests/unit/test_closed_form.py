@@ -564,7 +564,7 @@ def test_what_a_cache_holds_at_most_is_all_of_it() -> None:
         there = dense().cost(rows=rows)
         assert all(0 <= share <= 1 for share in there.occupancy.values())
         (symbol,) = anywhere_of_dense().flop.free_symbols
-        for name, size in anywhere_of_dense().kept.items():
+        for name, size in anywhere_of_dense().resident_bytes.items():
             assert there.kept[name] == nearly(float(size.subs({symbol: rows})), rel=0.1, abs=64)
 
 

@@ -150,7 +150,7 @@ for i in 0:n
 
 def test_what_stays_is_the_most_of_the_iterations_whichever_runs_half_way() -> None:
     kernel = oc.compile(oc.parse(ROWS))
-    formulas = kernel.cost().kept
+    formulas = kernel.cost().resident_bytes
     for n in (1000, 1001, 1002, 1003):
         kept = kernel.cost(n=n, m=1000).kept
         assert min(kept.values()) >= 8000  # a row, and the sums

@@ -49,7 +49,7 @@ def test_what_is_drawn_and_crossed_is_an_alternative(name: str) -> None:
     every = set(decision.alternatives())
     drawn = [decision.sample(rng) for _ in range(200)]
     assert set(drawn) == every
-    assert {decision.crossed(a, b, rng) for a, b in pairwise(drawn)} <= every
+    assert {decision.crossover(a, b, rng) for a, b in pairwise(drawn)} <= every
 
 
 def test_ordered_options_neighbour_the_ones_before_and_after_and_others_all() -> None:
@@ -59,5 +59,5 @@ def test_ordered_options_neighbour_the_ones_before_and_after_and_others_all() ->
 
 def test_cases_that_are_not_beside_each_other_are_crossed_by_what_is_most_like() -> None:
     assert (1, ("pad",)) not in CASES.neighbours((0, ("pad",)))
-    crossed = {CASES.crossed((0, ("cut",)), (1, ("pad",)), Random(k)) for k in range(40)}
+    crossed = {CASES.crossover((0, ("cut",)), (1, ("pad",)), Random(k)) for k in range(40)}
     assert crossed == {(case, (tail,)) for case in (0, 1) for tail in ("cut", "pad")}

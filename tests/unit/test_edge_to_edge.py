@@ -40,8 +40,8 @@ def strips(strategy: object, tile: int, *, run: bool) -> list[Strip]:
 
 def known(found: list[Strip]) -> bool:
     quotients = Quotients(SIZES)
-    named = [strip.mapped(quotients.named) for strip in found]
-    return are_contiguous(quotients.named(EXTENT), named, quotients, SIZES)
+    named = [strip.mapped(quotients.without_divisions) for strip in found]
+    return are_contiguous(quotients.without_divisions(EXTENT), named, quotients, SIZES)
 
 
 def coordinates(strip: Strip, extent: int) -> list[int]:
@@ -104,5 +104,5 @@ def test_what_is_found_to_share_out_does(strategy: object, tile: int) -> None:
 
 def test_a_negative_extent_is_not_decided() -> None:
     quotients, sizes = Quotients((Size("e", -100),)), (Size("e", -100),)
-    parts = [strip.mapped(quotients.named) for strip in strips("mask", 16, run=True)]
-    assert not are_contiguous(quotients.named(EXTENT), parts, quotients, sizes)
+    parts = [strip.mapped(quotients.without_divisions) for strip in strips("mask", 16, run=True)]
+    assert not are_contiguous(quotients.without_divisions(EXTENT), parts, quotients, sizes)

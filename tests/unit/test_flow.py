@@ -21,7 +21,7 @@ local L: int32[n]
 def read(text: str) -> tuple[ProgramSets, Program, list[Statement]]:
     program = parse(HEAD + text)
     flows = ProgramSets(program.sizes, program.assumptions, {})
-    program = flows.prepared(program)
+    program = flows.prepare(program)
     return flows, program, extract_statements(flows, program, "S")
 
 

@@ -169,13 +169,13 @@ def test_a_frame_is_given_back_when_all_is_copied_out_of_it(
     x = b.input("x", "float32", (b.size("n", 0, 64), 3, 4))
     b.output(b.node("reshape", x, (-1, 4)))
     model = compile_graph(b.bound, threads=1)
-    copied, free = Model._copied, list[bool]()
+    copied, free = Model._copied_output, list[bool]()
 
     def noted(self: Model, output: str, number: Any, frame: Any, *others: Any) -> Any:
         free.append(any(frame in known.frames for known in self._calls.values()))
         return copied(self, output, number, frame, *others)
 
-    monkeypatch.setattr(Model, "_copied", noted)
+    monkeypatch.setattr(Model, "_copied_output", noted)
     given = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     for _ in range(2):
         np.testing.assert_array_equal(model(given), given.reshape(6, 4))

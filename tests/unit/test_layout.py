@@ -42,7 +42,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_element_and_all_padding_have_a_place_of_their_own(name: str) -> None:
     layout, shape = LAYOUTS[name]
-    whole = layout.padded(shape)
+    whole = layout.padded_extents(shape)
     places = [layout.place(at) for at in product(*map(range, whole))]
     room = list(product(*map(range, layout.extents(shape))))
 
@@ -55,11 +55,11 @@ def test_what_is_laid_is_taken_again_and_the_rest_is_zero(name: str) -> None:
     layout, shape = LAYOUTS[name]
     values = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
 
-    stored = layout.laid(values)
+    stored = layout.arrange(values)
 
     assert stored.shape == layout.extents(shape)
     assert all(stored[layout.place(at)] == values[at] for at in np.ndindex(*shape))
-    np.testing.assert_array_equal(layout.taken(stored, shape), values)
+    np.testing.assert_array_equal(layout.restore(stored, shape), values)
     assert np.count_nonzero(stored) == values.size
 
 
@@ -94,7 +94,7 @@ def test_elements_of_few_bits_share_the_bytes_of_their_first_digit(
         assert part == int(values[row, at]) & (1 << bits) - 1
     np.testing.assert_array_equal(layout.split_bytes(held, extent, np.dtype(dtype)), values)
     whole = replace(layout, bits=None).extents((5, extent))
-    assert layout.laid(values).size * layout.per_byte == np.prod(whole)
+    assert layout.arrange(values).size * layout.per_byte == np.prod(whole)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_swizzle_moves_elements_within_the_padded_operand(
     plain = layout_of(text)
     layout = replace(plain, swizzle=swizzle)
     extents = layout.extents(shape, item)
-    whole = list(product(*map(range, layout.padded(shape))))
+    whole = list(product(*map(range, layout.padded_extents(shape))))
     places = [layout.place(at, shape, item) for at in whole]
 
     assert sorted(places) == list(product(*map(range, extents)))
@@ -183,9 +183,9 @@ def test_a_swizzle_moves_elements_within_the_padded_operand(
         bits = [before >> swizzle.high + n & 1 for n in range(swizzle.bits)]
         assert after == before ^ sum(bit << swizzle.low + n for n, bit in enumerate(bits))
     values = np.arange(1, prod(shape) + 1).astype(f"u{item}").reshape(shape)
-    stored = layout.laid(values)
+    stored = layout.arrange(values)
     assert all(stored[layout.place(at, shape, item)] == values[at] for at in np.ndindex(*shape))
-    np.testing.assert_array_equal(layout.taken(stored, shape), values)
+    np.testing.assert_array_equal(layout.restore(stored, shape), values)
 
 
 @pytest.mark.parametrize("row", [32, 64, 128])
@@ -249,7 +249,7 @@ def test_constants_are_packed_as_the_layout_says(
     values = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
     packed = packed_constants.pack(values, panels(16, beside, multiple), "int32")
 
-    expected = panels(16, beside, multiple).laid(values)
+    expected = panels(16, beside, multiple).arrange(values)
 
     found = packed.owner[: expected.nbytes].view(np.int32).reshape(expected.shape)
     np.testing.assert_array_equal(found, expected)
@@ -368,7 +368,7 @@ def test_what_is_no_bijection_is_refused(name: str) -> None:
 def test_layouts_of_one_canonical_form_place_all_elements_alike(text: str) -> None:
     def offsets(layout: Layout) -> list[int]:
         elements = np.arange(64).reshape(8, 8)
-        return list(layout.laid(elements).ravel())
+        return list(layout.arrange(elements).ravel())
 
     other = panels(4)
     mine = layout_of(text)

@@ -129,7 +129,7 @@ def test_what_is_learned_of_one_program_orders_another_that_is_larger() -> None:
         ),
     )
     new = made("other", 3.5, 9)
-    found = train(joined, 0, QUICK).corrected(new.features, new.closed, new.centre)
+    found = train(joined, 0, QUICK).corrected_seconds(new.features, new.closed, new.centre)
     assert pairwise_accuracy(new.seconds, found.seconds, new.spread) > 0.9
 
 
@@ -146,12 +146,12 @@ def test_the_same_rows_and_seed_teach_the_same() -> None:
     one, other = (train(rows(), seed, QUICK) for seed in (0, 1))
 
     np.testing.assert_array_equal(
-        one.corrected(new.features, new.closed, new.centre).seconds,
+        one.corrected_seconds(new.features, new.closed, new.centre).seconds,
         again.corrected(new.features, new.closed, new.centre).seconds,
     )
     assert (
-        one.corrected(new.features, new.closed, new.centre).seconds
-        != other.corrected(new.features, new.closed, new.centre).seconds
+        one.corrected_seconds(new.features, new.closed, new.centre).seconds
+        != other.corrected_seconds(new.features, new.closed, new.centre).seconds
     ).any()
 
 

@@ -124,7 +124,7 @@ def test_vectors_that_lie_in_two_lines_start_twice() -> None:
     """Of a statement that computes little the loads bind: two start in a cycle here, of a whole line each."""
 
     def started(value: str, first: int = 0) -> float:
-        return prices().started(stored(value, "float32"), Inside("j", "j", first=first))
+        return prices().start_cost(stored(value, "float32"), Inside("j", "j", first=first))
 
     assert started("F[i, j]") == 1.0, "the store"
     assert started("F[i, j] + F[i + 1, j] + F[i + 2, j] + F[i + 3, j]") == 2.0
@@ -132,5 +132,7 @@ def test_vectors_that_lie_in_two_lines_start_twice() -> None:
     assert started("F[i, j + 16] + F[i, j + 32]") == 1.0
     assert started("F[i, j]", first=1) == 2.0
     assert started("F[i, 0] + F[i, j]") == 1.0, "an element that stays is no load in the loop"
-    assert prices().started(stored("A[i, j + 1] + A[i, j + 2]"), LANES) == 1.5, "half a line each"
-    assert prices().started(stored("F[i, j]", "float32"), Inside(None, "j")) == 0.0
+    assert prices().start_cost(stored("A[i, j + 1] + A[i, j + 2]"), LANES) == 1.5, (
+        "half a line each"
+    )
+    assert prices().start_cost(stored("F[i, j]", "float32"), Inside(None, "j")) == 0.0

@@ -135,7 +135,7 @@ def test_the_command_writes_both_files_and_the_table(tmp_path: Path) -> None:
     assert CorrectedModel.load(model).names == made.names
     again = learn([file.path], tmp_path / "again.json", tmp_path / "again.npz")
     one, other = (
-        pair.corrected(made.features, made.closed, made.centre)
+        pair.corrected_seconds(made.features, made.closed, made.centre)
         for pair in (again.model, CorrectedModel.load(model))
     )
     np.testing.assert_array_equal(one.seconds, other.seconds)

@@ -45,9 +45,9 @@ class AcceleratorExecutor:
 
     def streams(self, sizes: Values) -> list[Stream]:
         """The streams of a call, in order."""
-        return [stream for stream, _ in self.named(sizes)]
+        return [stream for stream, _ in self.named_streams(sizes)]
 
-    def named(self, sizes: Values) -> list[tuple[Stream, Names]]:
+    def named_streams(self, sizes: Values) -> list[tuple[Stream, Names]]:
         """Return the streams of a call, in order, with the names of their arrays in main memory."""
         named_streams: list[tuple[Stream, Names]] = []
         for at, phase in enumerate(self.phases.each):
@@ -79,7 +79,7 @@ class AcceleratorExecutor:
 
     def run(self, arrays: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
         """All arrays in main memory after a call."""
-        known, sizes = {**self.constants, **arrays}, self.phases.derived.complete(sizes)
+        known, sizes = {**self.constants, **arrays}, self.phases.derived_sizes.complete(sizes)
         for at, phase in enumerate(self.phases.each):
             if not isinstance(phase, NestPhase):
                 known |= self.run_host(phase, known, sizes)

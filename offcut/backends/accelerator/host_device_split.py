@@ -79,7 +79,7 @@ class HostDeviceProgram:
     has_tokens: bool = True
 
     @lazy_property
-    def derived(self) -> DerivedSizes:
+    def derived_sizes(self) -> DerivedSizes:
         """Return the sizes that the host derives from those of a call."""
         return self._derived[1]
 
@@ -100,7 +100,7 @@ class HostDeviceProgram:
         """Yield the phases that are nests."""
         return (phase for phase in self.each if isinstance(phase, NestPhase))
 
-    def labels_taken(self, sizes: Values) -> dict[str, str]:
+    def option_labels(self, sizes: Values) -> dict[str, str]:
         """Return the label of the option that a call takes, by nest that has several."""
         labels: dict[str, str] = {}
         for phase in self.nests:
@@ -121,7 +121,8 @@ class HostDeviceProgram:
                 case (Choose(options),):
                     bodies = [(option.label, option.cost, option.body) for option in options]
             nest_options = (
-                NestOption(label, cost, self._lowered(body, label)) for label, cost, body in bodies
+                NestOption(label, cost, self._lower_option(body, label))
+                for label, cost, body in bodies
             )
             yield NestPhase(tuple(nest_options), derived)
 
@@ -141,7 +142,7 @@ class HostDeviceProgram:
                 stretches[-1] = False, (*last, stmt)
         return stretches
 
-    def _lowered(self, body: Sequence[Stmt], option: str) -> LoweredNest:
+    def _lower_option(self, body: Sequence[Stmt], option: str) -> LoweredNest:
         program, derived = self._derived
         try:
             return lower_nest(program, body, self.spec, self.has_tokens, derived)

@@ -220,7 +220,7 @@ def _products(
         reset=None,
     )
     memory_of = dict(zip("ABC", memories, strict=True))
-    return _issued(whole, memory_of), _issued(alone, memory_of)
+    return _issued_microkernel(whole, memory_of), _issued_microkernel(alone, memory_of)
 
 
 @cache
@@ -235,7 +235,7 @@ def _operations(
     wide = TYPES[::-1] if name == "alu_cut" else (dtype,)
     every = product(wide, _pairs(name)[:1] if of_terms else _pairs(name))
     declared = (_operation(name, *one, dtype, by, shape) for one in every)
-    return tuple(_issued(one, dict.fromkeys("ABC", memory)) for one in declared)
+    return tuple(_issued_microkernel(one, dict.fromkeys("ABC", memory)) for one in declared)
 
 
 def _pairs(name: str) -> tuple[str, ...]:
@@ -296,10 +296,12 @@ def _copy(
     )
     tiles = (TileShape(shape, 0.0, 0.0),)
     operands = dict(zip("AC", ends, strict=True))
-    return _issued(Microkernel(name, tensor, tiles, operands=operands), {}, unit)
+    return _issued_microkernel(Microkernel(name, tensor, tiles, operands=operands), {}, unit)
 
 
-def _issued(one: Microkernel, memories: Mapping[str, str], unit: str = "compute") -> Microkernel:
+def _issued_microkernel(
+    one: Microkernel, memories: Mapping[str, str], unit: str = "compute"
+) -> Microkernel:
     """Return a microkernel with operands in the memories of a machine, in the queue of a unit."""
     axes = (*one.axes, *one.reduce_axes)
     places = {

@@ -37,9 +37,9 @@ def run_of(nest: LoweredNest, sizes: Mapping[str, int]) -> Ran:
     Raises TargetError where a window does not fit.
     """
     visited = Visited(nest, sizes)
-    leaves = visited.counted()
-    timed = visited.line.timed()
-    return Ran(nest, leaves, visited.overhead, visited.taken, timed, visited.largest)
+    leaves = visited.counts_by_leaf()
+    timed = visited.line.end_time()
+    return Ran(nest, leaves, visited.overhead, visited.bytes_by_memory, timed, visited.largest)
 
 
 class Instance(NamedTuple):
@@ -99,7 +99,7 @@ class Visited(Emitter):
     kinds: dict[tuple[int, Shape], _Kind] = field(default_factory=dict)
     largest: dict[int, Instance] = field(default_factory=dict)
 
-    def counted(self) -> list[Issued]:
+    def counts_by_leaf(self) -> list[Issued]:
         """Return the counts of each leaf, by its number.
 
         Raises TargetError where a window does not fit.
@@ -140,14 +140,14 @@ class Visited(Emitter):
         total, key = self.totals[number], (number, shape)
         kind = self.kinds.get(key)
         if kind is None:
-            kind = self.looked(number, values())
+            kind = self.instance(number, values())
             self.kinds[key] = kind
         total["runs"] += 1
         for name, count in kind.counts.items():
             total[name] += count
         self.line.instance(kind.parts, kind.reads, kind.writes)
 
-    def looked(self, number: int, values: Sequence[int]) -> _Kind:
+    def instance(self, number: int, values: Sequence[int]) -> _Kind:
         """What an instance is; where it is the first to use micro-ops of a fill, this is brought before it."""
         work, fills = self.nest.work[number], len(self.ops.starts)
         self.stream.clear()
@@ -220,6 +220,6 @@ class Issued:
     bytes: Expr = ZERO
     zeros: Expr = ZERO
 
-    def mapped(self, of: Callable[[Expr], Expr]) -> Issued:
+    def map(self, of: Callable[[Expr], Expr]) -> Issued:
         """Each count put through a function."""
         return Issued(*(of(getattr(self, one.name)) for one in fields(Issued)))

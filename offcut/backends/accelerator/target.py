@@ -208,7 +208,7 @@ class Accelerator(Target):
         stages = {ANY} | staged | {stage.buffer for group in nests for stage in group}
         return all(stages_in(step) <= stages for step in steps)
 
-    def unsynchronized(self, output: Any, op: str) -> Any:
+    def without_synchronization(self, output: Any, op: str) -> Any:
         """`output`; a program with statements of synchronization is refused: what units run is found from its tiles."""
         if not isinstance(output, Program) or not is_synchronized(read_back(output, op)):
             return output
@@ -287,14 +287,16 @@ class Accelerator(Target):
         chip = AcceleratorExecutor(planned.program, self.spec)
         if form == "order":
             return "\n".join(map(str, chip.orders(sizes)))
-        streams = chip.named(sizes)
+        streams = chip.named_streams(sizes)
         return "\n".join(listing(stream, self.spec, names) for stream, names in streams)
 
     def notes(
         self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Of nests that have several options, which one a call takes."""
-        labels = HostDeviceProgram(planned.program, self.spec, has_tokens=False).labels_taken(sizes)
+        labels = HostDeviceProgram(planned.program, self.spec, has_tokens=False).option_labels(
+            sizes
+        )
         return tuple(f"{stage} runs as {label}" for stage, label in labels.items())
 
     def describe_plan(

@@ -163,7 +163,7 @@ def compile_kernel(plan: CpuPlan, signature: Signature, host: Host) -> bytes:
     layouts = [
         [b.name, format_layout(b.layout) if b.layout else None, b.dtype] for b in constants(plan)
     ]
-    return _framed([json.dumps(layouts).encode(), *parts])
+    return _frame([json.dumps(layouts).encode(), *parts])
 
 
 def constants(plan: CpuPlan) -> list[Buffer]:
@@ -171,7 +171,7 @@ def constants(plan: CpuPlan) -> list[Buffer]:
     return [buffer for buffer in plan.program.buffers if buffer.kind is Kind.CONSTANT]
 
 
-def _framed(parts: Sequence[bytes]) -> bytes:
+def _frame(parts: Sequence[bytes]) -> bytes:
     """Byte strings one after the other, each behind its length."""
     return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 

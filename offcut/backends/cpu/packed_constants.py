@@ -79,7 +79,7 @@ class PackedConstants(Recalled):
         for layout in layouts:
             name, lies, dtype = layout
             array = constants[name]
-            packed = self._packed[layout] = _packed(array, lies, dtype)
+            packed = self._packed[layout] = _shared_pack(array, lies, dtype)
             if array.dtype == numpy_dtype(dtype):
                 again[name] = partial(unpack, packed, lies, dtype, array.shape)
         held = {
@@ -99,7 +99,7 @@ class PackedConstants(Recalled):
         return self._packed[layout]
 
 
-def _packed(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
+def _shared_pack(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
     """Return `pack`, done once for the same elements of one memory, by whatever view, as long as somebody holds what it gave."""
     root, address = root_of(array), array.__array_interface__["data"][0]
     key = address, array.shape, array.strides, array.dtype, layout, dtype
@@ -130,7 +130,7 @@ def pack(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
     target = _allocate(size + PANEL_SLACK)
     view = target[:size].view(array.dtype).reshape(extents)
     if panels is None:
-        view[...] = layout.laid(array)
+        view[...] = layout.arrange(array)
     else:
         side = panels.beside
         view = view.reshape(*extents[:-1], -1, panels.width, side)
@@ -153,7 +153,7 @@ def unpack(packed: PackedBuffer, layout: Layout | None, dtype: str, shape: Seque
         return take_ownership(payload.view(kind).reshape(shape))
     extents = layout.extents(shape, kind.itemsize)
     view = packed.memory[: prod(extents) * kind.itemsize].view(f"u{kind.itemsize}")
-    array = layout.taken(view.reshape(extents), shape)
+    array = layout.restore(view.reshape(extents), shape)
     return take_ownership(np.ascontiguousarray(array).view(kind))
 
 

@@ -66,12 +66,12 @@ class Cpu(Target):
 
     def host(self, options: Options | None = None) -> isa.Host:
         """Return the machine as a kernel may use it."""
-        requested, host = Options() if options is None else options, self._found
+        requested, host = Options() if options is None else options, self._host_machine
         external = tuple(kernel for kernel in requested.microkernels if kernel.unit == "core")
         return replace(host, external=external, threads=requested.threads)
 
     @lazy_property
-    def _found(self) -> isa.Host:
+    def _host_machine(self) -> isa.Host:
         """Return the machine as it was when it was first asked for: a kernel stays what it was made for."""
         return isa.host() if self.described is None else isa.host_for_machine(self.described)
 

@@ -45,7 +45,7 @@ class Races:
 
         def check(earlier: Access, wrote: bool, element: tuple[int, ...], writes: bool) -> None:
             fenced = wrote and place.region.memory not in self.own
-            finder = self.unordered(earlier, access, fenced, clocks)
+            finder = self.race_finder(earlier, access, fenced, clocks)
             if finder:
                 raise self.race(finder, earlier, access, place, element, wrote, writes)
 
@@ -56,7 +56,7 @@ class Races:
                 self.shadows[key] = Shadow(place.region)
             self.shadows[key].touch(access, box_of(ends), mask, writes, check)
 
-    def unordered(
+    def race_finder(
         self, earlier: Access, later: Access, fenced: bool, clocks: Sequence[Clock]
     ) -> str:
         """Return the finder of two accesses that nothing orders; "" where one has ended before the other begins.

@@ -95,7 +95,7 @@ class GridPlans(Plans):
         if not isinstance(plans, GridPlans) or not isinstance(machine, Accelerator):
             return None
         if plans.first and not all(map(plans.is_tiled, plans.covered)):
-            plans = plans.unstaged
+            plans = plans.without_staging
         covered = plans.covered
         features: frozenset[str] = getattr(planner, "features", frozenset())
         kernels = tuple(one for one in plans.kernels if one.features <= features)

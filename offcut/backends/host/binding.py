@@ -89,7 +89,7 @@ def _split_arguments(
     if missing:
         raise CallError(
             signature.name,
-            f"takes {_counted(len(signature.inputs), 'array')}, got {len(args) + len(by_name)}",
+            f"takes {_count_text(len(signature.inputs), 'array')}, got {len(args) + len(by_name)}",
             at=missing[0],
             because=f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} given neither by position nor by name",
             help=(_usage(signature),),
@@ -128,11 +128,11 @@ def _check_count(signature: Signature, args: Sequence[object]) -> None:
     if len(args) == len(signature.inputs):
         return
     takes = len(signature.inputs)
-    described = ", ".join(f"{each.name} {_described(each)}" for each in signature.inputs)
+    described = ", ".join(f"{each.name} {_argument_text(each)}" for each in signature.inputs)
     extra = ("out= takes the result's array; sizes go by keyword",) if len(args) > takes else ()
     raise CallError(
         signature.name,
-        f"takes {_counted(takes, 'array')}, got {len(args)}",
+        f"takes {_count_text(takes, 'array')}, got {len(args)}",
         at=signature.inputs[len(args)].name if len(args) < takes else f"argument {takes + 1}",
         because=f"its inputs are {described}" if described else "it has no inputs",
         help=(_usage(signature), *extra),
@@ -189,7 +189,7 @@ def _solve(
     for name, number, axis in fast_entry.solving_order(signature, sizes):
         argument = signature.inputs[number]
         extent, actual = argument.shape[axis], inputs[number].shape[axis]
-        sizes[name] = _solved(signature, argument, axis, extent, actual, name, sizes)
+        sizes[name] = _solve_size(signature, argument, axis, extent, actual, name, sizes)
         sources[name] = _Axis(argument.name, axis, extent, actual)
     missing = [facts.name for facts in signature.sizes if facts.name not in sizes]
     if missing:
@@ -204,7 +204,7 @@ def _solve(
     return {facts.name: sizes[facts.name] for facts in signature.sizes}, sources
 
 
-def _solved(
+def _solve_size(
     signature: Signature,
     argument: Argument,
     axis: int,
@@ -282,12 +282,12 @@ def _check_facts(signature: Signature, sizes: Mapping[str, int], sources: _Sourc
             help=(
                 f"{help_}, compiled again"
                 if 0 <= value <= MAX_SIZE
-                else _accepted(facts, sources[name], sizes),
+                else _accepted_values(facts, sources[name], sizes),
             ),
         )
 
 
-def _accepted(facts: Size, source: _Axis | str, sizes: Mapping[str, int]) -> str:
+def _accepted_values(facts: Size, source: _Axis | str, sizes: Mapping[str, int]) -> str:
     """What would have been taken in place of a value that no `dim` allows."""
     name, step = facts.name, facts.multiple_of
     first, last = facts.at_or_above(0), facts.last
@@ -454,11 +454,11 @@ def _usage(signature: Signature, sizes: Sequence[str] = ()) -> str:
     return f"{signature.name}({', '.join(parts)})"
 
 
-def _described(argument: Argument) -> str:
+def _argument_text(argument: Argument) -> str:
     return f"{tuple_text(argument.extents)} {argument.dtype}"
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

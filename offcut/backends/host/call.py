@@ -64,7 +64,7 @@ class SlowPath:
             return kwargs["out"]
         kind = call.inputs[0].kind if call.inputs else "numpy"
         results = [
-            self._allocated(kind, shape, output.dtype)
+            self._allocate(kind, shape, output.dtype)
             for shape, output in zip(call.shapes, signature.outputs, strict=True)
         ]
         views = [
@@ -78,7 +78,7 @@ class SlowPath:
         )
         return converted if len(converted) > 1 else converted[0]
 
-    def _allocated(self, kind: str, shape: tuple[int, ...], dtype: str) -> object:
+    def _allocate(self, kind: str, shape: tuple[int, ...], dtype: str) -> object:
         try:
             return arrays.empty_of_kind(kind, shape, dtype)
         except NO_MEMORY as error:

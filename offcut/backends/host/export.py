@@ -86,7 +86,7 @@ def c_functions(signature: Signature, constants: Sequence[bytes], is_dense: bool
         "declare i32 @offcut_entry(ptr, ptr, ptr, ptr)\ndeclare i64 @llvm.smax.i64(i64, i64)\n"
     )
     return "\n\n".join(
-        [declared, dense(signature, len(constants), is_dense), *_embedded(constants)]
+        [declared, dense(signature, len(constants), is_dense), *_embed_constants(constants)]
     )
 
 
@@ -117,13 +117,13 @@ def dense(signature: Signature, constants: int, is_dense: bool = False) -> str:
     arrays = [*signature.inputs, *signature.outputs]
     pointers = [f"%array{k}" for k in range(len(arrays))]
     sizes = {facts.name: f"%size{k}" for k, facts in enumerate(signature.sizes)}
-    _checked(f, signature, sizes)
-    table = _filled(f, "ptr", [*pointers, *(f"@offcut_constant{k}" for k in range(constants))])
-    values = _filled(f, "i64", list(sizes.values()))
+    _write_size_checks(f, signature, sizes)
+    table = _stack_array(f, "ptr", [*pointers, *(f"@offcut_constant{k}" for k in range(constants))])
+    values = _stack_array(f, "i64", list(sizes.values()))
     strides = "null"
     if not is_dense:
         steps = [step for array in arrays for step in _row_major(f, array, sizes)]
-        strides = _filled(f, "i64", steps)
+        strides = _stack_array(f, "i64", steps)
     arguments = f"ptr {table}, ptr {values}, ptr {strides}, ptr %workspace"
     f.do(f"ret i32 {f.let(f'call i32 @offcut_entry({arguments})')}")
     parameters = [*(f"ptr {p}" for p in pointers), *(f"i64 {s}" for s in sizes.values())]
@@ -131,7 +131,7 @@ def dense(signature: Signature, constants: int, is_dense: bool = False) -> str:
     return f"{head} {{\n{f.text()}\n}}"
 
 
-def _checked(f: FunctionWriter, signature: Signature, sizes: dict[str, str]) -> None:
+def _write_size_checks(f: FunctionWriter, signature: Signature, sizes: dict[str, str]) -> None:
     """Return `BROKEN_FACT` where a size is not allowed."""
     good = "true"
     for facts in signature.sizes:
@@ -158,7 +158,7 @@ def _row_major(f: FunctionWriter, array: Argument, sizes: dict[str, str]) -> lis
     return strides[::-1]
 
 
-def _filled(f: FunctionWriter, kind: str, values: Sequence[str]) -> str:
+def _stack_array(f: FunctionWriter, kind: str, values: Sequence[str]) -> str:
     """Return an array on the stack that holds `values`."""
     base = f.slot(f"[{max(len(values), 1)} x {kind}]")
     for position, value in enumerate(values):
@@ -167,12 +167,12 @@ def _filled(f: FunctionWriter, kind: str, values: Sequence[str]) -> str:
     return base
 
 
-def _embedded(constants: Sequence[bytes]) -> list[str]:
+def _embed_constants(constants: Sequence[bytes]) -> list[str]:
     """Data of the constants, at cache lines, and the table of where they are."""
     if not constants:
         return []
     lines = [
-        f'@offcut_constant{k} = internal constant [{len(data)} x i8] c"{_escaped(data)}", align 64'
+        f'@offcut_constant{k} = internal constant [{len(data)} x i8] c"{_escape(data)}", align 64'
         for k, data in enumerate(constants)
     ]
     entries = ", ".join(f"ptr @offcut_constant{k}" for k in range(len(constants)))
@@ -180,7 +180,7 @@ def _embedded(constants: Sequence[bytes]) -> list[str]:
     return lines
 
 
-def _escaped(data: bytes) -> str:
+def _escape(data: bytes) -> str:
     return _ESCAPED[np.frombuffer(data, np.uint8)].tobytes().decode("ascii")
 
 
@@ -237,7 +237,7 @@ def header(signature: Signature, facts: Facts) -> str:
     return f"""\
 /* {name}: a kernel compiled by offcut {offcut.__version__} for {facts.triple}.
  *
-{_described(signature, facts, (*inputs, *outputs), sizes)}
+{_contract_lines(signature, facts, (*inputs, *outputs), sizes)}
  */
 #ifndef {guard}
 #define {guard}
@@ -303,7 +303,7 @@ def parameter_names(
     return inputs, outputs, tuple(fresh(facts.name) for facts in signature.sizes)
 
 
-def _described(
+def _contract_lines(
     signature: Signature, facts: Facts, arrays: Sequence[str], sizes: Sequence[str]
 ) -> str:
     """Return the contract, line by line."""

@@ -182,7 +182,7 @@ def _fast_body(
 
     text.f.start("%given")
     for (number, (output, extents)), array in zip(
-        numbered, _given(text, len(outputs)), strict=True
+        numbered, _output_objects(text, len(outputs)), strict=True
     ):
         _read(text, output, number, array, first[number], ALIGNED | WRITEABLE)
         for axis, extent_ in enumerate(extents):
@@ -288,7 +288,7 @@ def _keywords(text: _Entry, count: int, free: Sequence[str], words: int) -> list
     return values
 
 
-def _given(text: _Entry, count: int) -> list[str]:
+def _output_objects(text: _Entry, count: int) -> list[str]:
     """Return the arrays of ``out=``: the object itself, or the items of a plain tuple where there are several."""
     if count == 1:
         return ["%out"]

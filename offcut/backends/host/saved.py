@@ -146,7 +146,7 @@ def write_saved(
         "kind": saved.kind,
         "triple": saved.triple,
         "features": saved.features,
-        "signature": _written(saved.signature),
+        "signature": _signature_json(saved.signature),
         "constants": places,
         "library": library and asdict(LibraryFile(beside.name, len(library), zlib.crc32(library))),
         "threads": code.threads,
@@ -169,7 +169,7 @@ def write_saved(
     write_container(where, manifest, members)
 
 
-def _written(signature: Signature) -> Mapping[str, Any]:
+def _signature_json(signature: Signature) -> Mapping[str, Any]:
     """Return a signature as JSON has it."""
     return {
         "name": signature.name,
@@ -353,7 +353,7 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
         )
         library, constants = manifest.get("library"), members[CONSTANTS]
         code = bytes(members[CODE]) if library is None else LibraryFile.read(library)
-        kernels = _parted(members, manifest.get("kernels", ()))
+        kernels = _split_objects(members, manifest.get("kernels", ()))
         places = [(int(first), int(count)) for first, count in manifest["constants"]]
     except (LookupError, TypeError, ValueError, AttributeError, ParseError) as error:
         raise unreadable(where, f"its manifest is incomplete: {error}") from None
@@ -362,7 +362,7 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
         raise unreadable(where, f"its machine code is not {beside}, but {own}")
     if any(first < 0 or first % _LINE or first + count > len(constants) for first, count in places):
         raise unreadable(where, "its manifest names constants that it does not hold")
-    return _loaded(where, saved, code, kernels, constants, [first for first, _ in places])
+    return _load_code(where, saved, code, kernels, constants, [first for first, _ in places])
 
 
 def _texts(given: Any) -> tuple[str, ...]:
@@ -382,7 +382,7 @@ def _places(given: Any, count: int) -> Mapping[str, int]:
     return places
 
 
-def _parted(members: Mapping[str, Any], counts: Any) -> list[list[bytes]]:
+def _split_objects(members: Mapping[str, Any], counts: Any) -> list[list[bytes]]:
     """Return the object files of kernels, of as many bytes each as `counts` says; raises LookupError or TypeError where there are fewer."""
     kernels, at = list[list[bytes]](), 0
     for each in counts:
@@ -396,7 +396,7 @@ def _parted(members: Mapping[str, Any], counts: Any) -> list[list[bytes]]:
     return kernels
 
 
-def _loaded(
+def _load_code(
     where: Path,
     saved: SavedCode,
     code: bytes | LibraryFile,

@@ -32,7 +32,7 @@ class Interpret(Target):
     @property
     def machine(self) -> Machine:  # type: ignore[override]
         """What cuts are priced by; nothing that runs depends on it."""
-        return _described()
+        return _interpreter_device()
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """The program as it stands."""
@@ -75,7 +75,7 @@ class _Run:
 
 
 @cache
-def _described() -> Machine:
+def _interpreter_device() -> Machine:
     return processor(load(Path(__file__).with_name("machine.toml")))
 
 

@@ -59,21 +59,21 @@ class Elements:
     functions: dict[str, str]
     scalef: bool = False
 
-    def computed(self, dtype: str) -> str:
+    def compute_type(self, dtype: str) -> str:
         """LLVM's scalar type in which `dtype` is computed."""
         return "float" if dtype in HALVES else "i1" if dtype == "bool" else STORED[dtype]
 
     def kind(self, dtype: str) -> str:
         """LLVM's vector type of values of `dtype`."""
-        return f"<{self.lanes} x {self.computed(dtype)}>"
+        return f"<{self.lanes} x {self.compute_type(dtype)}>"
 
-    def stored(self, dtype: str) -> str:
+    def memory_type(self, dtype: str) -> str:
         """LLVM's vector type of `dtype` in memory."""
         return f"<{self.lanes} x {STORED[dtype]}>"
 
     def constant(self, value: float, dtype: str) -> str:
         """Return a literal in every lane."""
-        return f"splat ({self.computed(dtype)} {self.scalar(value, dtype)})"
+        return f"splat ({self.compute_type(dtype)} {self.scalar(value, dtype)})"
 
     def scalar(self, value: float, dtype: str) -> str:
         """Return a literal, rounded to `dtype`."""
@@ -87,7 +87,7 @@ class Elements:
 
     def splat(self, value: str, dtype: str) -> str:
         """Return a scalar in every lane."""
-        kind, scalar = self.kind(dtype), self.computed(dtype)
+        kind, scalar = self.kind(dtype), self.compute_type(dtype)
         one = self.f.let(f"insertelement {kind} poison, {scalar} {value}, i32 0")
         if self.lanes == 1:
             return one
@@ -113,7 +113,7 @@ class Elements:
             else:
                 word = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
                 result = self.f.let(f"{word} {kind} {a}, {b}")
-            return self.rounded(result, dtype)
+            return self.round_result(result, dtype)
         unsigned = dtype in UNSIGNED
         if op in ("//", "%") and not b.startswith("splat"):
             # Lanes that are off may divide by anything, and a division by zero traps.
@@ -124,7 +124,7 @@ class Elements:
         if op in _ON_BITS:
             return self.f.let(f"{_ON_BITS[op]} {kind} {a}, {b}")
         if op in ("shl", "shr"):
-            return self._shifted(op, dtype, a, b)
+            return self._shift(op, dtype, a, b)
         if op in "+-*":
             return self.f.let(f"{ {'+': 'add', '-': 'sub', '*': 'mul'}[op] } {kind} {a}, {b}")
         if unsigned:
@@ -138,7 +138,7 @@ class Elements:
         one = self.f.let(f"zext <{self.lanes} x i1> {below} to {kind}")
         return self.f.let(f"sub {kind} {quotient}, {one}")
 
-    def _shifted(self, op: str, dtype: str, a: str, b: str) -> str:
+    def _shift(self, op: str, dtype: str, a: str, b: str) -> str:
         """`a` shifted by `b` bits, as `BITWISE` has it; LLVM's own shifts are poison by the width or more. Less than 0 is more, unsigned."""
         kind, last = self.kind(dtype), self.constant(self._bits(dtype) - 1, dtype)
         name = f"llvm.umin.v{self.lanes}{STORED[dtype]}"
@@ -153,8 +153,10 @@ class Elements:
     def _remainder(self, dtype: str, a: str, b: str) -> str:
         """Return the exact remainder of floats, 0 or of the sign of `b`; the C library's, but for its sign."""
         kind, bits = self.kind(dtype), f"<{self.lanes} x i1>"
-        rest = self._left(dtype, a, b) if self.fma else self.f.let(f"frem {kind} {a}, {b}")
-        name = f"llvm.copysign.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
+        rest = (
+            self._exact_remainder(dtype, a, b) if self.fma else self.f.let(f"frem {kind} {a}, {b}")
+        )
+        name = f"llvm.copysign.v{self.lanes}{_INTRINSIC[self.compute_type(dtype)]}"
         nothing = self.f.call(kind, name, f"{kind} zeroinitializer, {kind} {b}", f"{kind}, {kind}")
         signed = self.f.call(kind, name, f"{kind} {rest}, {kind} {b}", f"{kind}, {kind}")
         other = self.f.let(f"fcmp une {kind} {signed}, {rest}")
@@ -163,14 +165,14 @@ class Elements:
         none = self.f.let(f"fcmp oeq {kind} {rest}, zeroinitializer")
         return self.f.let(f"select {bits} {none}, {kind} {nothing}, {kind} {result}")
 
-    def _left(self, dtype: str, a: str, b: str) -> str:
+    def _exact_remainder(self, dtype: str, a: str, b: str) -> str:
         """What ``a / b`` towards zero leaves of `a`, exactly; the sign of a zero is any.
 
         With ``q = trunc(a / b)``, which a rounding up makes one too large, ``a - q*b`` is a multiple of the lesser of the last places of
         a and b, and no more than b: one fused operation gives it as it is, and so does adding b once where
         its sign is not a's. The C library's takes over where some lane's q is no integer for sure.
         """
-        kind, bits, word = self.kind(dtype), f"<{self.lanes} x i1>", self.computed(dtype)
+        kind, bits, word = self.kind(dtype), f"<{self.lanes} x i1>", self.compute_type(dtype)
         suffix = f"v{self.lanes}{_INTRINSIC[word]}"
         quotient = self.f.let(f"fdiv {kind} {a}, {b}")
         whole = self.f.call(kind, f"llvm.trunc.{suffix}", f"{kind} {quotient}", kind)
@@ -202,7 +204,7 @@ class Elements:
         """``a*b + c``, one rounding where the target has it."""
         if self.fma and dtype in ("float32", "float64"):
             kind = self.kind(dtype)
-            name = f"llvm.fma.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
+            name = f"llvm.fma.v{self.lanes}{_INTRINSIC[self.compute_type(dtype)]}"
             arguments = f"{kind} {a}, {kind} {b}, {kind} {c}"
             return self.f.call(kind, name, arguments, f"{kind}, {kind}, {kind}")
         return self.binary("+", dtype, self.binary("*", dtype, a, b), c)
@@ -227,10 +229,10 @@ class Elements:
         inner = "float64" if dtype == "float64" else "float32"
         if FUNCTIONS[op].intrinsic:
             kind = self.kind(inner)
-            name = f"llvm.{FUNCTIONS[op].intrinsic}.v{self.lanes}{_INTRINSIC[self.computed(inner)]}"
+            name = f"llvm.{FUNCTIONS[op].intrinsic}.v{self.lanes}{_INTRINSIC[self.compute_type(inner)]}"
             operands = ", ".join(f"{kind} {a}" for a in arguments)
             called = self.f.call(kind, name, operands, ", ".join(kind for _ in arguments))
-            return self.rounded(called, dtype)
+            return self.round_result(called, dtype)
         if op in vector_math.WRITERS:
             name = vector_math.symbol(op, inner, self.lanes)
             if name not in self.functions:
@@ -244,15 +246,15 @@ class Elements:
                 self.functions[name] = math_via_float64.define(op, self.lanes, self.fma)
             self.f.declares |= math_via_float64.declarations(op, self.lanes, self.fma)
         else:
-            return self.rounded(self._of_library(op, inner, arguments), dtype)
-        kind, scalar = self.kind(inner), self.computed(inner)
+            return self.round_result(self._of_library(op, inner, arguments), dtype)
+        kind, scalar = self.kind(inner), self.compute_type(inner)
         if self.lanes > 1:
             operands = ", ".join(f"{kind} {a}" for a in arguments)
-            return self.rounded(self.f.let(f"call {kind} @{name}({operands})"), dtype)
+            return self.round_result(self.f.let(f"call {kind} @{name}({operands})"), dtype)
         elements = (self.f.let(f"extractelement {kind} {a}, i32 0") for a in arguments)
         operands = ", ".join(f"{scalar} {element}" for element in elements)
         result = self.f.let(f"call {scalar} @{name}({operands})")
-        return self.rounded(self.splat(result, inner), dtype)
+        return self.round_result(self.splat(result, inner), dtype)
 
     def _of_library(self, op: str, dtype: str, arguments: Sequence[str]) -> str:
         """Return the C library's function of doubles, a lane at a time, rounded to float32 where that is what is computed."""
@@ -296,26 +298,26 @@ class Elements:
             return self.compare("!=", old, a, self.constant(0, old))
         before, after = self.kind(old), self.kind(new)
         if old == "float64" and new in HALVES:
-            return self.rounded(self._to_odd(a), new)
+            return self.round_result(self._to_odd(a), new)
         if old in FLOATS and new in FLOATS:
             wide = a
             if before != after:
                 wide = self.f.let(
                     f"{'fpext' if after.endswith('double>') else 'fptrunc'} {before} {a} to {after}"
                 )
-            return self.rounded(wide, new) if new in HALVES else wide
+            return self.round_result(wide, new) if new in HALVES else wide
         if old in FLOATS:
-            return self._truncated(a, old, new, bounds)
+            return self._truncate(a, old, new, bounds)
         if new in FLOATS:
             word = "uitofp" if old in _FROM_ZERO else "sitofp"
-            return self.rounded(self.f.let(f"{word} {before} {a} to {after}"), new)
+            return self.round_result(self.f.let(f"{word} {before} {a} to {after}"), new)
         narrow, wide_bits = self._bits(old), self._bits(new)
         if narrow == wide_bits:
             return a
         word = "trunc" if wide_bits < narrow else "zext" if old in _FROM_ZERO else "sext"
         return self.f.let(f"{word} {before} {a} to {after}")
 
-    def _truncated(self, a: str, old: str, new: str, bounds: Bounds | None) -> str:
+    def _truncate(self, a: str, old: str, new: str, bounds: Bounds | None) -> str:
         """Return a float as an integer, toward zero, saturating, NaN as 0: LLVM's own conversion of that kind takes lanes one by one."""
         wide = "float64" if old == "float64" else "float32"
         unsigned, bits = new in UNSIGNED, self._bits(new)
@@ -349,16 +351,16 @@ class Elements:
         return self.f.let(f"bitcast {i32} {odd} to {f32}")
 
     def _bits(self, dtype: str) -> int:
-        return int(self.computed(dtype)[1:])
+        return int(self.compute_type(dtype)[1:])
 
-    def rounded(self, a: str, dtype: str) -> str:
+    def round_result(self, a: str, dtype: str) -> str:
         """Return a float32 result as the nearest value of a 16-bit type; others as they are."""
-        return self.loaded(self.storable(a, dtype), dtype) if dtype in HALVES else a
+        return self.widen_loaded(self.storable(a, dtype), dtype) if dtype in HALVES else a
 
-    def loaded(self, a: str, dtype: str) -> str:
+    def widen_loaded(self, a: str, dtype: str) -> str:
         """What lies in memory as a value to compute with."""
         if dtype == "bool":
-            return self.f.let(f"icmp ne {self.stored(dtype)} {a}, zeroinitializer")
+            return self.f.let(f"icmp ne {self.memory_type(dtype)} {a}, zeroinitializer")
         if dtype not in HALVES:
             return a
         i16, i32, f32 = (f"<{self.lanes} x {t}>" for t in ("i16", "i32", "float"))
@@ -380,7 +382,7 @@ class Elements:
     def storable(self, a: str, dtype: str) -> str:
         """Return a computed value as it lies in memory, rounded to nearest, ties to even."""
         if dtype == "bool":
-            return self.f.let(f"zext {self.kind(dtype)} {a} to {self.stored(dtype)}")
+            return self.f.let(f"zext {self.kind(dtype)} {a} to {self.memory_type(dtype)}")
         if dtype not in HALVES:
             return a
         i16, i32, f32 = (f"<{self.lanes} x {t}>" for t in ("i16", "i32", "float"))

@@ -193,7 +193,7 @@ def mul(f: FunctionWriter, a: str, b: str) -> str:
     return f.let(f"mul i64 {a}, {b}")
 
 
-def swizzled(f: FunctionWriter, offset: str, swizzle: Swizzle, kind: str = "i64") -> str:
+def swizzle_offset(f: FunctionWriter, offset: str, swizzle: Swizzle, kind: str = "i64") -> str:
     """Return a byte offset after a swizzle, or a vector of them, which are of type `kind`."""
     if _literal(offset):
         return str(swizzle(int(offset)))

@@ -100,7 +100,7 @@ def define(name: str, lanes: int, fma: bool) -> str:
     if name not in WRITERS:
         raise InternalError(f"wide_math: no function {name!r}, only {tuple(WRITERS)}")
     body = Body(_DOUBLE, lanes, fma)
-    single, words = body.typed("float"), "xy"[: FUNCTIONS[name].arity]
+    single, words = body.vector_type("float"), "xy"[: FUNCTIONS[name].arity]
     operands = [body.emit(f"fpext {single} %{word} to {body.float_type}") for word in words]
     result = WRITERS[name](body, *operands)
     near = body.emit(f"fptrunc {body.float_type} {result} to {single}")
@@ -113,7 +113,7 @@ def define(name: str, lanes: int, fma: bool) -> str:
     return "\n".join([head, "entry:", *body.lines, *ends, "}", far])
 
 
-def _split(body: Body, x: str) -> tuple[str, str]:
+def _exponent_and_mantissa(body: Body, x: str) -> tuple[str, str]:
     """(k, m - 1) of a positive x."""
     # The exponent is kept above 0, so that a shift of no sign leaves it in the low bits.
     above = body.int_op("add", body.bits(x), body.int_constant((1024 << 52) - _ROOT))
@@ -135,7 +135,7 @@ def _log_near(body: Body, f: str) -> str:
 
 
 def _log(body: Body, x: str) -> str:
-    return _of_positive(body, x, _log_of(body, *_split(body, x)))
+    return _of_positive(body, x, _log_of(body, *_exponent_and_mantissa(body, x)))
 
 
 def _log_of(body: Body, k: str, f: str) -> str:
@@ -151,7 +151,7 @@ def _of_positive(body: Body, x: str, value: str) -> str:
 
 def _log1p(body: Body, x: str) -> str:
     w = body.op("fadd", x, body.constant(1.0))
-    k, f = _split(body, w)
+    k, f = _exponent_and_mantissa(body, w)
     f = body.select(k, "oeq", 0.0, x, f)
     value = _of_positive(body, w, _log_of(body, k, f))
     return body.select(x, "oeq", 0.0, x, value)
@@ -159,12 +159,12 @@ def _log1p(body: Body, x: str) -> str:
 
 def _pow(body: Body, x: str, y: str) -> str:
     a, h = (body.from_bits(body.magnitude(v)) for v in (x, y))
-    k, f = _split(body, a)
+    k, f = _exponent_and_mantissa(body, a)
     power = body.multiply_add(_log_near(body, f), body.constant(1 / math.log(2)), k)
     power = body.select(a, "oeq", 0.0, body.constant(-math.inf), power)
     power = body.select(a, "oeq", math.inf, a, power)
     value = _exp2(body, body.op("fmul", y, power))
-    truth = body.typed("i1")
+    truth = body.vector_type("i1")
     whole = _is_whole(body, h)
     half = _is_whole(body, body.op("fmul", h, body.constant(0.5)))
     odd = body.emit(f"icmp ugt {truth} {whole}, {half}")
@@ -172,15 +172,15 @@ def _pow(body: Body, x: str, y: str) -> str:
     finite = body.emit(f"fcmp olt {body.float_type} {a}, {body.constant(math.inf)}")
     broken = body.emit(f"icmp ugt {truth} {below}, {whole}")
     broken = body.emit(f"and {truth} {broken}, {finite}")
-    value = _chosen(body, broken, body.constant(math.nan), value)
+    value = _select(body, broken, body.constant(math.nan), value)
     signed = body.from_bits(body.int_op("or", body.bits(value), body.sign(x)))
-    value = _chosen(body, odd, signed, value)
+    value = _select(body, odd, signed, value)
     unknown = body.emit(f"fcmp uno {body.float_type} {x}, {y}")
-    value = _chosen(body, unknown, body.constant(math.nan), value)
+    value = _select(body, unknown, body.constant(math.nan), value)
     one = body.constant(1.0)
     at_one = body.emit(f"fcmp oeq {body.float_type} {a}, {one}")
     for_ever = body.emit(f"fcmp oeq {body.float_type} {h}, {body.constant(math.inf)}")
-    value = _chosen(body, body.emit(f"and {truth} {at_one}, {for_ever}"), one, value)
+    value = _select(body, body.emit(f"and {truth} {at_one}, {for_ever}"), one, value)
     value = body.select(y, "oeq", 0.0, one, value)
     return body.select(x, "oeq", 1.0, one, value)
 
@@ -202,7 +202,7 @@ def _exp2(body: Body, t: str) -> str:
     return body.op("fmul", p, body.power_of_two(body.bits(shifted)))
 
 
-def _turned(body: Body, x: str, ahead: bool) -> str:
+def _sine_of_quarter_turns(body: Body, x: str, ahead: bool) -> str:
     """Return the sine of x, or of x and a quarter turn `ahead`; nothing is said of ``|x|`` beyond `_FAR`."""
     shifter = body.constant(1.5 * 2.0**52)
     shifted = body.multiply_add(x, body.constant(2 / math.pi), shifter)
@@ -217,7 +217,7 @@ def _turned(body: Body, x: str, ahead: bool) -> str:
     cos = body.multiply_add(square, body.polynomial(_COS, square), one)
     last = body.int_op("and", turns, body.int_constant(1))
     odd = body.emit(f"icmp ne {body.int_type} {last}, {body.int_constant(0)}")
-    value = _chosen(body, odd, cos, sin)
+    value = _select(body, odd, cos, sin)
     back = body.int_op(
         "shl", body.int_op("lshr", turns, body.int_constant(1)), body.int_constant(63)
     )
@@ -226,7 +226,7 @@ def _turned(body: Body, x: str, ahead: bool) -> str:
 
 def _far(body: Body, name: str, near: str) -> tuple[list[str], str]:
     """What ends the function, and the function that is called where a lane is beyond `_FAR`, or infinite."""
-    single, truth = body.typed("float"), body.typed("i1")
+    single, truth = body.vector_type("float"), body.vector_type("i1")
     limit = FORMATS["float32"].literal(_FAR)
     bound = limit if body.lanes == 1 else f"splat (float {limit})"
     called = f"{vector_math.symbol(name, 'float32', body.lanes)}_far"
@@ -256,14 +256,16 @@ define internal {single} @{called}({single} %x) noinline cold nounwind {{
     return ends, text
 
 
-def _chosen(body: Body, condition: str, then: str, otherwise: str) -> str:
+def _select(body: Body, condition: str, then: str, otherwise: str) -> str:
     kind = body.float_type
-    return body.emit(f"select {body.typed('i1')} {condition}, {kind} {then}, {kind} {otherwise}")
+    return body.emit(
+        f"select {body.vector_type('i1')} {condition}, {kind} {then}, {kind} {otherwise}"
+    )
 
 
 _NEAR: Mapping[str, Writer] = {
-    "sin": lambda body, x: _turned(body, x, ahead=False),
-    "cos": lambda body, x: _turned(body, x, ahead=True),
+    "sin": lambda body, x: _sine_of_quarter_turns(body, x, ahead=False),
+    "cos": lambda body, x: _sine_of_quarter_turns(body, x, ahead=True),
 }
 """Those that are the C library's beyond `_FAR`."""
 WRITERS: Mapping[str, Writer] = {**_NEAR, "log": _log, "log1p": _log1p, "pow": _pow}

@@ -139,13 +139,13 @@ class Outliner:
         lengths = Counter(piece.length for piece in self._pieces)
         for number, piece in enumerate(self._pieces):
             if piece.loops == loops and (loops or lengths[piece.length] > 1):
-                read = _read(piece.code)
+                read = _outlined_form(piece.code)
                 key = read.form, tuple(read.given), read.kinds, piece.inside
                 alike.setdefault(key, {})[number] = read
         for members in alike.values():
             if loops or len(members) > 1:
                 in_loops = loops or self._pieces[min(members)].inside
-                calls_ = self._outlined(list(members.values()), in_loops, loops)
+                calls_ = self._define_outlined(list(members.values()), in_loops, loops)
                 calls |= zip(members, calls_, strict=True)
 
     def _put(self, f: FunctionWriter, calls: Mapping[int, str]) -> None:
@@ -163,7 +163,7 @@ class Outliner:
                 f.slots += self._pieces[number].code.slots
         f.lines[:] = lines
 
-    def _outlined(self, pieces: list[_Form], in_loops: bool, loops: bool) -> list[str]:
+    def _define_outlined(self, pieces: list[_Form], in_loops: bool, loops: bool) -> list[str]:
         """Define one function for pieces of one form; the call of it for each of them.
 
         in_loops   whether it is one of loops, or only they call it
@@ -179,18 +179,20 @@ class Outliner:
         text = "\n".join(re.sub(_HOLE, lambda _: next(filled), line) for line in form)
         symbol = f"{LOOPS if loops else '@offcut_tile'}{len(self.functions) + len(self.loops)}"
         linkage = "" if loops else "internal "
-        parameters = _typed([*self._taken(pieces), *kinds[len(numbers) :]], names)
+        parameters = _typed_arguments(
+            [*self._parameter_types(pieces), *kinds[len(numbers) :]], names
+        )
         head = f"define {linkage}void {symbol}({parameters}) noinline nounwind"
         where = self.loops if in_loops else self.functions
         where[symbol] = f"{head} {{\nentry:\n{text}\n  ret void\n}}"
         if loops:
             self.declared.append(f"declare void {symbol}({', '.join(kinds)}) nounwind")
         return [
-            f"  call void {symbol}({_typed(kinds, [*piece.given.values(), *(one[at] for one in differing)])})"
+            f"  call void {symbol}({_typed_arguments(kinds, [*piece.given.values(), *(one[at] for one in differing)])})"
             for at, piece in enumerate(pieces)
         ]
 
-    def _taken(self, pieces: Sequence[_Form]) -> Iterator[str]:
+    def _parameter_types(self, pieces: Sequence[_Form]) -> Iterator[str]:
         """The types of what pieces of one form read, as parameters: memory that is a piece's alone may live in a register."""
         each = zip(*(piece.given.values() for piece in pieces), strict=True)
         for kind, names in zip(pieces[0].kinds, each, strict=True):
@@ -198,14 +200,14 @@ class Outliner:
             yield f"{kind} noalias writable dereferenceable({min(sizes)})" if all(sizes) else kind
 
 
-def _typed(kinds: Iterable[str], values: Iterable[str]) -> str:
+def _typed_arguments(kinds: Iterable[str], values: Iterable[str]) -> str:
     return ", ".join(f"{kind} {value}" for kind, value in zip(kinds, values, strict=True))
 
 
-def _read(written: FunctionWriter) -> _Form:
+def _outlined_form(written: FunctionWriter) -> _Form:
     """The form of what was written apart."""
     lines = [*written.slots, *written.lines]
-    own = set(_defined(lines))
+    own = set(_defined_names(lines))
     numbers: dict[str, int] = {}
     literals: list[str] = []
 
@@ -232,7 +234,7 @@ def _read(written: FunctionWriter) -> _Form:
     return _Form(tuple(form), outer_names, types, tuple(literals))
 
 
-def _defined(lines: Iterable[str]) -> Iterator[str]:
+def _defined_names(lines: Iterable[str]) -> Iterator[str]:
     """The names of the values and of the blocks that `lines` define."""
     for line in lines:
         label = _LABEL.match(line)

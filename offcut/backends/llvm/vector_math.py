@@ -74,14 +74,14 @@ class Body:
     @property
     def float_type(self) -> str:
         """The type of the lanes."""
-        return self.typed(self.format.scalar)
+        return self.vector_type(self.format.scalar)
 
     @property
     def int_type(self) -> str:
         """That of integers of their width."""
-        return self.typed(self.format.integer)
+        return self.vector_type(self.format.integer)
 
-    def typed(self, scalar: str) -> str:
+    def vector_type(self, scalar: str) -> str:
         """A type of as many lanes."""
         return scalar if self.lanes == 1 else f"<{self.lanes} x {scalar}>"
 
@@ -132,7 +132,9 @@ class Body:
         """`then` where ``x predicate limit``, else `otherwise`; both are computed."""
         kind, bound = self.float_type, self.constant(limit)
         holds = self.emit(f"fcmp {predicate} {kind} {x}, {bound}")
-        return self.emit(f"select {self.typed('i1')} {holds}, {kind} {then}, {kind} {otherwise}")
+        return self.emit(
+            f"select {self.vector_type('i1')} {holds}, {kind} {then}, {kind} {otherwise}"
+        )
 
     def bits(self, x: str) -> str:
         """Floats as the integers that have their bits."""
@@ -150,7 +152,7 @@ class Body:
         """The sign bit of x alone, as an integer."""
         return self.int_op("and", self.bits(x), self.int_constant(self.format.sign))
 
-    def scaled(self, x: str, n: str) -> str:
+    def scale_by_power(self, x: str, n: str) -> str:
         """``x * 2^n`` of floats, n an integer, rounded once: by registers that hold all lanes."""
         width, scalar = _scalef_lanes(self.format, self.lanes), self.format.scalar
         if self.lanes == 1:
@@ -160,7 +162,7 @@ class Body:
             )
         parts = []
         for first in range(0, self.lanes, width):
-            a, b = (self._taken(v, first, width) for v in (x, n))
+            a, b = (self._lane_slice(v, first, width) for v in (x, n))
             name, mask, rounding = _scalef(self.format, width)
             kind = f"<{width} x {scalar}>"
             last = f", {rounding}" if rounding else ""
@@ -168,22 +170,22 @@ class Body:
             parts.append(self.emit(f"call {kind} @{name}({arguments})"))
         whole, have = parts[0], width
         for part in parts[1:]:
-            part = self._shuffled(part, width, [*range(width), *[-1] * (have - width)])
-            whole = self._shuffled(whole, have, list(range(have + width)), part)
+            part = self._shuffle(part, width, [*range(width), *[-1] * (have - width)])
+            whole = self._shuffle(whole, have, list(range(have + width)), part)
             have += width
         if self.lanes == 1:
             return self.emit(f"extractelement <{width} x {scalar}> {whole}, i32 0")
-        return whole if have == self.lanes else self._taken(whole, 0, self.lanes, have)
+        return whole if have == self.lanes else self._lane_slice(whole, 0, self.lanes, have)
 
-    def _taken(self, x: str, first: int, count: int, of: int = 0) -> str:
+    def _lane_slice(self, x: str, first: int, count: int, of: int = 0) -> str:
         """`count` lanes from `first` on; those past the last hold anything."""
         of = of or self.lanes
         if (first, count) == (0, of):
             return x
         lanes = range(first, first + count)
-        return self._shuffled(x, of, [lane if lane < of else -1 for lane in lanes])
+        return self._shuffle(x, of, [lane if lane < of else -1 for lane in lanes])
 
-    def _shuffled(self, x: str, of: int, order: list[int], other: str = "poison") -> str:
+    def _shuffle(self, x: str, of: int, order: list[int], other: str = "poison") -> str:
         kind = f"<{of} x {self.format.scalar}>"
         indices = ", ".join("i32 poison" if lane < 0 else f"i32 {lane}" for lane in order)
         mask = f"<{len(order)} x i32> <{indices}>"
@@ -298,7 +300,7 @@ def _exp(body: Body, x: str) -> str:
     x = body.clamp(body.clamp(x, "ogt", high), "olt", low)
     if body.scalef:
         _, n, r = _rest(body, x, body.format.ln2, 0)
-        return body.scaled(body.polynomial((1.0, 1.0, *body.format.q_alone), r), n)
+        return body.scale_by_power(body.polynomial((1.0, 1.0, *body.format.q_alone), r), n)
     # 2^n may be no normal number where the result is one: take floor(n/2) and the rest of n in turn
     biased, p = _reduce(body, x, body.format.ln2, 2 * body.format.bias)
     half = body.int_op("lshr", biased, body.int_constant(1))
@@ -339,7 +341,7 @@ def _erf(body: Body, x: str) -> str:
 
 def _atan2(body: Body, y: str, x: str) -> str:
     a, b = (body.from_bits(body.magnitude(v)) for v in (y, x))
-    kind, truth = body.float_type, body.typed("i1")
+    kind, truth = body.float_type, body.vector_type("i1")
     steep = body.emit(f"fcmp ogt {kind} {a}, {b}")
     low, high = (
         body.emit(f"select {truth} {steep}, {kind} {v}, {kind} {w}") for v, w in ((b, a), (a, b))

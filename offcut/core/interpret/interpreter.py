@@ -197,7 +197,7 @@ class Machine(Values):
                 lane = lanes.first((bound < lo) | (bound >= hi))
                 if lane is not None:
                     broke = np.broadcast_to(bound, lanes.shape)[lane]
-                    raise self.broken(f"{name} = {broke} is not in {lo}:{hi}", lanes, lane)
+                    raise self.lane_fault(f"{name} = {broke} is not in {lo}:{hi}", lanes, lane)
                 self.block(body, lanes.let(name, bound))
             case Tile():
                 self.tile(stmt, lanes)
@@ -307,7 +307,7 @@ class Machine(Values):
         buffer = self.buffers.get(stmt.buffer)
         alone = lanes.own is None and buffer is not None and buffer.kind is Kind.LOCAL
         if buffer is None or not alone or len(stmt.axes) != len(buffer.shape):
-            raise self.broken(
+            raise self.lane_fault(
                 f"no window of {stmt.buffer} can be here", lanes, (0,) * len(lanes.shape)
             )
         zero = np.asarray(0, np.int64)
@@ -388,7 +388,7 @@ class Machine(Values):
         value = self.value(stmt.value, lanes)
         if buffer is None or buffer.kind in GIVEN or value.dtype != numpy_dtype(buffer.dtype):
             what = f"cannot store {value.dtype} into {stmt.buffer}"
-            raise self.broken(what, lanes, (0,) * len(lanes.shape))
+            raise self.lane_fault(what, lanes, (0,) * len(lanes.shape))
         memory, parts = self.element(stmt.buffer, stmt.index, lanes)
         view = self.view(stmt.buffer, memory, parts, lanes) if 0 not in memory.shape else None
         if view is not None and distinct(view, lanes.shape):
@@ -417,7 +417,7 @@ class Machine(Values):
         if lost.any():
             lane = np.argwhere(mask)[int(np.argmax(lost))]
             what = f"two instances of one tile store different values in {stmt.buffer}"
-            raise self.broken(what, lanes, tuple(map(int, lane)))
+            raise self.lane_fault(what, lanes, tuple(map(int, lane)))
 
     def option(self, stmt: Choose, options: tuple[Option, ...], lanes: Lanes) -> None:
         """Run the option that is chosen, or the cheapest."""

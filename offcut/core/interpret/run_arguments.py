@@ -210,9 +210,9 @@ def small_sizes(program: Program, values: int = 4, most: int = 12) -> Iterator[d
     ]
     combined = sorted(product(*least), key=lambda one: (sum(one), one))
     alike = (tuple(size.at_or_above(value) for size in sizes) for value in _ALIKE)
-    fine = [one for one in dict.fromkeys(combined) if _allowed(program, one)][:most]
+    fine = [one for one in dict.fromkeys(combined) if _sizes_are_allowed(program, one)][:most]
     further = (
-        [one for one in alike if sum(one) > sum(fine[-1]) and _allowed(program, one)]
+        [one for one in alike if sum(one) > sum(fine[-1]) and _sizes_are_allowed(program, one)]
         if fine
         else []
     )
@@ -220,6 +220,6 @@ def small_sizes(program: Program, values: int = 4, most: int = 12) -> Iterator[d
         yield dict(zip((size.name for size in sizes), point, strict=True))
 
 
-def _allowed(program: Program, values: tuple[int, ...]) -> bool:
+def _sizes_are_allowed(program: Program, values: tuple[int, ...]) -> bool:
     at = dict(zip((size.name for size in program.sizes), values, strict=True))
     return all(evaluate(one, at) for one in program.assumptions)

@@ -156,7 +156,7 @@ class Values:
         self.windows: dict[str, Window] = {}
         self.running: Stmt | None = None
 
-    def broken(self, what: str, lanes: Lanes, lane: tuple[int, ...]) -> InterpreterFault:
+    def lane_fault(self, what: str, lanes: Lanes, lane: tuple[int, ...]) -> InterpreterFault:
         """Return the fault of a lane: what it does, at which statement and coordinates."""
         line = "" if self.running is None else format_head(self.running)
         because = f"it runs at {lanes.describe(lane) or 'no coordinates'}"
@@ -172,7 +172,7 @@ class Values:
                 return np.asarray(value, _numpy(dtype))
             case Var(name):
                 if name not in lanes.values:
-                    raise self.broken(f"{name} has no value", lanes, (0,) * len(lanes.shape))
+                    raise self.lane_fault(f"{name} has no value", lanes, (0,) * len(lanes.shape))
                 return lanes.values[name]
             case Load(buffer, index, _):
                 return self._load(buffer, index, lanes)
@@ -205,7 +205,7 @@ class Values:
                 return np.asarray(table, np.float64)[row] if table else np.float64(0)
             case Reduce():
                 what = f"the reduction {format_expr(expr)} is not lowered to loops"
-                raise self.broken(what, lanes, (0,) * len(lanes.shape))
+                raise self.lane_fault(what, lanes, (0,) * len(lanes.shape))
             case _:
                 assert_never(expr)
 
@@ -213,12 +213,12 @@ class Values:
         integers = b.dtype.kind in "iu"
         if a.dtype != b.dtype or (op == "/" and integers) or (op in BITWISE and not integers):
             what = f"{a.dtype} {op} {b.dtype} has no meaning"
-            raise self.broken(what, lanes, (0,) * len(lanes.shape))
+            raise self.lane_fault(what, lanes, (0,) * len(lanes.shape))
         if op in ("//", "%") and integers:
             lane = lanes.first(b <= 0)
             if lane is not None:
                 divisor = np.broadcast_to(b, lanes.shape)[lane]
-                raise self.broken(f"{op} by {divisor}, which is not positive", lanes, lane)
+                raise self.lane_fault(f"{op} by {divisor}, which is not positive", lanes, lane)
         return np.asarray(NUMPY[op](a, b)).astype(a.dtype, copy=False)
 
     def _load(self, name: str, index: tuple[Expr, ...], lanes: Lanes) -> Array:
@@ -235,7 +235,7 @@ class Values:
         whole, window = self.memory.get(name), self.windows.get(name)
         if whole is None or whole.ndim - (window.lanes if window else 0) != len(index):
             what = f"{name} has no element [{', '.join(map(format_expr, index))}]"
-            raise self.broken(what, lanes, (0,) * len(lanes.shape))
+            raise self.lane_fault(what, lanes, (0,) * len(lanes.shape))
         parts = [self.value(part, lanes) for part in index]
         extents: tuple[int | Array, ...] = whole.shape
         if window is not None:
@@ -287,7 +287,7 @@ class Values:
         whole = () if parts is None else self.memory[name].shape[: len(parts)]
         shape = "" if parts is None else f" of shape {whole}"
         text = ", ".join(map(str, element))
-        raise self.broken(f"[{text}] is outside {name}{shape}", lanes, lane)
+        raise self.lane_fault(f"[{text}] is outside {name}{shape}", lanes, lane)
 
 
 def lane_of(sizes: Mapping[str, int]) -> Lanes:

@@ -131,8 +131,8 @@ class Declarations:
                 f"element types: {', '.join(DTYPES)}",
             )
         reader.advance()
-        extents = reader.listed(reader.expect("["), "]")
-        shape = tuple(reader.typed(extent, "index", "an extent") for extent in extents)
+        extents = reader.comma_list(reader.expect("["), "]")
+        shape = tuple(reader.expression_of_type(extent, "index", "an extent") for extent in extents)
         layout, scope, finite, bits = None, None, False, None
         while reader.accept("@") or (layout is None and reader.at("layout")):
             if layout is None and (reader.accept("layout") or is_layout(reader)):
@@ -155,5 +155,5 @@ class Declarations:
                 scope = reader.raw("the name of a memory", ")")
                 reader.close(bracket, ")")
             else:
-                raise reader.expected("the end of the line")
+                raise reader.expected_error("the end of the line")
         self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope, finite, bits)

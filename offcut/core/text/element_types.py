@@ -41,7 +41,7 @@ class TypedNode:
 class TypeInference(Tokens):
     """What is read of a line, with its literals on the type that is wanted."""
 
-    def typed(self, value: TypedNode, dtype: str, what: str, *help: str) -> Expr:
+    def expression_of_type(self, value: TypedNode, dtype: str, what: str, *help: str) -> Expr:
         """`value` as an expression of type `dtype`; its literals take it.
 
         help  what would be read where they do not
@@ -49,10 +49,10 @@ class TypeInference(Tokens):
         if value.dtype == OPEN and dtype != "bool":
             return self.of_type(value, dtype, *help)
         if value.dtype != dtype:
-            raise self.mixed(value, dtype, what)
+            raise self.mixed_types_error(value, dtype, what)
         return value.expr
 
-    def mixed(self, value: TypedNode, dtype: str, what: str) -> ParseError:
+    def mixed_types_error(self, value: TypedNode, dtype: str, what: str) -> ParseError:
         """The error that `value`, which is `what`, is not of type `dtype`."""
         own = "a number" if value.dtype == OPEN else value.dtype
         cast = value.dtype not in (OPEN, "bool") and dtype != "bool"
@@ -84,7 +84,7 @@ class TypeInference(Tokens):
 
         return rule(value.expr)
 
-    def settled(self, value: TypedNode) -> tuple[Expr, str]:
+    def default_type(self, value: TypedNode) -> tuple[Expr, str]:
         """`value` and its type, where nothing around it says which."""
         if value.dtype != OPEN:
             return value.expr, value.dtype
@@ -124,7 +124,7 @@ class TypeInference(Tokens):
                 column=column,
             )
 
-    def unified(self, values: tuple[TypedNode, ...], what: str) -> tuple[tuple[Expr, ...], str]:
+    def unify(self, values: tuple[TypedNode, ...], what: str) -> tuple[tuple[Expr, ...], str]:
         """`values` on one element type, that of the first that has one."""
         first = next((value for value in values if value.dtype != OPEN), None)
         if first is None:
@@ -135,7 +135,7 @@ class TypeInference(Tokens):
             from offcut.core.text.printer import format_expr  # which loads this module
 
             help = (f"float64({format_expr(first.expr)})",)
-        return tuple(self.typed(value, dtype, what, *help) for value in values), dtype
+        return tuple(self.expression_of_type(value, dtype, what, *help) for value in values), dtype
 
 
 def literal_error(value: int | float, dtype: str) -> str:

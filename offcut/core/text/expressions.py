@@ -77,11 +77,11 @@ class Reader(TypeInference):
 
     def index(self) -> Expr:
         """An integer expression in coordinates and sizes."""
-        return self.typed(self.expression(), "index", "an index")
+        return self.expression_of_type(self.expression(), "index", "an index")
 
     def condition(self) -> Expr:
         """An expression of type bool."""
-        return self.typed(self.expression(), "bool", "a condition")
+        return self.expression_of_type(self.expression(), "bool", "a condition")
 
     def expression(self, weakest: int = _OR) -> TypedNode:
         """An expression whose operators bind at least as strongly as `weakest`."""
@@ -115,7 +115,7 @@ class Reader(TypeInference):
                     "`and`, `or` and `not` combine conditions",
                     column=operand.column,
                 )
-        (a, b), dtype = self.unified((left, right), what)
+        (a, b), dtype = self.unify((left, right), what)
         if op == "/":
             self.check_division(dtype, left.column)
         if op not in _ARITHMETIC:
@@ -136,7 +136,7 @@ class Reader(TypeInference):
             operands.append(self.expression(_SUM))
         steps = []
         for op, pair in zip(ops, pairwise(operands), strict=True):
-            (a, b), dtype = self.unified(pair, f"a side of `{op}`")
+            (a, b), dtype = self.unify(pair, f"a side of `{op}`")
             if dtype == OPEN:
                 wanted = "float64" if has_point(a) or has_point(b) else "index"
                 a, b = (self.of_type(side, wanted) for side in pair)
@@ -155,7 +155,9 @@ class Reader(TypeInference):
         parts = [left]
         while self.accept(op):
             parts.append(self.expression((_AND if op == "and" else _OR) + 1))
-        args = tuple(self.typed(part, "bool", f"an operand of `{op}`") for part in parts)
+        args = tuple(
+            self.expression_of_type(part, "bool", f"an operand of `{op}`") for part in parts
+        )
         return self._node(Logic(op, args), "bool", left.column, *parts)
 
     def _prefix(self, weakest: int) -> TypedNode:
@@ -167,17 +169,17 @@ class Reader(TypeInference):
                 )
             self.advance()
             arg = self.expression(_NOT)
-            negated = self.typed(arg, "bool", "the operand of `not`")
+            negated = self.expression_of_type(arg, "bool", "the operand of `not`")
             return self._node(Logic("not", (negated,)), "bool", column, arg)
         if not self.accept("-"):
             return self._atom()
         if self.token.kind == "number":
             return self._node(Const(self.number(self.advance(), True, column), OPEN), OPEN, column)
         if self.token.text in LITERALS:
-            return self._node(Const(self.named(True), OPEN), OPEN, column)
+            return self._node(Const(self.named_float(True), OPEN), OPEN, column)
         arg = self.expression(_PRODUCT + 1)
         if arg.dtype == "bool":
-            raise self.mixed(arg, "a number", "the operand of `-`")
+            raise self.mixed_types_error(arg, "a number", "the operand of `-`")
         return self._node(Unary("neg", arg.expr), arg.dtype, column, arg)
 
     def _atom(self) -> TypedNode:
@@ -192,12 +194,12 @@ class Reader(TypeInference):
         if self.accept("["):
             return self._lookup(token)
         if token.kind != "name":
-            raise self.expected("an expression")
+            raise self.expected_error("an expression")
         if token.text in ("true", "false"):
             self.advance()
             return TypedNode(Const(int(token.text == "true"), "bool"), "bool", token.start)
         if token.text in LITERALS:
-            return TypedNode(Const(self.named(False), OPEN), OPEN, token.start)
+            return TypedNode(Const(self.named_float(False), OPEN), OPEN, token.start)
         name = self.name("a name")
         if self.at("("):
             return self._call(token)
@@ -205,7 +207,9 @@ class Reader(TypeInference):
             buffer = self.buffer(token)
             parts = self.subscript(buffer)
             load = Load(
-                name, tuple(self.typed(p, "index", "an index") for p in parts), buffer.dtype
+                name,
+                tuple(self.expression_of_type(p, "index", "an index") for p in parts),
+                buffer.dtype,
             )
             return self._node(load, buffer.dtype, token.start, *parts)
         if self.names is not None and name not in self.names:
@@ -234,7 +238,7 @@ class Reader(TypeInference):
 
     def subscript(self, buffer: Buffer) -> tuple[TypedNode, ...]:
         """``[index, …]``, one for each axis of `buffer`."""
-        parts = self.listed(self.expect("["), "]")
+        parts = self.comma_list(self.expect("["), "]")
         if len(parts) != len(buffer.shape):
             raise self.refuse(
                 f"cannot access `{buffer.name}` with {count(len(parts), 'index', 'indices')}",
@@ -244,7 +248,7 @@ class Reader(TypeInference):
             )
         return parts
 
-    def listed(self, bracket: Token, stop: str) -> tuple[TypedNode, ...]:
+    def comma_list(self, bracket: Token, stop: str) -> tuple[TypedNode, ...]:
         """Expressions separated by commas up to `stop`; a comma may end them."""
         parts: list[TypedNode] = []
         while not self.at(stop):
@@ -259,11 +263,11 @@ class Reader(TypeInference):
         while not self.at("]"):
             column, negative = self.token.start, self.accept("-")
             if self.token.text in LITERALS:
-                value: int | float = self.named(negative)
+                value: int | float = self.named_float(negative)
             elif self.token.kind == "number":
                 value = self.number(self.advance(), negative, column)
             else:
-                raise self.expected("a number of the table")
+                raise self.expected_error("a number of the table")
             self.check_literal(value, "float64", column)
             values.append(float(value))
             if not self.accept(","):
@@ -272,12 +276,12 @@ class Reader(TypeInference):
         opened = self.expect("[")
         position = self.expression()
         self.close(opened, "]")
-        at = self.typed(position, "index", "the index of a table")
+        at = self.expression_of_type(position, "index", "the index of a table")
         return self._node(Lookup(tuple(values), at), "float64", bracket.start, position)
 
     def _call(self, function: Token) -> TypedNode:
         name, column = function.text, function.start
-        args = self.listed(self.expect("("), ")")
+        args = self.comma_list(self.expect("("), ")")
         if name in _REDUCERS and self._is_reduction(name, args):
             return self._reduction(name, args, column)
         wanted = 3 if name == "where" else 2 if name in _PAIRED else 1
@@ -299,15 +303,15 @@ class Reader(TypeInference):
         if name in _PAIRED:
             return self._binary(name, args[0], args[1], f"an operand of {name}")
         if name == "where":
-            condition = self.typed(args[0], "bool", "a condition")
-            (then, other), dtype = self.unified(args[1:], "a branch of where")
+            condition = self.expression_of_type(args[0], "bool", "a condition")
+            (then, other), dtype = self.unify(args[1:], "a branch of where")
             return self._node(Select(condition, then, other), dtype, column, *args)
         if name == "bool" and isinstance(literal := args[0].expr, Const):
             return TypedNode(Const(int(literal.value != 0), "bool"), "bool", column)
         if name in DTYPES or name == "index":
             return self._node(self._cast(args[0], name), name, column, *args)
         if args[0].dtype == "bool":
-            raise self.mixed(args[0], "a number", f"the operand of {name}")
+            raise self.mixed_types_error(args[0], "a number", f"the operand of {name}")
         self.check_function(name, args[0].dtype, column)
         return self._node(Unary(name, args[0].expr), args[0].dtype, column, *args)
 
@@ -316,7 +320,7 @@ class Reader(TypeInference):
         expr = value.expr
         if isinstance(expr, Const) and value.dtype == OPEN and not literal_error(expr.value, dtype):
             return Const(expr.value, dtype)
-        return Cast(self.settled(value)[0], dtype)
+        return Cast(self.default_type(value)[0], dtype)
 
     def _is_reduction(self, name: str, args: tuple[TypedNode, ...]) -> bool:
         """``max(x, k)`` reduces over k where x is a value; where x is an index it is the larger."""
@@ -377,5 +381,5 @@ def parse_expr(
     value = reader.expression()
     reader.finish()
     if dtype is None:
-        return reader.settled(value)[0]
-    return reader.typed(value, dtype, "this expression")
+        return reader.default_type(value)[0]
+    return reader.expression_of_type(value, dtype, "this expression")

@@ -99,10 +99,10 @@ def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str 
     Raises ParseError for any other text, and for a layout without a place for each element.
     """
     if not is_layout(reader):
-        raise reader.expected(f"a layout ({', '.join(_FORMS)})")
+        raise reader.expected_error(f"a layout ({', '.join(_FORMS)})")
     first = reader.advance()
     try:
-        layout = _read(reader, first.text, 2 if shape is None else len(shape))
+        layout = _read_layout(reader, first.text, 2 if shape is None else len(shape))
         if reader.accept("multiple"):
             multiples = dict(_list(reader, _pair))
             axes = range(max(len(layout.multiple), *(axis + 1 for axis in multiples)))
@@ -120,7 +120,7 @@ def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str 
     return layout
 
 
-def _read(reader: Tokens, form: str, rank: int) -> Layout:
+def _read_layout(reader: Tokens, form: str, rank: int) -> Layout:
     match form:
         case "order":
             return order(*_list(reader, Tokens.integer))

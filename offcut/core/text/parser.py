@@ -109,9 +109,9 @@ class _Statements(Declarations):
             return line
         if line.indent in self.levels:
             return None
-        raise self.misplaced(line)
+        raise self.misplaced_line_error(line)
 
-    def misplaced(self, line: Line) -> ParseError:
+    def misplaced_line_error(self, line: Line) -> ParseError:
         deeper = len(line.indent) > len(self.levels[-1])
         levels = ", ".join(str(len(level)) for level in self.levels)
         return line.refuse(
@@ -327,7 +327,7 @@ class _Statements(Declarations):
             elif "layout" not in fields and reader.accept("layout"):
                 fields["layout"] = read_layout(reader, extents, buffer.dtype)
             else:
-                raise reader.expected("in, depth, inplace or layout, each once")
+                raise reader.expected_error("in, depth, inplace or layout, each once")
         return fields
 
     def store(self, reader: Reader) -> Store:
@@ -341,7 +341,7 @@ class _Statements(Declarations):
                 column=token.start,
             )
         parts = reader.subscript(buffer)
-        index = tuple(reader.typed(part, "index", "an index") for part in parts)
+        index = tuple(reader.expression_of_type(part, "index", "an index") for part in parts)
         reduce = self.assignment(reader, token)
         if reduce is not None and buffer.dtype == "bool":
             raise reader.refuse(
@@ -350,7 +350,9 @@ class _Statements(Declarations):
                 "max= of uint8(…) into a buffer of uint8",
                 column=token.start,
             )
-        value = reader.typed(reader.expression(), buffer.dtype, f"an element of {buffer.name}")
+        value = reader.expression_of_type(
+            reader.expression(), buffer.dtype, f"an element of {buffer.name}"
+        )
         reader.finish()
         if reduce == "less":
             return Store(buffer.name, index, Unary("neg", value), "sum")
@@ -374,7 +376,7 @@ class _Statements(Declarations):
             raise reader.refuse(
                 "cannot read this line", f"found `{op}=`", f"{element} = {element} {op} (…)"
             )
-        raise reader.expected("=, +=, -=, max= or min=")
+        raise reader.expected_error("=, +=, -=, max= or min=")
 
     def choose(self, reader: Reader, names: frozenset[str]) -> Choose:
         reader.advance()
@@ -388,16 +390,16 @@ class _Statements(Declarations):
                 options.append(self.option(self.reader(line, names, readable=False), names))
             self.levels.pop()
         if not options:
-            raise reader.expected("an option below it")
+            raise reader.expected_error("an option below it")
         return Choose(tuple(options))
 
     def option(self, reader: Reader, names: frozenset[str]) -> Option:
         if not reader.at("option"):
-            raise reader.expected("`option`")
+            raise reader.expected_error("`option`")
         reader.advance()
         label = reader.raw("a label", "costs")
         reader.expect("costs")
-        cost = reader.typed(reader.expression(), "float64", "a cost")
+        cost = reader.expression_of_type(reader.expression(), "float64", "a cost")
         reader.finish()
         return Option(label, cost, self.block(names))
 

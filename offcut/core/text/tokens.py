@@ -106,7 +106,7 @@ class Tokens:
             self.token.start if column is None else column, refused, because, *help
         )
 
-    def expected(self, what: str) -> ParseError:
+    def expected_error(self, what: str) -> ParseError:
         """Return the error that something other than `what` stands here."""
         actual = self.token.text if self.token.kind == "end" else f"`{_visible(self.token.text)}`"
         ours = [_FOREIGN[self.token.text]] if self.token.text in _FOREIGN else []
@@ -133,7 +133,7 @@ class Tokens:
     def expect(self, text: str) -> Token:
         """Take this word or operator, refuse any other."""
         if not self.at(text):
-            raise self.expected(f"`{text}`")
+            raise self.expected_error(f"`{text}`")
         return self.advance()
 
     def close(self, bracket: Token, text: str) -> None:
@@ -150,7 +150,7 @@ class Tokens:
     def name(self, what: str) -> str:
         """Take a name, refuse words of the syntax and what is not ASCII."""
         if self.token.kind != "name":
-            raise self.expected(what)
+            raise self.expected_error(what)
         if self.token.text in UNNAMEABLE:
             raise self.refuse(
                 f"cannot use `{self.token.text}` as a name",
@@ -168,7 +168,7 @@ class Tokens:
         """Return the text from here to the token `stop`, or to the end of the line."""
         first = self.token
         if first.kind == "end" or first.text == stop:
-            raise self.expected(what)
+            raise self.expected_error(what)
         self.advance()
         while self.token.kind != "end" and self.token.text != stop:
             self.advance()
@@ -178,7 +178,7 @@ class Tokens:
         """Take an integer literal of 64 bits."""
         column, negative = self.token.start, self.accept("-")
         if self.token.kind != "number":
-            raise self.expected("an integer literal")
+            raise self.expected_error("an integer literal")
         value = self.number(self.advance(), negative, column)
         if not isinstance(value, int) or value not in _INT64:
             raise self.refuse(
@@ -197,7 +197,7 @@ class Tokens:
             raise self.refuse("cannot read this number", "no element type holds it", column=column)
         return value
 
-    def named(self, negative: bool) -> float:
+    def named_float(self, negative: bool) -> float:
         """Take ``inf`` or ``nan``; always the same object for nan, so that nodes compare equal."""
         value = LITERALS[self.advance().text]
         return -value if negative and value == value else value
@@ -207,4 +207,4 @@ class Tokens:
         if self.token.kind != "end":
             if self.token.text in (")", "]"):
                 raise self.refuse("cannot read this line", f"`{self.token.text}` closes nothing")
-            raise self.expected("the end of the line")
+            raise self.expected_error("the end of the line")

@@ -189,7 +189,7 @@ class LoopCounts(ABC):
         counts = {piece: self.over(name, lo, hi, one, known, piece) for piece, one in each.items()}
         some = ix.minimum(trips(lo, hi, known), 1)
         staged = {
-            piece: replace(one, counts=one.counts.mapped(lambda count: ix.mul(some, count)))
+            piece: replace(one, counts=one.counts.map(lambda count: ix.mul(some, count)))
             for piece, one in body.staged.items()
             if piece not in own
         }
@@ -200,9 +200,7 @@ class LoopCounts(ABC):
     ) -> Counts:
         """Of a piece, in all iterations of a loop."""
         sums = self.sums[piece]
-        return each.mapped(
-            lambda term: ZERO if term == ZERO else sums.over(name, lo, hi, term, known)
-        )
+        return each.map(lambda term: ZERO if term == ZERO else sums.over(name, lo, hi, term, known))
 
     def where(self, condition: Expr, then: Tally, other: Tally) -> Tally:
         """Return the counts of two sides of a condition; of one that is read from memory both."""
@@ -215,7 +213,7 @@ class LoopCounts(ABC):
 
         def either(piece: int, one: Counts, two: Counts) -> Counts:
             of = select if on_sizes else self.sums[piece].where
-            return one.combined(two, partial(of, condition))
+            return one.combine(two, partial(of, condition))
 
         pieces = dict.fromkeys((*then.counts, *other.counts))
         sides = then.counts, other.counts

@@ -33,7 +33,7 @@ from offcut.schedule import beside
 class MicrokernelCounts(StatementCounts):
     """Counts of tiles that microkernels cover, and of the copies around padded ones."""
 
-    def covered(self, tile: Tile, kernel: Microkernel, scope: Scope) -> Tally:
+    def count_run(self, tile: Tile, kernel: Microkernel, scope: Scope) -> Tally:
         """One run of a tile of a microkernel, which touches each element once: rows that are masked do not run, rows that
         are padded do.
         """
@@ -79,16 +79,16 @@ class MicrokernelCounts(StatementCounts):
         counts = replace(counts, runs=ix.const(1), cycles=busy, instructions=issued)
         if any(any(limits(tile, name)) for name in (rows, columns)):
             some = ix.compare(">", ix.mul(lengths.get(rows, ix.const(1)), width), 0)
-            counts = counts.mapped(lambda count: select(some, count, ZERO))
+            counts = counts.map(lambda count: select(some, count, ZERO))
         staged: dict[int, StagedRows] = {}
         if tile.form is Form.PAD and match is not None:
-            counts = counts.plus(self.copied(tile, lengths, columns))
+            counts = counts.plus(self.count_result_copies(tile, lengths, columns))
             if padded:
-                one = self.staged(tile, match, lengths[rows], height, depth)
+                one = self.count_row_copies(tile, match, lengths[rows], height, depth)
                 repeated = ix.literal_value(again) != 1
                 kind = self.program.buffer(match.by_rows.buffer).kind
                 if repeated or kind not in (Kind.INPUT, Kind.CONSTANT):
-                    counts = counts.plus(one.counts.mapped(lambda count: ix.mul(again, count)))
+                    counts = counts.plus(one.counts.map(lambda count: ix.mul(again, count)))
                 else:
                     staged[scope.piece] = one
         return Tally(self.traffic.access(boxes, scope.piece), {scope.piece: counts}, staged)
@@ -152,7 +152,11 @@ class MicrokernelCounts(StatementCounts):
         length, limited = extent_of(axis), False
         for limit in limits(tile, axis.iter):
             length, limited = (
-                lesser(length, _left(simplify_index(limit), simplify_index(axis.start)), known),
+                lesser(
+                    length,
+                    _remaining_extent(simplify_index(limit), simplify_index(axis.start)),
+                    known,
+                ),
                 True,
             )
         if limited and not known.at_least_zero(length):
@@ -173,7 +177,7 @@ class MicrokernelCounts(StatementCounts):
         most = min(known or kernel.max_rows, kernel.max_rows)
         return min(kernel.columns_for(height) for height in range(1, most + 1))
 
-    def copied(self, tile: Tile, lengths: Mapping[str, Expr], columns: str) -> Counts:
+    def count_result_copies(self, tile: Tile, lengths: Mapping[str, Expr], columns: str) -> Counts:
         """Of the copies of a padded tile's result between its array and the scratch that it is computed in."""
         store = next(s for s in statements(tile.body) if isinstance(s, Store))
         if store.buffer not in self.held:
@@ -185,7 +189,7 @@ class MicrokernelCounts(StatementCounts):
         times = 1 if begins_with_store(store.buffer, tile.body) else 2
         return copy_counts(ix.mul(times, vectors), self.hardware.machine)
 
-    def staged(
+    def count_row_copies(
         self, tile: Tile, match: Match, active: Expr, height: Expr, depth: Expr
     ) -> StagedRows:
         """The copy of the rows that a padded tile reads, with zeros past the last one."""
@@ -226,7 +230,7 @@ def _sums_of(tile: Tile) -> tuple[list[Stmt], list[Stmt]]:
     return [s for s in tile.body if is_sum(s)], [s for s in tile.body if not is_sum(s)]
 
 
-def _left(limit: Expr, start: Expr) -> Expr:
+def _remaining_extent(limit: Expr, start: Expr) -> Expr:
     """``limit - start``, as a remainder where it is one."""
     match ix.sub(limit, start):
         case Binary("-", a, Binary("*", Const(by), Binary("//", b, Const(of)))) if (a, by) == (

@@ -37,13 +37,13 @@ class ProgramCounts(LoopCounts):
         """Return the methods to sum what a piece counts, the most exact first."""
         return count_methods(is_open=self.is_open)
 
-    def counted(self, body: tuple[Stmt, ...]) -> Counted:
+    def counts_by_piece(self, body: tuple[Stmt, ...]) -> Counted:
         """Return what a program counts, by piece."""
         tally = self.block(body, Scope(self.known))
         volumes = self.traffic.at_a_call(tally.touched)
         every = range(len(self.pieces))
         whole = tally.whole
-        counts = tuple(whole.get(one, Counts()).mapped(self.sums[one].finish) for one in every)
+        counts = tuple(whole.get(one, Counts()).map(self.sums[one].finish) for one in every)
         return Counted(
             tuple(self.pieces),
             counts,
@@ -101,7 +101,7 @@ class ProgramCounts(LoopCounts):
                     case open_:
                         return self.where(open_, self.block(then, scope), self.block(other, scope))
             case Let():
-                return self.bounded(stmt, scope)
+                return self.count_bounded_value(stmt, scope)
             case Sync():
                 return self.sync(stmt, scope)
             case Alloc():
@@ -142,7 +142,7 @@ class ProgramCounts(LoopCounts):
             body = self.block(stmt.body, inside)
         return self.loop(name, lo, hi, body, scope.known)
 
-    def bounded(self, let: Let, scope: Scope) -> Tally:
+    def count_bounded_value(self, let: Let, scope: Scope) -> Tally:
         """Return the counts inside of a bounded value: with the value in its place if that is a literal or moves with a loop; with each
         of the two values that it may have; else with a name for it.
         """

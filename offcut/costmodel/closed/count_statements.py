@@ -51,7 +51,7 @@ class StatementCounts(ProgramCounts):
     def behind_stages(self, tally: Tally, piece: int, scope: Scope) -> Tally:
         """Return the counts of a stage that waits for those before it in the loop around."""
         waits = self.hardware.machine.loops.wait_cycles
-        return self.begun(tally, waits, replace(scope, piece=piece))
+        return self.with_loop_overhead(tally, waits, replace(scope, piece=piece))
 
     def for_loop(self, stmt: For, scope: Scope) -> Tally:
         """Return the counts of all iterations of a loop; along lanes, with what they take to begin and to add up."""
@@ -59,14 +59,14 @@ class StatementCounts(ProgramCounts):
             return super().for_loop(stmt, scope)
         loops = self.hardware.machine.loops
         tally = super().for_loop(stmt, replace(scope, lane=stmt.iter, run=None))
-        return self.begun(tally, loops.begin_cycles + loops.reduce_cycles, scope)
+        return self.with_loop_overhead(tally, loops.begin_cycles + loops.reduce_cycles, scope)
 
     def alloc(self, stmt: Alloc, scope: Scope) -> Tally:
         """Return the counts inside of a window, which lies in one place for all iterations around it."""
-        inside = self.opened(stmt.buffer, stmt.axes, stmt.body, scope)
+        inside = self.count_window(stmt.buffer, stmt.axes, stmt.body, scope)
         return self.window(stmt.buffer, stmt.axes, inside)
 
-    def opened(
+    def count_window(
         self, buffer: str, axes: Sequence[tuple[Expr, Expr]], body: Sequence[Stmt], scope: Scope
     ) -> Tally:
         """What is inside a window, whose array is as large as it."""
@@ -99,7 +99,7 @@ class StatementCounts(ProgramCounts):
         }
         return replace(tally, counts=counts)
 
-    def begun(self, tally: Tally, cycles: float, scope: Scope) -> Tally:
+    def with_loop_overhead(self, tally: Tally, cycles: float, scope: Scope) -> Tally:
         """With what it takes to begin a loop of lanes, and to end it."""
         assert scope.piece is not None
         once = Counts(cycles=ix.const(round(cycles * THOUSANDTHS)))
@@ -145,7 +145,7 @@ class StatementCounts(ProgramCounts):
         count = ix.mul(width, ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), width))
         # From 0 on: how many there are says more than where they end.
         shift = {name: ix.add(lo, Var(name))}
-        from_0 = each.mapped(lambda value: substitute(value, shift))
+        from_0 = each.map(lambda value: substitute(value, shift))
         run = count if most is None else ix.minimum(most, count)
         some = self.over(name, ZERO, run, from_0, known, piece)
         return replace(every, instructions=some.instructions, cycles=some.cycles)
@@ -187,7 +187,7 @@ class StatementCounts(ProgramCounts):
             boxes = {array: one.over({name: (ends[0], ends[1])}) for array, one in boxes.items()}
         return Tally(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
 
-    def named(self, buffer: str, one: Box) -> str:
+    def array_name(self, buffer: str, one: Box) -> str:
         """What an array is called at places that move as these do: rows and columns of one array are apart."""
         known = self.apart.setdefault(buffer, {})
         if one.moves not in known:
@@ -202,11 +202,9 @@ class StatementCounts(ProgramCounts):
 
         def add(buffer: str, one: Box) -> None:
             if buffer in self.held:
-                name = self.named(buffer, one)
+                name = self.array_name(buffer, one)
                 boxes_by_buffer[name] = (
-                    boxes_by_buffer[name].joined(one, self.known)
-                    if name in boxes_by_buffer
-                    else one
+                    boxes_by_buffer[name].join(one, self.known) if name in boxes_by_buffer else one
                 )
 
         add(stmt.buffer, box(stmt.index, written=True))

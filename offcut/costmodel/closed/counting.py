@@ -88,7 +88,7 @@ def count_program(
         counter = _ProcessorCounts(program, hardware, fixed, ways, options or {}, bytes_of)
         if known != program.body:
             counter.exactness = least_exact(counter.exactness, Exactness.BOUND)
-        counts = counter.counted(body)
+        counts = counter.counts_by_piece(body)
         instead = {piece: sums.ways[1:] for piece, sums in counter.sums.items() if sums.failed}
         if not instead:
             return counts
@@ -151,7 +151,7 @@ def footprints(program: Program, hardware: Hardware) -> dict[str, tuple[Expr, ..
     """The room that each array of a program takes in each level, nearest first, over the sizes."""
     counter = _ProcessorCounts(program, hardware, {}, {}, {}, BytesOf.ARRAYS)
     boxes = counter.block(program.body, Scope(counter.known)).touched.boxes
-    each = [counter.traffic.taken(boxes, level) for level in hardware.levels]
+    each = [counter.traffic.room(boxes, level) for level in hardware.levels]
     return {name: tuple(room[name] for room in each) for name in boxes}
 
 
@@ -165,7 +165,7 @@ class _ProcessorCounts(MicrokernelCounts):
             case Tile(axes, _, role=role):
                 tile = tuple((axis.iter, extent_of(axis)) for axis in axes)
                 return Piece(stage, role.value, tile, stmt.microkernel, scope.way)
-            case Store() | For() if not _parted(stmt):
+            case Store() | For() if not _has_pieces(stmt):
                 return Piece(stage, Role.WHOLE.value, (), None, scope.way)
             case _:
                 return None
@@ -175,7 +175,7 @@ class _ProcessorCounts(MicrokernelCounts):
         kernel = self.hardware.microkernels.get(tile.microkernel or "")
         if kernel is None:
             return self.tile(tile, tile.axes, scope)
-        return self.covered(tile, kernel, scope)
+        return self.count_run(tile, kernel, scope)
 
     def tile(self, tile: Tile, axes: Sequence[TileAxis], scope: Scope) -> Tally:
         """The instances of a tile of plain loops along `axes`, whose lanes run along the last one: those that no condition
@@ -229,8 +229,14 @@ class _ProcessorCounts(MicrokernelCounts):
             }
             tally = Tally(self.traffic.at_once(tally.touched, *across), each)
         if rest:
-            return self.begun(tally, loops.bind_cycles * (run or 0), scope) if guarded else tally
-        return self.begun(tally, loops.begin_cycles if run is None else loops.tile_cycles, scope)
+            return (
+                self.with_loop_overhead(tally, loops.bind_cycles * (run or 0), scope)
+                if guarded
+                else tally
+            )
+        return self.with_loop_overhead(
+            tally, loops.begin_cycles if run is None else loops.tile_cycles, scope
+        )
 
 
 def _with_open(stmt: Stmt) -> Stmt | None:
@@ -251,7 +257,7 @@ def _ends_of(name: str, conditions: Sequence[Expr]) -> Iterator[Expr]:
                 yield end
 
 
-def _parted(stmt: Stmt) -> bool:
+def _has_pieces(stmt: Stmt) -> bool:
     """Whether a nest holds pieces of its own."""
     return any(isinstance(one, Tile | Choose | Alloc) for one in statements((stmt,)))
 

@@ -93,7 +93,7 @@ class Counts:
     picojoules: Expr = ZERO
     work: Mapping[str, Expr] = field(default_factory=dict)
 
-    def mapped(self, of: Callable[[Expr], Expr]) -> Counts:
+    def map(self, of: Callable[[Expr], Expr]) -> Counts:
         """Each count put through a function."""
         return Counts(
             of(self.runs),
@@ -105,7 +105,7 @@ class Counts:
             {name: of(amount) for name, amount in self.work.items()},
         )
 
-    def combined(self, other: Counts, of: Callable[[Expr, Expr], Expr]) -> Counts:
+    def combine(self, other: Counts, of: Callable[[Expr, Expr], Expr]) -> Counts:
         """Return counts of which each is a function of both."""
         names = dict.fromkeys((*self.work, *other.work))
         return Counts(
@@ -120,7 +120,7 @@ class Counts:
 
     def plus(self, other: Counts) -> Counts:
         """Of both."""
-        return self.combined(other, ix.add)
+        return self.combine(other, ix.add)
 
 
 def sum_counts(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:

@@ -70,7 +70,7 @@ class Page:
                 "",
                 *self._resources(sampled),
                 "",
-                *(self._bound(one) for one in sizes),
+                *(self._bound_by_size(one) for one in sizes),
             ]
         )
 
@@ -153,7 +153,7 @@ class Page:
             rows.append([name, str(fit), fit.off, f"{share:.0%}" if share else ""])
         return table(rows)
 
-    def _bound(self, size: Size) -> str:
+    def _bound_by_size(self, size: Size) -> str:
         """Of each resource, the values of a size at which it is what binds."""
         values = np.arange(size.at_or_above(1), _last(size) + 1, size.multiple_of, dtype=np.int64)
         points, assignments = {size.name: values}, []

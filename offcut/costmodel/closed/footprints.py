@@ -43,7 +43,7 @@ class Scattered:
                 count = ix.mul(count, ix.add(ix.sub(last, first), 1))
         return Scattered(count, self.names - set(ranges))
 
-    def joined(self, other: Ends | Scattered) -> Scattered:
+    def join(self, other: Ends | Scattered) -> Scattered:
         """With others along the axis."""
         if isinstance(other, Scattered):
             return Scattered(ix.maximum(self.count, other.count), self.names | other.names)
@@ -61,10 +61,10 @@ class Box:
     read: bool
     written: bool
 
-    def joined(self, other: Box, known: ScanContext) -> Box:
+    def join(self, other: Box, known: ScanContext) -> Box:
         """The least box around two."""
         pairs = zip(self.axes, other.axes, strict=True)
-        axes = tuple(_joined(a, b, known) for a, b in pairs)
+        axes = tuple(_joined_ends(a, b, known) for a, b in pairs)
         return Box(axes, self.read or other.read, self.written or other.written)
 
     def over(self, ranges: Ranges) -> Box:
@@ -200,11 +200,11 @@ def _over(axis: Ends | Scattered, ranges: Ranges) -> Ends | Scattered:
     )
 
 
-def _joined(a: Ends | Scattered, b: Ends | Scattered, known: ScanContext) -> Ends | Scattered:
+def _joined_ends(a: Ends | Scattered, b: Ends | Scattered, known: ScanContext) -> Ends | Scattered:
     if isinstance(a, Scattered):
-        return a.joined(b)
+        return a.join(b)
     if isinstance(b, Scattered):
-        return b.joined(a)
+        return b.join(a)
     return lesser(a[0], b[0], known), lesser(a[1], b[1], known, greater=True)
 
 

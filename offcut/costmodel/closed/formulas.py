@@ -76,14 +76,14 @@ class Formulas:
     @lazy_property
     def flop(self) -> sympy.Expr:
         """Operations of what is described."""
-        return self._shown(self.operations)
+        return self._formula_text(self.operations)
 
     @lazy_property
     def cycles(self) -> sympy.Expr:
         """Of the call."""
         stages, loss = by_stage(self.prediction.pieces).items(), self.prediction.loss
         total = self._total((stage, stage_formula(each, loss)) for stage, each in stages)
-        return self._shown(_plus(total, real(self.prediction.call)))
+        return self._formula_text(_plus(total, real(self.prediction.call)))
 
     @property
     def seconds(self) -> sympy.Expr:
@@ -99,28 +99,28 @@ class Formulas:
     @lazy_property
     def energy(self) -> sympy.Expr:
         """Joules: an estimate."""
-        return self._shown(self._by_piece(lambda one: one.joules))
+        return self._formula_text(self._by_piece(lambda one: one.joules))
 
     @lazy_property
-    def kept(self) -> dict[str, sympy.Expr]:
+    def resident_bytes(self) -> dict[str, sympy.Expr]:
         """Bytes of the largest part of the call that fits each cache, and stays there."""
-        return {name: self._shown(size) for name, size in self.prediction.kept.items()}
+        return {name: self._formula_text(size) for name, size in self.prediction.kept.items()}
 
     @property
     def occupancy(self) -> dict[str, sympy.Expr]:
         """The same as shares of the caches."""
         caches = {memory.name: memory.bytes for memory in self.machine.memory}
-        return {name: size / caches[name] for name, size in self.kept.items()}
+        return {name: size / caches[name] for name, size in self.resident_bytes.items()}
 
     @lazy_property
     def code_bytes(self) -> sympy.Expr:
         """Of the kernel, whatever the sizes: right to a factor of three."""
-        return self._shown(ix.const(self.code))
+        return self._formula_text(ix.const(self.code))
 
     @property
     def compile_seconds(self) -> sympy.Expr:
         """Likewise, to compile it."""
-        return self._shown(real(self.compiled_in))
+        return self._formula_text(real(self.compiled_in))
 
     @property
     def exactness(self) -> HowExact:
@@ -133,7 +133,7 @@ class Formulas:
         return tuple(tuple(way.label for way in ways) for ways in self.prediction.choices)
 
     def _bytes(self, name: str) -> sympy.Expr:
-        return self._shown(self._by_piece(lambda one: real(one.bytes[name])))
+        return self._formula_text(self._by_piece(lambda one: real(one.bytes[name])))
 
     def _by_piece(self, of: Callable[[Predicted], Expr]) -> Expr:
         """The sum over the pieces of the ways that are taken."""
@@ -165,7 +165,7 @@ class Formulas:
         at_least = SampledPrediction(self.prediction, least)
         return {stage: runs for stage, runs in every.items() if at_least.at(runs)[0] <= 0}
 
-    def _shown(self, expr: Expr) -> sympy.Expr:
+    def _formula_text(self, expr: Expr) -> sympy.Expr:
         return self._names.formula(expr)
 
     @property
@@ -181,7 +181,7 @@ class Formulas:
         """A page: pieces, what each resource takes as a short sum, what binds at which sizes."""
         flop, machine = str(self.flop), self.machine.name
         what = self.described, self.prediction, self.operations, flop, machine, self.users
-        return "\n".join([str(Page(*what)), *self._estimated()])
+        return "\n".join([str(Page(*what)), *self._fit_error()])
 
     def in_full(self) -> str:
         """The formulas of each piece as they are, in the names of the sizes: up to some 100,000 characters."""
@@ -194,9 +194,9 @@ class Formulas:
             lines += [f"  {name} = {self._in_user_names(value)}" for name, value in rows.items()]
         values = self.prediction.values.items()
         lines += [f"{name} = {self._in_user_names(value)}" for name, value in values]
-        return "\n".join([*lines, *self._estimated()])
+        return "\n".join([*lines, *self._fit_error()])
 
-    def _estimated(self) -> list[str]:
+    def _fit_error(self) -> list[str]:
         """How far cycles are off that are made of those at some sizes."""
         if self.within < 0.0005:
             return []

@@ -310,7 +310,7 @@ def _period(term: Expr, name: str) -> int:
 
 def is_longer(expr: Expr, most: int) -> bool:
     """Whether an expression has more parts than that."""
-    return any(number >= most for number, _ in enumerate(_walked(expr)))
+    return any(number >= most for number, _ in enumerate(_unconditional_parts(expr)))
 
 
 @lru_cache(maxsize=1 << 15)
@@ -341,7 +341,7 @@ def _alike(a: Expr, b: Expr, name: str) -> Expr | None:
 
 def _breaks(term: Expr, name: str) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
     """Where a part of `term` changes: the first value past it, the part, and what it is below and from there on."""
-    for part in _walked(term):
+    for part in _unconditional_parts(term):
         match part:
             case Select(condition, then, other) if name in variables(condition):
                 place = _break_of(condition, name)
@@ -379,12 +379,12 @@ def _break_of(condition: Expr, name: str) -> tuple[Expr, bool] | None:
     return ix.add(ix.floordiv(rest, -factor), 1), False
 
 
-def _walked(expr: Expr) -> Iterator[Expr]:
+def _unconditional_parts(expr: Expr) -> Iterator[Expr]:
     """Parts that may change, those inside of conditions excepted."""
     yield expr
     inside = children(expr)[1:] if isinstance(expr, Select) else children(expr)
     for child in inside:
-        yield from _walked(child)
+        yield from _unconditional_parts(child)
 
 
 def _with(term: Expr, part: Expr, value: Expr) -> Expr:
@@ -409,7 +409,7 @@ def _powers(term: Expr, name: str) -> tuple[tuple[Expr, ...], int] | None:
             return (ix.const(0), ix.const(1)), 1
         case Binary("+" | "-" as op, a, b):
             x, y = _powers(a, name), _powers(b, name)
-            return None if x is None or y is None else _added(x, y, 1 if op == "+" else -1)
+            return None if x is None or y is None else _add(x, y, 1 if op == "+" else -1)
         case Binary("*", a, b):
             x, y = _powers(a, name), _powers(b, name)
             if x is None or y is None or len(x[0]) + len(y[0]) - 2 > _DEGREE:
@@ -426,7 +426,7 @@ def _powers(term: Expr, name: str) -> tuple[tuple[Expr, ...], int] | None:
             return None
 
 
-def _added(
+def _add(
     x: tuple[tuple[Expr, ...], int], y: tuple[tuple[Expr, ...], int], sign: int
 ) -> tuple[tuple[Expr, ...], int]:
     common = lcm(x[1], y[1])

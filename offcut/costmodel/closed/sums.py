@@ -97,7 +97,7 @@ class SumTables:
         sums = dict.fromkeys(all_loads(expr))
         for load in sums:
             if load not in self._values:
-                value_of_load = self._added(load, {}, 1)
+                value_of_load = self._evaluate_sum(load, {}, 1)
                 self._values[load] = ix.const(int(value_of_load[0]))
         return simplify_index(rewrite(expr, self._values.get))
 
@@ -108,12 +108,12 @@ class SumTables:
             load: Var(f"{load.buffer} {number}") for number, load in enumerate(sums)
         }
         added = {
-            f"{load.buffer} {number}": self._added(load, at, count)
+            f"{load.buffer} {number}": self._evaluate_sum(load, at, count)
             for number, load in enumerate(sums)
         }
         return evaluate_all(rewrite(expr, names.get), {**at, **added}, count)
 
-    def _added(self, load: Load, at: Mapping[str, Array], count: int) -> Array:
+    def _evaluate_sum(self, load: Load, at: Mapping[str, Array], count: int) -> Array:
         """Evaluate a sum at `count` points, ``(count,)``; equal points are evaluated once."""
         table = self._tables[load.buffer]
         here = [evaluate_all(one, at, count) for one in (ZERO, *load.index)]
@@ -158,7 +158,7 @@ def count_methods(*, is_open: bool) -> Sequence[SumMethod]:
 
     is_open  whether a size is symbolic: terms cannot be added up then
     """
-    return (*_added(is_open), SumMethod.CLOSED, SumMethod.BOUND)
+    return (*_evaluate_sum(is_open), SumMethod.CLOSED, SumMethod.BOUND)
 
 
 def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
@@ -166,10 +166,10 @@ def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
 
     is_open  whether a size is symbolic
     """
-    return (*_added(is_open), SumMethod.HALF_WAY)
+    return (*_evaluate_sum(is_open), SumMethod.HALF_WAY)
 
 
-def _added(is_open: bool) -> Sequence[SumMethod]:
+def _evaluate_sum(is_open: bool) -> Sequence[SumMethod]:
     return () if is_open else (SumMethod.ADDED,)
 
 

@@ -66,7 +66,7 @@ class Names:
     def formula(self, expr: Expr) -> sympy.Expr:
         """An expression over the sizes, and over what has a name; its sizes as integers that are not negative."""
         written = self._resolve(expr, frozenset(), {})
-        for part in _repeated(written):
+        for part in _repeated_parts(written):
             name = self._fresh()
             self._call(name, self._with_names(part), dtype_of(part))
             self.called[part] = Var(name)
@@ -97,7 +97,7 @@ class Names:
             results[key] = self.users.get(expr.name, expr)
         else:
             inner = tuple(self._resolve(part, known, results) for part in children(expr))
-            results[key] = _joined(rebuild(expr, inner)) if inner else expr
+            results[key] = _joined_cases(rebuild(expr, inner)) if inner else expr
         return results[key]
 
     def _fresh(self) -> str:
@@ -144,7 +144,7 @@ class Names:
             values[name] = evaluate(substitute(self.known[name], inside), sizes)
         return values[name]
 
-    def _named(self, name: str) -> Any:
+    def _function_of_sizes(self, name: str) -> Any:
         """A name as a function of the sizes that it depends on."""
         sizes = self.sizes[name]
         if not sizes:
@@ -185,7 +185,7 @@ class Names:
             case Const(value, dtype):
                 return sympy.Float(value) if dtype == "float64" else sympy.Integer(int(value))
             case Var(name):
-                return self._named(name) if name in self.known else _symbol(name)
+                return self._function_of_sizes(name) if name in self.known else _symbol(name)
             case Binary(op, a, b):
                 return _binary(op, of(a), of(b), dtype_of(a))
             case Unary("neg", a):
@@ -208,15 +208,15 @@ class Names:
                 raise InternalError(f"no formula for {expr!r}")
 
 
-def _joined(expr: Expr) -> Expr:
+def _joined_cases(expr: Expr) -> Expr:
     """``where(c, a, b) + where(c, d, e)`` as ``where(c, a + d, b + e)``, factors inside; without sums of nothing."""
     match expr:
         case Binary(op, Select(one, a, b), Select(other, d, e)) if one == other:
-            return Select(one, _joined(Binary(op, a, d)), _joined(Binary(op, b, e)))
+            return Select(one, _joined_cases(Binary(op, a, d)), _joined_cases(Binary(op, b, e)))
         case Binary("*", Select(condition, a, b), Const() as factor) | Binary(
             "*", Const() as factor, Select(condition, a, b)
         ):
-            ways = (_joined(Binary("*", way, factor)) for way in (a, b))
+            ways = (_joined_cases(Binary("*", way, factor)) for way in (a, b))
             return Select(condition, *ways)
         case Cast(Select(condition, a, b), dtype):
             return Select(condition, Cast(a, dtype), Cast(b, dtype))
@@ -224,7 +224,7 @@ def _joined(expr: Expr) -> Expr:
             return simplify_once(expr)
 
 
-def _repeated(expr: Expr) -> Iterator[Expr]:
+def _repeated_parts(expr: Expr) -> Iterator[Expr]:
     """The parts of an expression that occur several times and are long, each after those in it."""
     uses: dict[Expr, int] = {}
     order: list[Expr] = []

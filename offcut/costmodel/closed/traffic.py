@@ -87,17 +87,19 @@ class Traffic:
         """Of accesses that touch each element once: a statement, or a tile of a microkernel."""
         first = {name: name if self.by_array else piece for name in boxes}
         volumes = tuple(self._spread(self._bytes(boxes, level), first) for level in self.levels)
-        return Touched(boxes, first, volumes, self._kept(boxes, (self.nothing,), self.sizes))
+        return Touched(
+            boxes, first, volumes, self._resident_room(boxes, (self.nothing,), self.sizes)
+        )
 
     def block(self, parts: Sequence[Touched]) -> Touched:
         """Of statements one after the other."""
         parts = [part for part in parts if part.boxes]
         if len(parts) < 2:
             return parts[0] if parts else self.nothing
-        boxes, first = self._joined(parts)
+        boxes, first = self._joined_boxes(parts)
         volumes = []
         for number, level in enumerate(self.levels):
-            each = [self.taken(part.boxes, level) for part in parts]
+            each = [self.room(part.boxes, level) for part in parts]
             apart = _plus(part.moved[number] for part in parts)
             for k in range(1, len(parts)):
                 if any(
@@ -112,7 +114,7 @@ class Traffic:
                     rest = ix.sub(apart.get(piece, ix.const(0)), reused)
                     apart = {**apart, piece: ix.maximum(rest, 0)}
             volumes.append(self._where_fits(boxes, first, level, apart, self.sizes))
-        return Touched(boxes, first, tuple(volumes), self._kept(boxes, parts, self.sizes))
+        return Touched(boxes, first, tuple(volumes), self._resident_room(boxes, parts, self.sizes))
 
     def loop(self, name: str, lo: Expr, hi: Expr, body: Touched, known: ScanContext) -> Touched:
         """Of all iterations of a loop."""
@@ -145,7 +147,7 @@ class Traffic:
         inside = replace(
             body, kept=tuple(self._stays(name, lo, hi, size, known) for size in body.kept)
         )
-        sizes = (ix.mul(runs, size) for size in self._kept(boxes, (inside,), known))
+        sizes = (ix.mul(runs, size) for size in self._resident_room(boxes, (inside,), known))
         return Touched(boxes, body.first, tuple(volumes), tuple(sizes))
 
     def at_once(self, body: Touched, name: str, first: Expr, last: Expr) -> Touched:
@@ -162,7 +164,7 @@ class Traffic:
 
     def where(self, condition: Expr, then: Touched, other: Touched) -> Touched:
         """Of one of two, by a condition on sizes and iterators."""
-        boxes, first = self._joined((then, other))
+        boxes, first = self._joined_boxes((then, other))
         pairs = zip(then.moved, other.moved, strict=True)
         volumes = tuple(_either(condition, one, two) for one, two in pairs)
         sizes = zip(then.kept, other.kept, strict=True)
@@ -194,7 +196,7 @@ class Traffic:
             return greatest(name, lo, hi, size, known)
         return _at(size, {name: middle_of(lo, hi)})
 
-    def _kept(
+    def _resident_room(
         self, boxes: Mapping[str, Box], parts: Sequence[Touched], known: ScanContext
     ) -> tuple[Expr, ...]:
         """Of all that is touched, where that fits a level, else the most of a part."""
@@ -211,9 +213,9 @@ class Traffic:
 
     def _size(self, boxes: Mapping[str, Box], level: Level) -> Expr:
         """Bytes that boxes take up."""
-        return _total((self.taken(boxes, level),))
+        return _total((self.room(boxes, level),))
 
-    def taken(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
+    def room(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
         """The room that boxes take in a level, by array."""
         sizes = {}
         for name, box in boxes.items():
@@ -245,13 +247,13 @@ class Traffic:
         fits = self._fits(self._size(boxes, level), level, known)
         return _either(fits, self._spread(self._bytes(boxes, level), first), otherwise)
 
-    def _joined(self, parts: Sequence[Touched]) -> tuple[dict[str, Box], dict[str, Piece]]:
+    def _joined_boxes(self, parts: Sequence[Touched]) -> tuple[dict[str, Box], dict[str, Piece]]:
         """The boxes of statements one after the other, and who touches each first."""
         boxes: dict[str, Box] = {}
         first: dict[str, Piece] = {}
         for part in parts:
             for name, box in part.boxes.items():
-                boxes[name] = boxes[name].joined(box, self.sizes) if name in boxes else box
+                boxes[name] = boxes[name].join(box, self.sizes) if name in boxes else box
                 first.setdefault(name, part.first[name])
         return boxes, first
 

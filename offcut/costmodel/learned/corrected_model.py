@@ -165,11 +165,11 @@ class CorrectedModel:
         )
         unlike = [one for one in because if one]
         if 2 * len(unlike) <= len(closed):
-            return self.corrected(features, closed, np.median(features, axis=0))
+            return self.corrected_seconds(features, closed, np.median(features, axis=0))
         because = [one or unlike[0] for one in because]
         return Foreseen(closed, np.full(len(closed), self.closed), tuple(because))
 
-    def corrected(self, features: Values, closed: Values, centre: Values) -> Foreseen:
+    def corrected_seconds(self, features: Values, closed: Values, centre: Values) -> Foreseen:
         """Return seconds of rows, inside of the region or not: the closed form times the consensus of the members.
 
         centre  the features in the middle of what each row is compared with
@@ -186,7 +186,7 @@ class CorrectedModel:
         """Predict one row; raise if the parts do not fit each other."""
         nothing = np.zeros((1, len(self.names)))
         self.familiar.reasons_outside(nothing)
-        prediction = self.corrected(nothing, np.ones(1), nothing)
+        prediction = self.corrected_seconds(nothing, np.ones(1), nothing)
         numbers = np.array([*prediction.seconds, *prediction.spread, self.closed], float)
         if len(numbers) != 3 or not np.isfinite(numbers).all():
             raise ValueError("it gives no number")
@@ -228,7 +228,7 @@ class CorrectedModel:
         installed.
         """
         file = Path(path)
-        data = _read(file)
+        data = _read_model(file)
         try:
             pair = CorrectedModel(
                 ensemble=Ensemble.of_plain(data["ensemble"]),
@@ -254,10 +254,10 @@ def useless_in(path: Path) -> str:
 
     Raises OffcutError for a file that holds none.
     """
-    return str(_read(path).get("useless", ""))
+    return str(_read_model(path).get("useless", ""))
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_model(file: Path) -> dict[str, Any]:
     """Return what the file of a model says.
 
     Raises OffcutError for a file that holds none.
@@ -299,7 +299,7 @@ def train(
             help=("offcut tune … --records FILE measures more",),
         )
     options = settings or Settings()
-    wide = rows.centred()
+    wide = rows.with_distances()
     many = len(np.unique(rows.program)) >= options.members
     ensemble_fit = fit_ensemble(wide, rows.program if many else rows.schedule, seed, options)
     judged = fit_ensemble(wide, rows.schedule, seed, options) if many else ensemble_fit

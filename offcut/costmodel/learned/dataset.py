@@ -72,7 +72,7 @@ class Dataset:
             medians[group] = np.median(medians[group], axis=0)
         return medians
 
-    def centred(self) -> Dataset:
+    def with_distances(self) -> Dataset:
         """The same rows with twice the features: how far each is from the middle of its group stands beside it."""
         names = (*self.names, *(f"{name}.apart" for name in self.names))
         return replace(self, names=names, features=centered_features(self.features, self.centre))

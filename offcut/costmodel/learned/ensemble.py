@@ -123,7 +123,7 @@ def fit_ensemble(rows: Dataset, whole: Values, seed: int, settings: Settings) ->
     for number in range(settings.members):
         training = rows.at(part != number)
         level = float(np.median(training.log_ratio))
-        member = _grown(xgboost, training, level, seed + number, settings)
+        member = _grow(xgboost, training, level, seed + number, settings)
         members.append(member)
         levels.append(level)
         predictions = Ensemble((member,), (level,))(rows.features)[0]
@@ -139,7 +139,7 @@ def parts(whole: Values, count: int, seed: int) -> Values:
     return result
 
 
-def _grown(xgboost: Any, rows: Dataset, level: float, seed: int, settings: Settings) -> Any:
+def _grow(xgboost: Any, rows: Dataset, level: float, seed: int, settings: Settings) -> Any:
     derivatives = gradient(rows.groups, np.log(rows.seconds), np.log(rows.closed) + level, seed)
     options = {
         "max_depth": settings.depth,

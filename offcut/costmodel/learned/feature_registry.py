@@ -30,7 +30,7 @@ def compute_features(case: Case, features: Sequence[Feature]) -> tuple[tuple[str
     parts: list[Values] = []
     for feature in features:
         name = _name(feature)
-        with blamed_on_another(partial(_refused, name)):
+        with blamed_on_another(partial(_refusal, name)):
             result = feature(case)
         values_by_name = result if isinstance(result, Mapping) else {"": result}
         rows = np.empty((len(values_by_name), case.count))
@@ -38,9 +38,9 @@ def compute_features(case: Case, features: Sequence[Feature]) -> tuple[tuple[str
             for place, value in enumerate(values_by_name.values()):
                 rows[place] = value
         except (TypeError, ValueError):
-            raise _refused(name, f"gave {value!r}") from None
+            raise _refusal(name, f"gave {value!r}") from None
         if not np.isfinite(rows).all():
-            raise _refused(name, f"gave {rows[~np.isfinite(rows)][0]}")
+            raise _refusal(name, f"gave {rows[~np.isfinite(rows)][0]}")
         names += (f"{name}.{key}".rstrip(".") for key in values_by_name)
         parts.append(rows)
     if len({*names}) < len(names):
@@ -96,7 +96,7 @@ def _twice(name: str) -> DescribeError:
     )
 
 
-def _refused(name: str, did: str) -> DescribeError:
+def _refusal(name: str, did: str) -> DescribeError:
     values = "a number, a number for each vector of sizes, or several of these by name"
     return DescribeError(
         "learn", f"cannot take the feature {name}", because=f"it {did}", help=(values,)

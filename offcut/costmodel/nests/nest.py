@@ -130,7 +130,7 @@ class Nests:
                 values[active_parameter(axis)] = every.heights[axis][here]
                 values[group_parameter(axis)] = one
             shapes_by_axis = dict(zip((along.axis for along in cut.cuts), shapes, strict=True))
-            amounts = self.computed(computation, cut, rows, shapes_by_axis, shared)(values)
+            amounts = self.tile_work(computation, cut, rows, shapes_by_axis, shared)(values)
             each = [np.broadcast_to(part, (len(here), self.calls.count)) for part in amounts]
             total += np.array([part.sum(axis=0) for part in each])
             tails = tails + each[0][~every.body[here]].sum(axis=0)
@@ -146,7 +146,7 @@ class Nests:
             self.resources.unhidden,
         )
 
-    def computed(
+    def tile_work(
         self,
         computation: Computation,
         cut: ResolvedWay,
@@ -173,7 +173,7 @@ class Nests:
             )
 
         what = "computed", shared, *known.values()
-        return self.remembered(what, computation, cut, rows, formulas)
+        return self.memo_of_form(what, computation, cut, rows, formulas)
 
     def bytes(
         self,
@@ -197,7 +197,7 @@ class Nests:
             return _Moved(Formulas(each), arrays)
 
         what = "bytes", shared, *shapes.values(), *counts.items()
-        formulas = self.remembered(what, computation, cut, rows, moved_formulas)
+        formulas = self.memo_of_form(what, computation, cut, rows, moved_formulas)
         levels, count = len(self.rates), self.calls.count
         if not formulas.arrays:
             return np.zeros((levels, count))
@@ -205,8 +205,8 @@ class Nests:
         each = np.array([np.broadcast_to(part, count) for part in amounts])
         each = each.reshape(len(formulas.arrays), levels, count)
         if earlier:
-            each = each * self.reuse(computation).fetched(cut.group, formulas.arrays, earlier)
-        size: Array = each.sum(axis=0) * self.refilled(computation, windows)
+            each = each * self.reuse(computation).fetch_flags(cut.group, formulas.arrays, earlier)
+        size: Array = each.sum(axis=0) * self.refill_flags(computation, windows)
         return size
 
     def mean(
@@ -241,7 +241,7 @@ class Nests:
         program = nest.program(self.hardware.machine, self.hardware.lanes)
         return count_program(program, self.hardware, {}, bytes_of=bytes_of)
 
-    def remembered(
+    def memo_of_form(
         self,
         what: Hashable,
         computation: Computation,
@@ -283,7 +283,7 @@ class Nests:
             self.reuses[id(computation)] = Reuse(computation, self.hardware, self.calls)
         return self.reuses[id(computation)]
 
-    def refilled(self, computation: Computation, windows: Earlier) -> npt.NDArray[np.float64]:
+    def refill_flags(self, computation: Computation, windows: Earlier) -> npt.NDArray[np.float64]:
         """Return 1 for each level that a call fills, 0 for a cache that holds all arrays: after a call of the same sizes, it does.
 
         windows  all nests in shared loops, each with these: of what they compute a cache holds a window

@@ -47,7 +47,9 @@ class Reuse:
         return {one[0].buffer: one for one in self.computation.groups}
 
     @memoize_method
-    def fetched(self, group: tuple[Stage, ...], arrays: tuple[str, ...], earlier: Earlier) -> Array:
+    def fetch_flags(
+        self, group: tuple[Stage, ...], arrays: tuple[str, ...], earlier: Earlier
+    ) -> Array:
         """Whether the nest of `group` brings an array into a level, 1 or 0: by array, level and call."""
         sizes = np.array([[level.bytes] for level in self.hardware.levels])
         is_fetched = np.ones((len(arrays), len(sizes), self.calls.count))

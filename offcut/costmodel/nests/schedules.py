@@ -144,7 +144,7 @@ class SchedulePrices:
 
         Raises PartitionError for a schedule that is not legal.
         """
-        nests = [nest for nest, _ in _placed(parts_of(schedule))]
+        nests = [nest for nest, _ in _nests_in_order(parts_of(schedule))]
         return {
             nest.stage: ways
             for nest, ways in zip(nests, self.nests(schedule), strict=True)
@@ -160,20 +160,20 @@ class SchedulePrices:
         stages: tuple[Step, ...] = tuple(s for s in schedule.steps if isinstance(s, others))
         known = self.taken.setdefault(stages, {})
         times = []
-        for nest in _placed(parts_of(schedule)):
+        for nest in _nests_in_order(parts_of(schedule)):
             if nest not in known:
-                known[nest] = self._taken(schedule, stages, *nest)
+                known[nest] = self._nest_seconds(schedule, stages, *nest)
             times.append(known[nest])
         return times
 
-    def _taken(
+    def _nest_seconds(
         self, schedule: Schedule, stages: tuple[Step, ...], nest: Nest, at: Surroundings
     ) -> Taken:
         """Return the same of a nest that is new."""
         ways = []
         depths = frozenset(way.cover.depth for way in nest.ways if way.cover is not None)
         for way in nest.ways:
-            key = Key(stages, at, nest.stage, depths, len(nest.ways) > 1, _unnamed(way))
+            key = Key(stages, at, nest.stage, depths, len(nest.ways) > 1, _without_names(way))
             if key not in self.known:
                 self.known[key] = self.way_cost(schedule, key)
             cost = self.known[key]
@@ -217,7 +217,7 @@ def _around(way: ResolvedWay, at: Surroundings) -> Loops:
 
 
 @lru_cache(1 << 14)
-def _unnamed(way: Way) -> Way:
+def _without_names(way: Way) -> Way:
     return replace(way, label="")
 
 
@@ -226,7 +226,7 @@ def parallel_speedup(schedule: Schedule, threads: int) -> float:
     return float(threads) if Binds.of(schedule, THREAD).lines else 1.0
 
 
-def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:
+def _nests_in_order(parts: Sequence[Nest | Together]) -> list[Placed]:
     """The nests in `parts`, in order."""
     nests: list[Placed] = []
 

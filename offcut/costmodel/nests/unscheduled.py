@@ -54,7 +54,7 @@ class LoopPrices:
         if any(axes.count(name) != 1 for name in cuts):
             return None
         for stage in stages:
-            cut = _cut(stage, cuts)
+            cut = _cut_nest(stage, cuts)
             if cut is None:
                 return None
             if cut not in self.known:
@@ -120,7 +120,7 @@ def _names(stage: Stage) -> list[tuple[str, str]]:
     return [(axis.name, f"{stage.buffer}.{axis.name}") for axis in stage.axes]
 
 
-def _cut(stage: Stage, cuts: Mapping[str, Split]) -> ResolvedWay | None:
+def _cut_nest(stage: Stage, cuts: Mapping[str, Split]) -> ResolvedWay | None:
     """A nest with its loops cut, by the names that a schedule has for these: loops before the first that is cut stay around
     the tiles, others that are not lie inside of them.
     """

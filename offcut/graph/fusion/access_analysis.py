@@ -95,7 +95,7 @@ class NodeAccesses:
 
     def _of(self, node: Node) -> NodeAccess:
         same = alike(node, self.values, self.graph.sizes)
-        known = _found(same)
+        known = _matching_operands(same)
         names = {value.name: name for value, name in zip(same.operands, node.operands, strict=True)}
         return NodeAccess(
             known.kind,
@@ -118,7 +118,7 @@ class NodeAccesses:
 
 
 @lru_cache(maxsize=1024)
-def _found(same: Alike) -> NodeAccess:
+def _matching_operands(same: Alike) -> NodeAccess:
     """What such nodes are like, by the names of their operands."""
     description, results = description_of(same)
     tensors = {value.name: description.tensors[value.name] for value in same.operands}
@@ -160,7 +160,7 @@ def _found(same: Alike) -> NodeAccess:
         steps = tuple(tuple(int(a == b) for b in range(rank)) for a in range(rank))
         strided = Strided((ix.const(0),) * rank, steps)
     elif len(stages) == 1:
-        strided = _strided(stages[0], tensors, description)
+        strided = _strided_access(stages[0], tensors, description)
     through = _through(stages, results[-1]) if kind is Kind.COMPLEX and len(results) == 1 else {}
     axes = {name: _axes(name, stages, results[-1], through) for name in tensors}
     alone = {name: _alone(name, stages) for name in tensors}
@@ -292,7 +292,9 @@ def _at_own_place(stage: Tensor, load: Load) -> bool:
     return load.index == tuple(Var(axis.name) for axis in stage.definition.axes)
 
 
-def _strided(stage: Tensor, tensors: dict[str, Tensor], description: Description) -> Strided | None:
+def _strided_access(
+    stage: Tensor, tensors: dict[str, Tensor], description: Description
+) -> Strided | None:
     definition = stage.definition
     assert definition is not None
     body = definition.body

@@ -54,7 +54,7 @@ def with_folded_factors(
     folds = dict[str, _Fold]()
     for tensor in order:
         if tensor not in results and len(readers[tensor.name]) == 1:
-            fold = _found(tensor, readers[tensor.name][0], fixed)
+            fold = _fold_of(tensor, readers[tensor.name][0], fixed)
             if fold is not None and len(readers[fold.weights.name]) == 1:
                 folds[tensor.name] = folds[fold.reader] = fold
     if not folds:
@@ -68,8 +68,8 @@ def with_folded_factors(
             reads = tuple(rewritten[one.name] for one in definition.reads)
             return replace(tensor, definition=replace(definition, reads=reads))
         if tensor.name == fold.sum:
-            return _summed(tensor, definition, fold, rewritten)
-        return _shifted(tensor, definition, fold, rewritten[fold.sum])
+            return _scaled_sum(tensor, definition, fold, rewritten)
+        return _shifted_sum(tensor, definition, fold, rewritten[fold.sum])
 
     rewritten = rebuilt(results, change)
     return tuple(rewritten[tensor.name] for tensor in results)
@@ -148,7 +148,7 @@ class _Fold:
         return tuple(dict.fromkeys(self.known[load.buffer] for load, _ in loads(expr)))
 
 
-def _found(total: Tensor, reader: Tensor, fixed: Mapping[str, Tensor]) -> _Fold | None:
+def _fold_of(total: Tensor, reader: Tensor, fixed: Mapping[str, Tensor]) -> _Fold | None:
     """What of a reader goes into the constants of a sum; None where nothing does."""
     definition, outer = total.definition, reader.definition
     assert outer is not None
@@ -225,7 +225,7 @@ def _weights(
     return None
 
 
-def _summed(
+def _scaled_sum(
     total: Tensor, definition: Compute, fold: _Fold, rewritten: Mapping[str, Tensor]
 ) -> Tensor:
     """The sum, of weights that the factor was multiplied into."""
@@ -246,7 +246,7 @@ def _summed(
     return replace(total, definition=replace(definition, body=body, reads=reads))
 
 
-def _shifted(reader: Tensor, definition: Compute, fold: _Fold, total: Tensor) -> Tensor:
+def _shifted_sum(reader: Tensor, definition: Compute, fold: _Fold, total: Tensor) -> Tensor:
     """The sum, and what is added to it."""
     load = Load(total.name, tuple(Var(axis.name) for axis in definition.axes), total.dtype)
     if fold.shift == Const(0.0, total.dtype):

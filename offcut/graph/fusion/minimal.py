@@ -122,7 +122,7 @@ def with_fewer_products(
         if window is None or not _worth(window):
             return now
         minimal = _Minimal(window)
-        transformed, points = minimal.made()
+        transformed, points = minimal.tensor_and_points()
         largest = replace(minimal.largest(), name=f"largest_{len(assumed)}")
         limit = MagnitudeLimit(largest.dtype, points.name, minimal.terms)
         assumed.append(Assumed(largest, limit))
@@ -140,7 +140,7 @@ def _worth(window: Window) -> bool:
     depth, lanes = (
         prod(int(axis.extent) for axis in axes) for axes in (window.depth, window.lanes)
     )
-    filled = prod(map(_filled, window.along))
+    filled = prod(map(_computed_extent, window.along))
     saved = (TAPS**count - filled * TILE**count) * depth * lanes
     # Each transformation reads two elements for each that it writes; sums are read by all results of a tile.
     written = sum((POINTS // TILE) ** (n + 1) for n in range(count))
@@ -160,7 +160,7 @@ class _Minimal:
         depth = prod(int(axis.extent) for axis in self.window.depth)
         return int((TILE * TAPS) ** len(self.window.along) * depth)
 
-    def made(self) -> tuple[Tensor, Tensor]:
+    def tensor_and_points(self) -> tuple[Tensor, Tensor]:
         """The tensor that is computed so, and the points of the weights."""
         of = self.window
         *outer, inner = range(len(of.along))
@@ -201,16 +201,16 @@ class _Minimal:
                 axes, sizes = (*of.lead, *ends, *of.depth), of.definition.sizes
         names = tuple(axis.name for axis in axes)
         magnitude = Reduce("max", Unary("abs", body), names)
-        return self._tensor("largest", (), magnitude, self._read(), axes, sizes)
+        return self._tensor("largest", (), magnitude, self._data_tensors(), axes, sizes)
 
-    def _read(self) -> tuple[Tensor, ...]:
+    def _data_tensors(self) -> tuple[Tensor, ...]:
         """What the data reads."""
         read = {load.buffer for load, _ in loads(self.window.data)}
         return tuple(one for one in self.window.definition.reads if one.name in read)
 
     def _data(self, points: Sequence[Axis], tiles: Sequence[Axis]) -> Tensor:
         """What the products read of the data: along each axis in turn, the points of its tiles."""
-        of, reads = self.window, self._read()
+        of, reads = self.window, self._data_tensors()
         last = len(of.along) - 1
         body, sizes = self._inside()
         before = list[Axis]()
@@ -300,7 +300,7 @@ def _size(extent: Any) -> tuple[Expr, tuple[Dim, ...]]:
     return size.node, size.sizes
 
 
-def _filled(axis: Axis) -> float:
+def _computed_extent(axis: Axis) -> float:
     """What is computed along an axis for each result: more than one where the last tile is of one, as far as is known."""
     extent = axis.extent
     return TILE * int(_tiles(extent)) / max(int(extent), 1) if extent.is_Integer else 1.0

@@ -120,7 +120,7 @@ class _Growing:
             return
         region, open_ = [first], {self.nodes[first].results[0].name}
         while len(region) < LONGEST:
-            closure = self.closed(region, open_)
+            closure = self.closure(region, open_)
             if closure is None:
                 break
             region += closure
@@ -128,7 +128,7 @@ class _Growing:
         if len(region) > 1:
             self.join(region)
 
-    def closed(self, region: Sequence[int], open_: set[str]) -> list[int] | None:
+    def closure(self, region: Sequence[int], open_: set[str]) -> list[int] | None:
         """The fewest further nodes after which only the last one's result is read elsewhere."""
         added, inside = list[int](), set(open_)
         if open_ & self.given:
@@ -172,13 +172,13 @@ class _Growing:
         while pending and len(home) < LONGEST:
             name = pending.pop()
             other = self.homes[self.maker[name]] if name in self.maker else ()
-            if not other or other == home or not self.written(name, other, home):
+            if not other or other == home or not self.may_be_written_into(name, other, home):
                 continue
             self.before.update(v.name for n in other for v in self.nodes[n].results)
             home = self.join([*other, *home])
             pending += [one for member in other for one in self.nodes[member].operands]
 
-    def written(self, name: str, other: Sequence[int], home: Sequence[int]) -> bool:
+    def may_be_written_into(self, name: str, other: Sequence[int], home: Sequence[int]) -> bool:
         """Whether the region `other` may be written into those nodes of `home` that read its result."""
         if any(self.views[n] or not self.readings.of(self.nodes[n]).pointwise for n in other):
             return False

@@ -160,7 +160,7 @@ def reshape_place(place: Place, shape: tuple[Expr, ...]) -> Place | None:
     strides: dict[int, Expr] = dict.fromkeys(range(len(shape)), ONE)
     left, right = 0, 0
     while left < len(old) and right < len(new):
-        cut = _cut([place.shape[a] for a in old[left:]], [shape[a] for a in new[right:]])
+        cut = _common_prefix([place.shape[a] for a in old[left:]], [shape[a] for a in new[right:]])
         if cut is None:
             return None
         own, new_axes = old[left : left + cut[0]], new[right : right + cut[1]]
@@ -174,7 +174,7 @@ def reshape_place(place: Place, shape: tuple[Expr, ...]) -> Place | None:
     return Place(place.root, place.offset, shape, tuple(strides[n] for n in range(len(shape))))
 
 
-def _cut(old: Sequence[Expr], new: Sequence[Expr]) -> tuple[int, int] | None:
+def _common_prefix(old: Sequence[Expr], new: Sequence[Expr]) -> tuple[int, int] | None:
     """The fewest first axes of both with as many elements."""
     mine = [extents.product(old[:count]) for count in range(1, len(old) + 1)]
     for count in range(1, len(new) + 1):
@@ -387,7 +387,7 @@ class _Laying:
         place = self.places[name]
         if place.root == name:
             raise _Transposed(name, tuple(range(len(place.shape))))
-        order = self.transposed(place)
+        order = self.order_of_axes(place)
         if order is not None:
             raise _Transposed(place.root, order)
         node = self.maker[name]
@@ -411,7 +411,7 @@ class _Laying:
             self.orders[name] = order
             self.region(region_of((node,)))
 
-    def transposed(self, place: Place) -> tuple[int, ...] | None:
+    def order_of_axes(self, place: Place) -> tuple[int, ...] | None:
         """The order of axes in which the root would be `place`, compact; None where it has been tried, or it is no such."""
         root = place.root
         if root not in self.computed or root in self.settled:

@@ -109,8 +109,8 @@ class Frame:
         self._starts = np.array([self._plan.starts.get(r, 0) for r in operands.roots], np.int64)
         inner = frozenset[str]().union(*self._plan.inner)
         self._inner = np.array([root in inner for root in operands.roots], np.bool_)
-        self._laid, self._refused = dict[int, Laid](), shared.calls.refused(number)
-        self._checked(number, slice(operands.first[-1], len(operands.arrays)))
+        self._laid, self._refused = dict[int, Laid](), shared.calls.refusals(number)
+        self._check_calls(number, slice(operands.first[-1], len(operands.arrays)))
         self._moving, self._known = dict[tuple[int, int], int](), ARENA + 1 + len(shared.bases)
         runs, at = list[Callable[[int, int], int]](), 0
         for one in in_parts:
@@ -190,14 +190,14 @@ class Frame:
             for n, because in self._refused:
                 if at <= n < behind:
                     raise refusal(shared.name, self._sizes, steps[n].name, because)
-            layout = self._checked(self._number, slice(arrays[at], arrays[behind]))
+            layout = self._check_calls(self._number, slice(arrays[at], arrays[behind]))
             if native:
                 yield self._batch(at, behind, layout)
                 continue
             for n in range(at, behind):
                 places = layout.pointers[arrays[n] : arrays[n + 1], 1:].tolist()
                 run = self._call(steps[n], places)
-                yield self._observed(steps[n], run) if self._one_by_one else run
+                yield self._with_observer(steps[n], run) if self._one_by_one else run
 
     def _in_parts(self, steps: Run) -> Callable[[int, int], int]:
         """A run of steps for a part of the batch after the other."""
@@ -206,7 +206,7 @@ class Frame:
         operands, every = self._shared.calls.operands, np.zeros(len(self._inner), np.int64)
         moves = every[arrays] = self._moves(steps.part.size)[arrays]
         for number in steps.numbers:  # their kernels run there, as was asked when they were chosen
-            layout = self._checked(number, arrays)
+            layout = self._check_calls(number, arrays)
             bases = layout.pointers[arrays, 1]
             for n in np.flatnonzero(moves).tolist():
                 key = int(bases[n]), int(moves[n])
@@ -242,7 +242,7 @@ class Frame:
         each[self._inner[: len(each)]] = 0
         return each
 
-    def _checked(self, number: Numbers, arrays: slice) -> Laid:
+    def _check_calls(self, number: Numbers, arrays: slice) -> Laid:
         """All calls where extents have some values, found once for each of these.
 
         number  the values
@@ -253,7 +253,7 @@ class Frame:
         shared, operands = self._shared, self._shared.calls.operands
         records = self._laid.get(id(number))
         if records is None:
-            records = shared.calls.laid(self._values(number), shared.numbers, self._starts)
+            records = shared.calls.calls_at(self._values(number), shared.numbers, self._starts)
             self._laid[id(number)] = records
         for n in records.outside.tolist():
             if arrays.start <= n < arrays.stop:
@@ -285,7 +285,8 @@ class Frame:
             return self._sequence(first, end, layout)
         steps = self._shared.steps
         calls = [
-            self._observed(steps[n], self._sequence(n, n + 1, layout)) for n in range(first, end)
+            self._with_observer(steps[n], self._sequence(n, n + 1, layout))
+            for n in range(first, end)
         ]
 
         def run(bases: int, scratch: int) -> int:
@@ -293,7 +294,9 @@ class Frame:
 
         return run
 
-    def _observed(self, step: Step, run: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    def _with_observer(
+        self, step: Step, run: Callable[[int, int], int]
+    ) -> Callable[[int, int], int]:
         """Return a run of one kernel that the observer of the frame is told of."""
         memory = self._shared.memory
 
@@ -323,7 +326,7 @@ class Frame:
             self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
             return partial(self._on_device, step, step.device, places, sizes)
         if memory.is_host:
-            return partial(self._called, step, places)
+            return partial(self._call_kernel, step, places)
         staged = [
             np.empty(tuple(map(number, one.shape)), numpy_dtype(one.dtype)) for one in step.arrays
         ]
@@ -339,7 +342,7 @@ class Frame:
         workspace: int,
     ) -> int:
         """Call a kernel of a device."""
-        with self._blamed(step):
+        with self._naming_node(step):
             pointers = [self.bases[base] + behind for base, behind in places]
             entry(pointers, sizes, workspace, self.stream)
         return 0
@@ -366,7 +369,7 @@ class Frame:
             memory.write(address, source, bytes_, self.stream)
         return 0
 
-    def _called(
+    def _call_kernel(
         self, step: Step, places: Sequence[tuple[int, int]], bases: int, workspace: int
     ) -> int:
         """Run a kernel that has no machine code, where its arrays are."""
@@ -392,11 +395,11 @@ class Frame:
     def _run_kernel(self, step: Step, arrays: Sequence[Array]) -> None:
         inputs, outs = arrays[: len(step.inputs)], tuple(arrays[len(step.inputs) :])
         known = {name: self._number(size) for name, size in step.sizes}
-        with self._blamed(step):
+        with self._naming_node(step):
             step.kernel(*inputs, out=outs if len(outs) > 1 else outs[0], **known)
 
     @contextmanager
-    def _blamed(self, step: Step) -> Iterator[None]:
+    def _naming_node(self, step: Step) -> Iterator[None]:
         """Let errors of a kernel name the node of the model."""
         try:
             yield

@@ -174,7 +174,7 @@ class KnownCalls(SizedCalls):
             OBSERVER,
         )
 
-    def named(
+    def function_of_calls(
         self, inputs: Mapping[str, str], outputs: Mapping[str, str], is_mapping: bool = False
     ) -> Callable[..., Any]:
         """Return a function that makes these calls: of a dict of arrays, which gives a dict, or of arrays in order; None for any other call.

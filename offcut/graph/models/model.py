@@ -177,7 +177,7 @@ class Model:
         self._given = [numbers.get(name) for name in graph.outputs]
         is_native = self._memory.is_host and self._given == [*range(len(self._given))]
         self._known = KnownCalls(graph, self.steps, outputs, is_native)
-        self.at_known_sizes, self.named = self._known.call, self._known.named
+        self.at_known_sizes, self.named = self._known.call, self._known.function_of_calls
         self._by_name = self.named({n: n for n in self._inputs}, {n: n for n in self._outputs})
         self._blocks = MemoryBlocks(graph.name, self._memory)
         self._lock = threading.Lock()
@@ -274,7 +274,7 @@ class Model:
         outputs = [
             results[place][0]
             if place is not None
-            else self._copied(name, call.number, frame, kind, is_there)
+            else self._copied_output(name, call.number, frame, kind, is_there)
             for name, place in zip(graph.outputs, self._given, strict=True)
         ]
         seconds, within = perf_counter() - began, frame.within
@@ -488,7 +488,9 @@ class Model:
                 self._known.remove(forgotten)
             return self._calls.setdefault(key, _SizedCall(checked, number, fresh, [], [], passage))
 
-    def _copied(self, output: str, number: Numbers, frame: Frame, kind: str, is_there: bool) -> Any:
+    def _copied_output(
+        self, output: str, number: Numbers, frame: Frame, kind: str, is_there: bool
+    ) -> Any:
         """Return a fresh array of an output that lies in other memory, or otherwise than it is asked for."""
         base, start = frame.place(self._places[output].root)
         address = frame.bases[base] + start

@@ -150,12 +150,12 @@ class _Rewriting(ByteProducts):
         elif isinstance(pending, _Joined):
             self.keep(pending.node)
         elif isinstance(pending, _Sums):
-            total = self.scaled(pending, pending.scale, pending.bias)
+            total = self.scale_sums(pending, pending.scale, pending.bias)
             last = self.builder.nodes.pop()
             value = replace(self.builder.values.pop(total.name), name=name)
             self.keep(replace(last, results=(value,)))
 
-    def scaled(self, sums: _Sums, scale: Parameter, bias: Parameter | None) -> Ref:
+    def scale_sums(self, sums: _Sums, scale: Parameter, bias: Parameter | None) -> Ref:
         """Return ``sums * scale + bias``, and what follows."""
         rank, real = len(self.builder.shape(sums.sums)), self.op("cast", sums.sums, "float32")
         total = self.op("multiply", real, self.along(scale, rank, sums.axis))
@@ -325,7 +325,7 @@ class _Rewriting(ByteProducts):
         if len(graph.users[x.name]) > 1 or x.name in graph.outputs:
             return False
         bias = None if operand.bias is None else self.over(operand.bias, scale)
-        total = self.scaled(operand, self.over(operand.scale, scale), bias)
+        total = self.scale_sums(operand, self.over(operand.scale, scale), bias)
         self.op("quantize", total, 1.0, zero, dtype=result.dtype, results=(result.name,))
         return True
 

@@ -113,7 +113,7 @@ class _Sinking:
         if text is None or result.shape[: len(before)] != before:
             return False
         old_count = len(self.made.nodes)
-        names = {name: self.moved(name, text, before, after) for name in node.operands}
+        names = {name: self.operand_in_rows(name, text, before, after) for name in node.operands}
         twin = None if None in names.values() else self.again(node, names, result.name)
         now = None if twin is None else _row_text(self.made.nodes[-1], self.made, len(after))
         shape = (*after, *result.shape[len(before) :])
@@ -126,7 +126,7 @@ class _Sinking:
         self.source[result.name] = twin.name
         return True
 
-    def moved(self, name: str, text: _Rows, before: Shape, after: Shape) -> str | None:
+    def operand_in_rows(self, name: str, text: _Rows, before: Shape, after: Shape) -> str | None:
         """An operand with rows `after`; None where a product's result would have to be reshaped."""
         shape, origin = self.made.values[name].shape, self.source.get(name)
         if name not in text.leading:

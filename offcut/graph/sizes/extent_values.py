@@ -42,10 +42,10 @@ class Numbers:
             return self.values[place]
         value = self.known.get(extent)
         if value is None:
-            value = self.known[extent] = self._found(extent)
+            value = self.known[extent] = self._value_of(extent)
         return value
 
-    def _found(self, extent: Expr) -> int:
+    def _value_of(self, extent: Expr) -> int:
         match extent:
             case Const(value, _):
                 return int(value)

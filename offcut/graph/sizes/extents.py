@@ -32,7 +32,7 @@ def normal(expr: Expr | int) -> Expr:
 
 @lru_cache(maxsize=1 << 14)
 def _normal(expr: Expr) -> Expr:
-    shorter = _written(_fewest(_terms(expr)))
+    shorter = _terms_text(_fewest(_terms(expr)))
     return (
         shorter if shorter == expr else _normal(shorter)
     )  # what is written with fewer terms may have a shorter form
@@ -61,10 +61,10 @@ def quotient(extent: Expr, by: Expr) -> Expr | None:
     dividend, divisor = dict(_terms(extent)), _terms(by)
     if not divisor or (len(divisor) > 1 and not dividend):
         return None
-    factors = _ordered(divisor)[0]
+    factors = _factors_in_order(divisor)[0]
     parts: dict[tuple[Expr, ...], int] = {}
     while dividend:  # a division of polynomials: the first term goes each time
-        own = _ordered(dividend)[0]
+        own = _factors_in_order(dividend)[0]
         rest = Counter(own)
         rest.subtract(factors)
         count, over = divmod(dividend[own], divisor[factors])
@@ -73,7 +73,7 @@ def quotient(extent: Expr, by: Expr) -> Expr | None:
         part = tuple(sorted(rest.elements(), key=_text_of))
         _join(parts, {part: count})
         _join(dividend, _beside(divisor, part), -count)
-    return _written(parts)
+    return _terms_text(parts)
 
 
 def equate_terms(difference: Expr) -> tuple[Expr, Expr] | None:
@@ -89,7 +89,7 @@ def equate_terms(difference: Expr) -> tuple[Expr, Expr] | None:
     value, over = divmod(-less, count)
     if over or len(left) != 1 or len(right) > (value == 1):
         return None
-    return left[0], _written({right: value})
+    return left[0], _terms_text({right: value})
 
 
 def at(extent: Expr, values: Mapping[str, Expr]) -> Expr:
@@ -169,8 +169,10 @@ def _once(atom: Expr) -> Expr:
             return _once(Binary("//", normal(whole), ix.const(int(inner) * int(outer))))
         case Binary("//", Binary("%", _, Const(inner, _)), Const(outer, _)) if inner <= outer:
             return ix.const(0)
-        case Binary("//" | "%" as op, a, Const(by, _)) if int(by) > 0 and _shared(a, int(by)) > 1:
-            factor = _shared(a, int(by))
+        case Binary("//" | "%" as op, a, Const(by, _)) if (
+            int(by) > 0 and _common_divisor(a, int(by)) > 1
+        ):
+            factor = _common_divisor(a, int(by))
             parts, rest = _parts(a, factor)
             part = normal(Binary(op, parts, ix.const(int(by) // factor)))
             if op == "//":
@@ -190,7 +192,7 @@ def _once(atom: Expr) -> Expr:
             return atom
 
 
-def _shared(expr: Expr, by: int) -> int:
+def _common_divisor(expr: Expr, by: int) -> int:
     """What divides `by` and the numbers of all terms but a lone one."""
     counts = [count for factors, count in _terms(expr).items() if factors]
     return gcd(by, *counts) if counts else 1
@@ -203,13 +205,13 @@ def _parts(expr: Expr, factor: int) -> tuple[Expr, int]:
     parts = {factors: count // factor for factors, count in terms.items()}
     if whole:
         parts[()] = whole
-    return _written(parts), remainder
+    return _terms_text(parts), remainder
 
 
 def _is_negated(expr: Expr) -> bool:
     """Return whether the first term is below 0."""
     terms = _terms(expr)
-    return bool(terms) and terms[_ordered(terms)[0]] < 0
+    return bool(terms) and terms[_factors_in_order(terms)[0]] < 0
 
 
 def _remainder(expr: Expr, by: int) -> Expr:
@@ -225,7 +227,7 @@ def _remainder(expr: Expr, by: int) -> Expr:
         factors: count % by - (by if 2 * (count % by) > by else 0)
         for factors, count in inner.items()
     }
-    return ix.simplify(Binary("%", _written(near), ix.const(by)))
+    return ix.simplify(Binary("%", _terms_text(near), ix.const(by)))
 
 
 def _join(total: dict[tuple[Expr, ...], int], terms: Terms, times: int = 1) -> None:
@@ -277,8 +279,8 @@ def _extreme_of_sums(terms: Terms, factors: tuple[Expr, ...], count: int) -> Ter
 def _one_term(terms: frozenset[tuple[tuple[Expr, ...], int]]) -> Expr | None:
     """Return a sum as one term or 0; None for what has more. Kept, since a sum of extremes comes to the same sides in any order."""
     counts = dict(terms)
-    fewest = _fewest({factors: counts[factors] for factors in _ordered(counts)})
-    return _written(fewest) if len(fewest) <= 1 else None
+    fewest = _fewest({factors: counts[factors] for factors in _factors_in_order(counts)})
+    return _terms_text(fewest) if len(fewest) <= 1 else None
 
 
 def _without_equal_extremes(terms: Terms, factors: tuple[Expr, ...], count: int) -> Iterator[Terms]:
@@ -341,14 +343,14 @@ def _with(terms: Terms, *more: Terms) -> Terms:
     return total
 
 
-def _ordered(terms: Terms) -> list[tuple[Expr, ...]]:
+def _factors_in_order(terms: Terms) -> list[tuple[Expr, ...]]:
     """Return the factors of terms, as they are written: those of more factors first."""
     return sorted(terms, key=lambda own: (-len(own), [*map(_text_of, own)]))
 
 
-def _written(terms: Terms) -> Expr:
+def _terms_text(terms: Terms) -> Expr:
     parts: list[Expr] = []
-    for factors in _ordered(terms):
+    for factors in _factors_in_order(terms):
         term: Expr | None = None
         for factor in factors:
             term = factor if term is None else Binary("*", term, factor)

@@ -36,12 +36,12 @@ def computation_of(graph: Graph) -> tuple[Computation, dict[str, Expr]]:
     """
     description = Description(graph.sizes)
     description.dims = _Sizes(graph.sizes)
-    inputs = [description.given(value) for value in graph.inputs]
+    inputs = [description.placeholder_like(value) for value in graph.inputs]
     for node in graph.nodes:
         names = [value.name for value in node.results]
         try:
             if node.op == "reshape":
-                description.tensors[names[0]] = _reshaped(description, graph, node)
+                description.tensors[names[0]] = _reshape_of(description, graph, node)
             else:
                 description.node(node.op, node, names)
         except DescribeError as refused:
@@ -70,7 +70,7 @@ class _Sizes(SymbolTable):
         """Nothing is to be learned: extents are what they say."""
 
 
-def _reshaped(description: Description, graph: Graph, node: Node) -> Tensor:
+def _reshape_of(description: Description, graph: Graph, node: Node) -> Tensor:
     """A reshape, by the axes that merge and part together."""
     operand = node.arguments[0]
     assert isinstance(operand, Ref)

@@ -66,7 +66,7 @@ class _Searching:
     def every(self) -> Iterator[Match]:
         """Every place where the rule fits."""
         for binding in self.bound(_Binding(), 0):
-            if self.closed(binding):
+            if self.is_closed(binding):
                 yield Match(binding.values, binding.sizes, frozenset(binding.nodes))
 
     def bound(self, binding: _Binding, at: int) -> Iterator[_Binding]:
@@ -85,7 +85,7 @@ class _Searching:
                 and number < binding.nodes[-1]
             ):
                 continue
-            extended = self.fitted(pattern, node, binding.copy())
+            extended = self.binding_of_node(pattern, node, binding.copy())
             if extended is not None:
                 extended.nodes.append(number)
                 yield from self.bound(extended, at + 1)
@@ -99,13 +99,13 @@ class _Searching:
                 return
         yield from enumerate(self.graph.nodes)
 
-    def fitted(self, pattern: Node, node: Node, binding: _Binding) -> _Binding | None:
+    def binding_of_node(self, pattern: Node, node: Node, binding: _Binding) -> _Binding | None:
         """A binding that takes a node for one of the rule; None where it is another."""
         if len(pattern.arguments) != len(node.arguments) or len(pattern.results) != len(
             node.results
         ):
             return None
-        pattern_options, options = _settled(pattern), _settled(node)
+        pattern_options, options = _significant_options(pattern), _significant_options(node)
         if pattern_options.keys() != options.keys():
             return None
         for result, other in zip(pattern.results, node.results, strict=True):
@@ -157,7 +157,7 @@ class _Searching:
         binding.sizes[name] = rest
         return True
 
-    def closed(self, binding: _Binding) -> bool:
+    def is_closed(self, binding: _Binding) -> bool:
         """Whether nobody else reads what the rule does not give."""
         if len(binding.sizes) < len(self.rule.before.sizes):
             return False
@@ -173,7 +173,7 @@ class _Searching:
         return True
 
 
-def _settled(node: Node) -> dict[str, Argument]:
+def _significant_options(node: Node) -> dict[str, Argument]:
     """The options of a node that say something: not those that are as they are where nothing is said, and one number where
     all axes of a window have it, for an operator that takes either.
     """
@@ -216,7 +216,7 @@ def apply_rule(
                 builder.values[now.name] = now
             added.append(_instance(node, names, one.sizes, builder.values))
     others = [node for number, node in enumerate(graph.nodes) if number not in replaced]
-    order = _sorted(
+    order = _topological_order(
         [*others, *added], {*(v.name for v in graph.inputs), *(v.name for v in graph.constants)}
     )
     if order is None:
@@ -245,7 +245,7 @@ def _instance(
     return Node(results, node.op, tuple(map(bound, node.arguments)), options)
 
 
-def _sorted(nodes: Sequence[Node], ready: set[str]) -> list[Node] | None:
+def _topological_order(nodes: Sequence[Node], ready: set[str]) -> list[Node] | None:
     """Nodes, each after what it reads, otherwise in their order; None where some read themselves."""
     ordered, waiting = list[Node](), list(nodes)
     known = set(ready)

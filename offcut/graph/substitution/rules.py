@@ -147,7 +147,7 @@ def rule(
             f"cannot take the rule {name}",
             because="the graph before takes none of the inputs that were drawn",
         )
-    why = _why_unproved(candidate, exact, literals)
+    why = _reason_not_proved(candidate, exact, literals)
     if why and not tried_only:
         raise DescribeError(
             "rule",
@@ -161,7 +161,7 @@ def rule(
     return replace(candidate, unproved=why)
 
 
-def _why_unproved(candidate: Rule, exact: Rule, literals: list[float]) -> str:
+def _reason_not_proved(candidate: Rule, exact: Rule, literals: list[float]) -> str:
     """Why a rule that holds where it was tried is not proved; "" where it is.
 
     Raises DescribeError where it fails at sizes that the proof does not see through.

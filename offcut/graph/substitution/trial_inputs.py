@@ -56,13 +56,14 @@ def trial_sizes(sizes: tuple[Size, ...]) -> list[dict[str, int]]:
     """Sets of sizes, the least sum first: the smallest, some in which none is 0, and for each size one in which it is longer than a
     vector.
     """
-    first = [[*islice(_allowed(size, size.min), SMALL)] for size in sizes]
+    first = [[*islice(_smallest_allowed(size, size.min), SMALL)] for size in sizes]
     some = [
-        [*islice(_allowed(size, max(size.min, 1)), SMALL)] or few
+        [*islice(_smallest_allowed(size, max(size.min, 1)), SMALL)] or few
         for size, few in zip(sizes, first, strict=True)
     ]
     far = [
-        next(iter(_allowed(size, LONG)), few[-1]) for size, few in zip(sizes, first, strict=True)
+        next(iter(_smallest_allowed(size, LONG)), few[-1])
+        for size, few in zip(sizes, first, strict=True)
     ]
     vectors = sorted(pairs(*first), key=lambda values: (sum(values), values))[:TRIALS]
     vectors.append(tuple(few[0] for few in some))
@@ -86,14 +87,14 @@ def sizes_at_named_numbers(
     ]
     near = {int(n) + off for n in every for off in (-1, 0, 1)}
     shapes = {value.shape for graph in graphs for value in graph.values.values()}
-    least = {size.name: next(iter(_allowed(size, 1)), size.min) for size in before.sizes}
+    least = {size.name: next(iter(_smallest_allowed(size, 1)), size.min) for size in before.sizes}
     sizes_list = []
     for size in before.sizes:
         known = {sizes[size.name] for sizes in known_sizes if all(sizes.values())} | {0}
-        last = {next(iter(_allowed(size, size.max - size.multiple_of + 1)), size.min)}
+        last = {next(iter(_smallest_allowed(size, size.max - size.multiple_of + 1)), size.min)}
         for n in (near | last) - known:
             sizes = least | {size.name: n}
-            if n not in _allowed(size, n):
+            if n not in _smallest_allowed(size, n):
                 continue
             extent = Numbers(sizes)
             if all(prod(extent(axis) for axis in shape) <= ROOM for shape in shapes):
@@ -115,7 +116,7 @@ def _lengths(graph: Graph) -> Iterator[int]:
             yield from within(extent)
 
 
-def _allowed(size: Size, least: int) -> range:
+def _smallest_allowed(size: Size, least: int) -> range:
     by = size.multiple_of
     return range(-(-max(least, size.min) // by) * by, size.max + 1, by)
 

@@ -72,7 +72,7 @@ def floor_divide(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
 
 
 def _quotient(x: Value, y: Value) -> Value:
-    divisor, rest = _divided(x, y)
+    divisor, rest = _divisor_and_remainder(x, y)
     down = x // divisor
     if x.dtype not in UNSIGNED:
         least = _least(x)
@@ -82,7 +82,7 @@ def _quotient(x: Value, y: Value) -> Value:
     return functions.where(y == 0, 0, down)
 
 
-def _divided(x: Value, y: Value) -> tuple[Value, Value]:
+def _divisor_and_remainder(x: Value, y: Value) -> tuple[Value, Value]:
     """The size of `y`, at least 1, and what is left of `x`, at least 0, where it is taken away."""
     divisor = functions.maximum(y if x.dtype in UNSIGNED else functions.absolute(y), 1)
     return divisor, x % divisor
@@ -120,7 +120,7 @@ def remainder(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
 def _remainder(x: Value, y: Value) -> Value:
     if x.dtype in FLOATS:
         return x % y
-    _, rest = _divided(x, y)
+    _, rest = _divisor_and_remainder(x, y)
     if x.dtype in UNSIGNED:
         return rest
     least = _least(x)

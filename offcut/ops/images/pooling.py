@@ -46,12 +46,14 @@ def max_pool2d(
     Raises DescribeError where ranks or arguments do not fit.
     """
     arguments = (window, stride, padding, dilation)
-    shape, letters, window_axes, steps, last = _placed("max_pool2d", x, *arguments, layout)
+    shape, letters, window_axes, steps, last = _place_windows("max_pool2d", x, *arguments, layout)
     check_dtype("max_pool2d", "x", x, NUMBERS)
     name = result_name("max_pool2d", name, [x], *_options(*arguments, layout))
 
     def greatest(*at: Value) -> Value:
-        value = _read(x, window_axes, steps, at, last, x.dtype, reduction_start("max", x.dtype))
+        value = _windows_of(
+            x, window_axes, steps, at, last, x.dtype, reduction_start("max", x.dtype)
+        )
         return max_over(value, axis=steps)
 
     return compute(shape, greatest, name, letters)
@@ -75,7 +77,7 @@ def max_pool2d_with_places(
     The places are called ``{name}_places``. Raises DescribeError as `max_pool2d` does.
     """
     op, arguments = "max_pool2d_with_places", (window, stride, padding, dilation)
-    shape, letters, window_axes, steps, last = _placed(op, x, *arguments, layout)
+    shape, letters, window_axes, steps, last = _place_windows(op, x, *arguments, layout)
     check_dtype(op, "x", x, NUMBERS)
     name = result_name(op, name, [x], *_options(*arguments, layout))
     values, called = max_pool2d(x, *arguments, layout, name=name), f"{name}_places"
@@ -125,14 +127,14 @@ def avg_pool2d(
     """
     op = "avg_pool2d"
     arguments = (window, stride, padding, 1)
-    shape, letters, window_axes, steps, last = _placed(op, x, *arguments, layout)
+    shape, letters, window_axes, steps, last = _place_windows(op, x, *arguments, layout)
     check_dtype(op, "x", x, FLOATS)
     total = wider(x.dtype)
     padded = flag(op, "count_include_pad", count_include_pad)
     name = result_name(op, name, [x], *_options(*arguments, layout), ("inside", padded, True))
 
     def added(*at: Value) -> Value:
-        return sum_over(_read(x, window_axes, steps, at, last, total, 0.0), axis=steps)
+        return sum_over(_windows_of(x, window_axes, steps, at, last, total, 0.0), axis=steps)
 
     sums = compute(shape, added, f"{name}_sum", letters)
 
@@ -173,7 +175,7 @@ def _options(
     )
 
 
-def _placed(
+def _place_windows(
     op: str,
     x: Tensor,
     window: Pair,
@@ -198,7 +200,7 @@ def _placed(
     return shape, letters, window_axes, steps, last
 
 
-def _read(
+def _windows_of(
     x: Tensor,
     window_axes: tuple[Window, ...],
     steps: tuple[Value, ...],
@@ -244,7 +246,7 @@ def adaptive_avg_pool2d(
     """
     windows = _Windows("adaptive_avg_pool2d", x, size, layout, name)
     total = wider(x.dtype)
-    sums = windows.joined("sum", total)
+    sums = windows.reduce_axes("sum", total)
 
     def mean(*at: Value) -> Value:
         each = zip(windows.spatial, windows.parts, strict=True)
@@ -264,7 +266,7 @@ def adaptive_max_pool2d(
 
     Raises DescribeError where the rank, the type or an argument does not fit.
     """
-    return _Windows("adaptive_max_pool2d", x, size, layout, name).joined("max", x.dtype)
+    return _Windows("adaptive_max_pool2d", x, size, layout, name).reduce_axes("max", x.dtype)
 
 
 class _Windows:
@@ -282,13 +284,13 @@ class _Windows:
         each = zip(self.spatial, sizes, strict=True)
         self.parts = [_Parts(x.shape[axis], count) for axis, count in each]
 
-    def joined(self, kind: str, total: str) -> Tensor:
+    def reduce_axes(self, kind: str, total: str) -> Tensor:
         """The sum or the greatest of each, in the type `total`: rows first, then columns."""
         result, steps = self.x, window_names(2)[1]
         for axis, part, step in zip(self.spatial, self.parts, steps, strict=True):
             last = kind == "max" and axis == self.spatial[-1]
             name = self.name if last else f"{self.name}_{self.letters[axis]}"
-            result = part.joined(kind, result, axis, name, self.letters, step, total)
+            result = part.reduce_axes(kind, result, axis, name, self.letters, step, total)
         return result
 
 
@@ -321,7 +323,7 @@ class _Parts:
         """Where the window of place `i` starts and ends."""
         return i * self.extent // self.size, ((i + 1) * self.extent + self.size - 1) // self.size
 
-    def joined(
+    def reduce_axes(
         self,
         kind: str,
         x: Tensor,

@@ -76,7 +76,7 @@ def interpolate(
         check_dtype(op, "x", x, FLOATS)
     corners = flag(op, "align_corners", align_corners) and mode != "nearest"
     spatial = range(1, axes + 1) if last else range(2, axes + 2)
-    stretched = _stretched(op, [x.shape[n] for n in spatial], size, scale)
+    stretched = _resize_axes(op, [x.shape[n] for n in spatial], size, scale)
     words = (
         *(("", size, None), ("scale", scale, None), ("", mode, "nearest")),
         *(("corners", corners, False), ("", layouts[last] if last else None, None)),
@@ -248,7 +248,7 @@ class _Stretched:
         return before, share
 
 
-def _stretched(op: str, extents: list[Any], size: Any, scale: Any) -> list[_Stretched]:
+def _resize_axes(op: str, extents: list[Any], size: Any, scale: Any) -> list[_Stretched]:
     if (size is None) == (scale is None):
         raise DescribeError(
             op,

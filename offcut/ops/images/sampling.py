@@ -69,10 +69,12 @@ def grid_sample(
             return where(minimum(in_rows, in_columns) > 0, element, cast(0, x.dtype))
 
         lines = [
-            _mixed([read(rows, columns) for columns in axes[1].taps], axes[1].share, (n, i, j))
+            _interpolate(
+                [read(rows, columns) for columns in axes[1].taps], axes[1].share, (n, i, j)
+            )
             for rows in axes[0].taps
         ]
-        return _mixed(lines, axes[0].share, (n, i, j))
+        return _interpolate(lines, axes[0].share, (n, i, j))
 
     return compute((*x.shape[:2], *grid.shape[1:3]), sampled, name, "ncij")
 
@@ -81,7 +83,7 @@ _Tap = Callable[[Value, Value, Value], tuple[Value, Value]]
 """From a place of the result to an element of an axis, which is in the axis, and 1 where the one that is meant is, else 0."""
 
 
-def _mixed(values: list[Value], share: Tensor | None, at: tuple[Value, ...]) -> Value:
+def _interpolate(values: list[Value], share: Tensor | None, at: tuple[Value, ...]) -> Value:
     """Return what lies between two values, or the one."""
     if share is None:
         return values[0]
@@ -115,7 +117,7 @@ class _Axis:
         def place(n: Value, i: Value, j: Value) -> Value:
             size, center = cast(extent, grid.dtype), centers[n, i, j]
             if padding == "reflection":
-                center = _mirrored(center, size, corners)
+                center = _mirror(center, size, corners)
             if padding != "zeros":
                 return minimum(maximum(center, 0.0), size - 1.0)
             inside = (center > -_FAR) & (center < _FAR)
@@ -146,7 +148,7 @@ class _Axis:
         self.taps = [tap(step) for step in range(2 if mode == "linear" else 1)]
 
 
-def _mirrored(place: Value, size: Value, corners: bool) -> Value:
+def _mirror(place: Value, size: Value, corners: bool) -> Value:
     """Return a place mirrored about the ends of an axis until it is between them."""
     low, span = (0.0, size - 1.0) if corners else (-0.5, size)
     away = absolute(place - low)

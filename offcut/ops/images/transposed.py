@@ -81,7 +81,9 @@ def conv_transpose2d(
     """
     options = (stride, padding, output_padding, dilation, groups)
     ends = (bias, activation, residual, dtype)
-    return _transposed("conv_transpose2d", ("NCHW", "NHWC"), x, w, options, layout, ends, name)
+    return _transpose_convolution(
+        "conv_transpose2d", ("NCHW", "NHWC"), x, w, options, layout, ends, name
+    )
 
 
 def conv_transpose3d(
@@ -109,10 +111,12 @@ def conv_transpose3d(
     """
     options = (stride, padding, output_padding, dilation, groups)
     ends = (bias, activation, residual, dtype)
-    return _transposed("conv_transpose3d", ("NCDHW", "NDHWC"), x, w, options, layout, ends, name)
+    return _transpose_convolution(
+        "conv_transpose3d", ("NCDHW", "NDHWC"), x, w, options, layout, ends, name
+    )
 
 
-def _transposed(
+def _transpose_convolution(
     op: str,
     layouts: tuple[str, str],
     x: Tensor,

@@ -77,7 +77,7 @@ def accumulated(
         lines.apart()
     else:
         lines.side_by_side()
-    return text.made()
+    return text.program()
 
 
 class _Totals(NamedTuple):
@@ -101,7 +101,7 @@ class _Lines:
         self.total, self.nothing = total, nothing
         self.letters = [f"z{n}" for n in range(len(x.shape))]
         self.before, self.behind = self.letters[:position], self.letters[position + 1 :]
-        self.along = f"for ${self.letters[position]} in 0:{text.shown(x.shape[position])}"
+        self.along = f"for ${self.letters[position]} in 0:{text.extent_text(x.shape[position])}"
 
     def apart(self) -> None:
         """Along the last axis: eight lines next to each other as long as there are eight, then one after the other."""
@@ -109,7 +109,7 @@ class _Lines:
             self._chains(0, [[]])
             return
         *outer, row = self.before
-        *shape, rows = map(self.text.shown, self.x.shape[: self.position])
+        *shape, rows = map(self.text.extent_text, self.x.shape[: self.position])
         self.text.nest(0, outer, self.x.shape[: len(outer)])
         own, depth = [f"${name}" for name in outer], len(shape)
         eights, loop = f"({rows})//{FEW}", f"{'  ' * depth}for ${row} in "
@@ -123,7 +123,7 @@ class _Lines:
         depth, last = len(self.before), self.x.shape[-1]
         self.text.nest(0, self.before, self.x.shape[:depth])
         if not last.is_Integer:
-            self.text.lines.append(f"{'  ' * depth}if {self.text.shown(last)} < {FEW}")
+            self.text.lines.append(f"{'  ' * depth}if {self.text.extent_text(last)} < {FEW}")
             self._few(depth + 1)
             self.text.lines.append(f"{'  ' * depth}else")
             self._many(depth + 1)

@@ -46,4 +46,4 @@ def integer_power(x: Tensor, y: Tensor, *, name: str | None = None) -> Program:
         f"  {exponent_left} = shr({exponent_left}, 1)",
         f"{result}{place} = " + (f"where({none}, 0, {total})" if signed else total),
     )
-    return text.made()
+    return text.program()

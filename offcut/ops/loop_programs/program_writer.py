@@ -69,19 +69,19 @@ class Written:
         assert index is not None
         return ix.simplify(substitute(index, self.sizes))
 
-    def shown(self, size: Any) -> str:
+    def extent_text(self, size: Any) -> str:
         """An extent as text."""
         return format_expr(self.extent(size))
 
     def result(self, wish: str, dtype: str, shape: Sequence[Any]) -> str:
         """The name of one more result."""
-        return self._declared(self.outputs, wish, dtype, shape, Kind.OUTPUT)
+        return self._declare(self.outputs, wish, dtype, shape, Kind.OUTPUT)
 
     def local(self, wish: str, dtype: str, shape: Sequence[Any], kind: Kind = Kind.LOCAL) -> str:
         """The name of one more array of the program alone."""
-        return self._declared(self.locals, wish, dtype, shape, kind)
+        return self._declare(self.locals, wish, dtype, shape, kind)
 
-    def _declared(
+    def _declare(
         self, among: list[Buffer], wish: str, dtype: str, shape: Sequence[Any], kind: Kind
     ) -> str:
         buffer = Buffer(self.names.fresh(wish), dtype, tuple(map(self.extent, shape)), kind)
@@ -94,11 +94,13 @@ class Written:
         depth  of the outermost loop, in levels
         """
         for level, (letter, extent) in enumerate(zip(letters, shape, strict=True)):
-            self.lines.append(f"{'  ' * (depth + level)}for ${letter} in 0:{self.shown(extent)}")
+            self.lines.append(
+                f"{'  ' * (depth + level)}for ${letter} in 0:{self.extent_text(extent)}"
+            )
         inner = "  " * (depth + len(letters))
         self.lines += [inner + line for line in body]
 
-    def made(self) -> Program:
+    def program(self) -> Program:
         """The whole program."""
         buffers = [
             Buffer(name, tensor.dtype, tuple(map(self.extent, tensor.shape)), Kind.INPUT)
@@ -107,7 +109,7 @@ class Written:
         conditions = [condition_of(fact) for fact in facts_about(self.dims)]
         head = Program(
             self.name,
-            tuple(Size(self.shown(d), d.min, d.max, d.multiple_of) for d in self.dims),
+            tuple(Size(self.extent_text(d), d.min, d.max, d.multiple_of) for d in self.dims),
             tuple(substitute(one, self.sizes) for one in conditions if one is not None),
             (*buffers, *self.outputs, *self.locals),
             (),

@@ -64,7 +64,7 @@ def scatter_elements(
     statement = into.put(to, own)
     body = (f"if {condition}", f"  {statement}") if drop else (statement,)
     into.text.nest(0, letters, indices.shape, *body)
-    return into.made()
+    return into.make_program()
 
 
 def scatter_nd(
@@ -110,7 +110,7 @@ def scatter_nd(
     rest = [f"${letter}" for letter in letters]
     statement = into.put([*(place for _, place in places_of), *rest], ["$update", *rest])
     into.text.nest(1 + drop, letters, x.shape[count:], statement)
-    return into.made()
+    return into.make_program()
 
 
 class _Places:
@@ -143,15 +143,15 @@ class _Copy:
         self.sums = self.result
         if self.type != x.dtype:
             self.sums = self.text.local(f"{name}_sum", self.type, x.shape)
-        self._every(self.sums, self.given("x"), self.type)
+        self._every(self.sums, self.operand_name("x"), self.type)
 
-    def given(self, label: str) -> str:
+    def operand_name(self, label: str) -> str:
         """What the program calls an operand."""
         return self.text.given[label]
 
     def place(self, at: str, extent: Any, places: _Places) -> tuple[str, str]:
         """Whether an index is a place along an axis, and which."""
-        number, count = f"{self.given('indices')}{at}", self.text.shown(extent)
+        number, count = f"{self.operand_name('indices')}{at}", self.text.extent_text(extent)
         wide = index_dtype(self.index)
         if self.index != wide:
             number = f"{wide}({number})"
@@ -169,7 +169,7 @@ class _Copy:
     def put(self, to: Sequence[str], own: Sequence[str]) -> str:
         """The store of an update to a place."""
         element = f"{self.sums}[{', '.join(to)}]"
-        update = f"{self.given('updates')}[{', '.join(own)}]"
+        update = f"{self.operand_name('updates')}[{', '.join(own)}]"
         if self.type != self.x.dtype:
             update = f"{self.type}({update})"
         value = update
@@ -177,11 +177,11 @@ class _Copy:
             value = _REDUCED[self.reduction].format(element, update)
         return f"{element} = {value}"
 
-    def made(self) -> Program:
+    def make_program(self) -> Program:
         """The program."""
         if self.sums != self.result:
             self._every(self.result, self.sums, self.x.dtype)
-        return self.text.made()
+        return self.text.program()
 
     def _every(self, into: str, of: str, dtype: str) -> None:
         """Copy all elements, as another type where that is another."""

@@ -131,7 +131,7 @@ def attention(
             conditions.append(j < own + past + width)
         return conditions
 
-    mix, share, resum = _mixed(
+    mix, share, resum = _weighted_values(
         queries, k, v, factor, None if mask is None else is_visible, near, total, name
     )
 
@@ -158,7 +158,7 @@ def _side_by_side(q: Tensor, k: Tensor, shared: int, name: str) -> Tensor:
     return compute(rows, row, name, axis_letters(len(rows)))
 
 
-def _mixed(
+def _weighted_values(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -188,7 +188,7 @@ def _mixed(
 
     def score(*at: Value) -> Value:
         value = products[at] * factor
-        return value if is_visible is None else _masked(value, is_visible(at), total)
+        return value if is_visible is None else _masked_score(value, is_visible(at), total)
 
     scored = compute(extents, score, f"{name}_scores", letters) if is_visible is not None else None
 
@@ -245,7 +245,7 @@ def _mixed(
     return mix, share, resum
 
 
-def _masked(value: Value, element: Value, total: str) -> Value:
+def _masked_score(value: Value, element: Value, total: str) -> Value:
     """Return a score under the element of the mask."""
     score = value + cast(element, total) if element.dtype in FLOATS else value
     return where(_attends(element), score, -math.inf)

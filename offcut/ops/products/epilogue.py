@@ -55,13 +55,13 @@ class Epilogue:
         letters = tuple(axis.name for axis in axes)
         if self.bias is not None and self.activation not in (None, *OF_INTEGERS):
             biased = compute(
-                total.shape, lambda *at: self._biased(total, at), f"{name}_biased", letters
+                total.shape, lambda *at: self._add_bias(total, at), f"{name}_biased", letters
             )
         else:
             biased = None
 
         def result(*at: Value) -> Value:
-            inner = self._biased(total, at) if biased is None else biased[at]
+            inner = self._add_bias(total, at) if biased is None else biased[at]
             value = apply_activation(inner, self.activation)
             if self.residual is not None:
                 value = value + element(self.residual, at, self.total)
@@ -69,7 +69,7 @@ class Epilogue:
 
         return compute(total.shape, result, name, letters)
 
-    def _biased(self, total: Tensor, at: tuple[Value, ...]) -> Value:
+    def _add_bias(self, total: Tensor, at: tuple[Value, ...]) -> Value:
         value = total[at]
         if self.bias is None:
             return value

@@ -58,7 +58,7 @@ def groupnorm(
             because=f"it is not an int above 0 that divides the {extent} channels",
         )
     options = (("", count, None), ("axis", channels, 1))
-    return _normalized("groupnorm", x, channels, count, gain, bias, epsilon, options, name)
+    return _normalize("groupnorm", x, channels, count, gain, bias, epsilon, options, name)
 
 
 def instancenorm(
@@ -78,7 +78,7 @@ def instancenorm(
     """
     channels = _channels("instancenorm", x, axis)
     options = (("axis", channels, 1),)
-    return _normalized("instancenorm", x, channels, None, gain, bias, epsilon, options, name)
+    return _normalize("instancenorm", x, channels, None, gain, bias, epsilon, options, name)
 
 
 def _channels(op: str, x: Tensor, axis: Any) -> int:
@@ -91,7 +91,7 @@ def _channels(op: str, x: Tensor, axis: Any) -> int:
     return position
 
 
-def _normalized(
+def _normalize(
     op: str,
     x: Tensor,
     channels: int,

@@ -201,7 +201,7 @@ def softmax(x: Tensor, axis: int = -1, *, name: str | None = None) -> Tensor:
 
     Raises DescribeError for integers, or where there is no such axis.
     """
-    return _normalized("softmax", x, axis, name)
+    return _exponentials_of_shifted("softmax", x, axis, name)
 
 
 def log_softmax(x: Tensor, axis: int = -1, *, name: str | None = None) -> Tensor:
@@ -209,10 +209,10 @@ def log_softmax(x: Tensor, axis: int = -1, *, name: str | None = None) -> Tensor
 
     Raises DescribeError for integers, or where there is no such axis.
     """
-    return _normalized("log_softmax", x, axis, name)
+    return _exponentials_of_shifted("log_softmax", x, axis, name)
 
 
-def _normalized(op: str, x: Tensor, axis: int, name: str | None) -> Tensor:
+def _exponentials_of_shifted(op: str, x: Tensor, axis: int, name: str | None) -> Tensor:
     check_tensor(op, "x", x, least=1, dtypes=FLOATS)
     rank, position = len(x.shape), axis_number(op, x, axis)
     name = result_name(op, name, [x], ("axis", position, rank - 1))

@@ -30,7 +30,7 @@ def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
     Raises DescribeError where there is no such axis, or one is named twice.
     """
     sum_dtype = _sum_of(x.dtype) if _is_integer(x) else None
-    return _reduced("sum", x, axis, keepdims, name, functions.sum, result=sum_dtype)
+    return _reduce("sum", x, axis, keepdims, name, functions.sum, result=sum_dtype)
 
 
 def mean(
@@ -45,8 +45,8 @@ def mean(
     Raises DescribeError where there is no such axis, or one is named twice.
     """
     if not _is_integer(x):
-        return _reduced("mean", x, axis, keepdims, name, functions.sum, count=True)
-    return _reduced("mean", x, axis, keepdims, name, functions.sum, result="float32", count=True)
+        return _reduce("mean", x, axis, keepdims, name, functions.sum, count=True)
+    return _reduce("mean", x, axis, keepdims, name, functions.sum, result="float32", count=True)
 
 
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
@@ -56,7 +56,7 @@ def max(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
 
     Raises DescribeError where there is no such axis, or one is named twice.
     """
-    return _reduced("max", x, axis, keepdims, name, functions.max, total=_dtype(x))
+    return _reduce("max", x, axis, keepdims, name, functions.max, total=_dtype(x))
 
 
 def min(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
@@ -66,7 +66,7 @@ def min(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
 
     Raises DescribeError where there is no such axis, or one is named twice.
     """
-    return _reduced("min", x, axis, keepdims, name, functions.min, total=_dtype(x))
+    return _reduce("min", x, axis, keepdims, name, functions.min, total=_dtype(x))
 
 
 def count_of(extents: Sequence[Any], dtype: str) -> Value:
@@ -94,7 +94,7 @@ def _dtype(x: Any) -> str | None:
     return "uint8" if x.dtype == "bool" else x.dtype
 
 
-def _reduced(
+def _reduce(
     op: str,
     x: Tensor,
     axis: Axes,

@@ -90,7 +90,7 @@ def _wide(op: str, x: Tensor, axis: int, join: _Join, name: str | None) -> Tenso
         wide = compute(x.shape, lambda *at: cast(x[at], total), f"{name}_wide", letters)
     result = x.dtype if total == "float32" else total
     last = name if result == total else f"{name}_sum"
-    scanned = _scanned(wide, position, _most(x.shape[position]), join, last, name)
+    scanned = _scan(wide, position, _most(x.shape[position]), join, last, name)
     if result == total:
         return scanned
     return compute(x.shape, lambda *at: cast(scanned[at], result), name, letters)
@@ -101,7 +101,7 @@ def _extremes(op: str, x: Tensor, axis: int, end: str, name: str | None) -> Tens
     position = axis_number(op, x, axis)
     name = result_name(op, name, [x], ("axis", position, None))
     join = _Join(maximum if end == "max" else minimum, reduction_start(end, x.dtype))
-    return _scanned(x, position, _most(x.shape[position]), join, name, name)
+    return _scan(x, position, _most(x.shape[position]), join, name, name)
 
 
 def _most(extent: Any) -> int:
@@ -111,7 +111,7 @@ def _most(extent: Any) -> int:
     return max(int(extent.subs(dict(zip(sizes, end, strict=True)))) for end in ends)
 
 
-def _scanned(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str) -> Tensor:
+def _scan(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str) -> Tensor:
     """What is joined up to each element.
 
     most    elements along the axis
@@ -128,7 +128,7 @@ def _scanned(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str
 
     doubled_sums, step = compute(split, element, f"{inner}_1", axis_letters(len(split))), 1
     while step < min(BLOCK, most):
-        doubled_sums = _doubled(doubled_sums, axis + 1, step, join, f"{inner}_{2 * step}")
+        doubled_sums = _joined_of_twice(doubled_sums, axis + 1, step, join, f"{inner}_{2 * step}")
         step *= 2
 
     def within(at: tuple[Value, ...]) -> Value:
@@ -143,7 +143,7 @@ def _scanned(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str
         letters,
     )
     fewer = -(-most // BLOCK)
-    before = _scanned(blocks, axis, fewer, join, f"{inner}_blocks_sum", f"{inner}_blocks")
+    before = _scan(blocks, axis, fewer, join, f"{inner}_blocks_sum", f"{inner}_blocks")
 
     def element_of_scan(*at: Value) -> Value:
         block = (*at[:axis], at[axis] // BLOCK - 1, *at[axis + 1 :])
@@ -152,7 +152,7 @@ def _scanned(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str
     return compute(x.shape, element_of_scan, name, letters)
 
 
-def _doubled(tensor: Tensor, axis: int, step: int, join: _Join, name: str) -> Tensor:
+def _joined_of_twice(tensor: Tensor, axis: int, step: int, join: _Join, name: str) -> Tensor:
     """What is joined of up to twice as many elements: each with what ends `step` before."""
 
     def doubled(*at: Value) -> Value:

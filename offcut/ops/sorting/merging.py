@@ -53,7 +53,7 @@ def merged(
         for wish in ("left", "right", "middle", "end", "taken", "behind", "run")
     )
     a, b = (f"{text.local(wish, key, (1,))}[0]" for wish in ("a", "b"))
-    count_text = text.shown(extent)
+    count_text = text.extent_text(extent)
     count, pair = f"int64({count_text})", f"({run} + {run})"
     begin, last = f"int64($q)*{pair}", f"int64({count_text}) - int64(1)"
     stop = f"min({begin} + {pair}, {count})"
@@ -62,7 +62,7 @@ def merged(
         earlier = order.before(b, a)
     order.write(
         text,
-        *_ranked(text, order, extent, own, from_),
+        *_sort_blocks(text, order, extent, own, from_),
         f"{run} = int64({BLOCK})",
         f"for $l in 0:{LEVELS}",
         f"  if {run} < {count}",
@@ -89,16 +89,16 @@ def merged(
         f"  {values}{order.at('$t')} = {text.given['x']}{order.at(f'index({from_}[$t])')}",
         f"  {places}{order.at('$t')} = int64({from_}[$t])",
     )
-    return text.made()
+    return text.program()
 
 
-def _ranked(text: Written, order: Lines, extent: Any, own: str, places: str) -> list[str]:
+def _sort_blocks(text: Written, order: Lines, extent: Any, own: str, places: str) -> list[str]:
     """Return each block of a line in order: the keys of its elements into `own`, and their places. Behind the last element of a line a block
     has keys that come after all others, which stay at its end.
     """
     dtype = order.x.dtype
     key = "float64" if dtype in FLOATS else dtype
-    blocks, count_text = (extent + BLOCK - 1) // BLOCK, text.shown(extent)
+    blocks, count_text = (extent + BLOCK - 1) // BLOCK, text.extent_text(extent)
     keys = text.local("keys", key, (blocks, BLOCK))
     ranks = text.local("ranks", "int32", (blocks, BLOCK))
     after_all = str(reduction_start("min" if order.ascending else "max", key))
@@ -110,7 +110,7 @@ def _ranked(text: Written, order: Lines, extent: Any, own: str, places: str) -> 
     earlier = Value(Compare("<", Var("$r"), Var("$c")))
     before = format_expr(precedes(less, greater, earlier, nan=dtype == "float64").node)
     place = f"{BLOCK}*$q + index({ranks}[$q, $c])"
-    each = (f"for $q in 0:{text.shown(blocks)}", f"  for $c in 0:{BLOCK}")
+    each = (f"for $q in 0:{text.extent_text(blocks)}", f"  for $c in 0:{BLOCK}")
     return [
         *each,
         f"    {own_key} = where({at} < {count_text}, {_key(dtype, text.given['x'] + order.at(at))}, {after_all})",

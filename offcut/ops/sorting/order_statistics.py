@@ -95,7 +95,7 @@ def kth(
         case "nanmedian":
             rank_text = f"max({middle.format(known)}, int32(1))"
         case _:
-            rank_text = f"int32({text.shown(number)})"
+            rank_text = f"int32({text.extent_text(number)})"
     if largest:
         need, among_nan = f"max({rank} - {extent} + {known}, int32(0))", rank
     else:
@@ -125,7 +125,7 @@ def kth(
         f"{values}{lines.at('0')} = {text.given['x']}{lines.at(f'index({place})')}",
         f"{places}{lines.at('0')} = int64({place})",
     )
-    return text.made()
+    return text.program()
 
 
 def leading(
@@ -162,7 +162,7 @@ def leading(
     shape = (*alone[:position], count, *alone[position + 1 :])
     values = text.result(name, x.dtype, shape)
     places = text.result(f"{name}_places", "int64", shape)
-    lines, extent = Lines(x, position, not largest), text.shown(x.shape[position])
+    lines, extent = Lines(x, position, not largest), text.extent_text(x.shape[position])
     kind = _key_type(x.dtype)
     picked = text.local("taken", "int32", (count + 1,))
     first, turn, ranks = (
@@ -228,7 +228,7 @@ def leading(
         f"  {values}{lines.at('$t')} = {source}{lines.at(f'index({first}[$t])')}",
         f"  {places}{lines.at('$t')} = int64({first}[$t])",
     )
-    return text.made()
+    return text.program()
 
 
 def _with_nan(keys: str, turn: str, first: bool, least: str, most: str) -> list[str]:
@@ -281,7 +281,7 @@ class _Search:
         self.type = _key_type(dtype)
         self.element = f"{text.given['x']}{lines.at('$r')}"
         self.is_float = dtype in FLOATS
-        self.extent = text.shown(extent)
+        self.extent = text.extent_text(extent)
         self.key = text.local("key", self.type, (extent,))
         self.kth, self.low, self.high, self.middle = (
             f"{text.local(wish, self.type, (1,))}[0]" for wish in ("kth", "low", "high", "middle")
@@ -295,7 +295,7 @@ class _Search:
     def _along(self, *body: str) -> list[str]:
         return [f"for $r in 0:{self.extent}", *(f"  {line}" for line in body)]
 
-    def _counted(self, into: str, condition: str) -> list[str]:
+    def _count_lines(self, into: str, condition: str) -> list[str]:
         return [f"{into} = int32(0)", *self._along(f"{into} += {_one(condition)}")]
 
     def search_lines(self, need: str, *first: str) -> list[str]:
@@ -314,7 +314,7 @@ class _Search:
         halved = [
             *self._between(),
             f"if {between}",
-            *(f"  {line}" for line in self._counted(self.beyond, f"{key} > {self.middle}")),
+            *(f"  {line}" for line in self._count_lines(self.beyond, f"{key} > {self.middle}")),
             f"  if {self.beyond} < {self.need}",
             f"    {self.high} = {self.middle}",
             "  else",
@@ -331,14 +331,14 @@ class _Search:
             f"{self.high} = {self.least}",
             *self._along(f"{self.low} min= {low}", f"{self.high} max= {high}"),
             *(
-                self._counted(self.numbers, number)
+                self._count_lines(self.numbers, number)
                 if self.is_float
                 else [f"{self.numbers} = int32({self.extent})"]
             ),
             *first,
             f"{self.need} = {need}",
             f"{self.kth} = where({self.need} > 0, {self.low}, {self.most})",
-            *self._counted(self.inside, f"{key} > {self.low}"),
+            *self._count_lines(self.inside, f"{key} > {self.low}"),
             f"if {self.need} > 0 and {self.inside} >= {self.need}",
             f"  {self.passes} = int32(0)",
             f"  for $p in 0:{self._passes}",
@@ -351,7 +351,7 @@ class _Search:
                     f"{self.kth} min= where({key} > {self.low}, {key}, {self.most})"
                 )
             ),
-            *self._counted(self.above, f"{key} > {self.kth}"),
+            *self._count_lines(self.above, f"{key} > {self.kth}"),
         ]
 
     @property

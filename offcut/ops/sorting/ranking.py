@@ -158,7 +158,7 @@ def _by_rank(
     """Return the elements that so many come before as their places say."""
     letters = axis_letters(len(x.shape))
     other = reduce_axis(x.shape[position], "r")
-    key, turn = _ordered(x, position, largest, name)
+    key, turn = _comparison_keys(x, position, largest, name)
 
     def with_place(at: tuple[Value, ...], place: Value) -> tuple[Value, ...]:
         return (*at[:position], place, *at[position + 1 :])
@@ -191,7 +191,7 @@ def _by_rank(
     )
 
 
-def _ordered(
+def _comparison_keys(
     x: Tensor, position: int, largest: bool, name: str
 ) -> tuple[Callable[[tuple[Value, ...]], Value], Callable[[tuple[Value, ...]], Value]]:
     """What elements are compared by, and of equal ones their turns, as int32: that of a NaN, beside infinity, is behind all that are

@@ -79,7 +79,7 @@ class Coverage:
     parts: Parts
 
     @property
-    def covered(self) -> tuple[Covered, ...]:
+    def instances(self) -> tuple[Covered, ...]:
         """What the microkernel computes."""
         return tuple(part for part in self.parts if isinstance(part, Covered))
 

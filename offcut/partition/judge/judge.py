@@ -27,7 +27,7 @@ from offcut.describe.microkernel import CORE, LOOP_UNITS, Microkernel
 from offcut.partition.judge.coverage import Coverage, Covered, Surroundings
 from offcut.partition.judge.extents import extents_refusal
 from offcut.partition.judge.match import Match
-from offcut.partition.judge.places import Places, shown
+from offcut.partition.judge.places import Places, element_text
 from offcut.partition.judge.question import Question, Refusal
 from offcut.partition.judge.ways import find_ways, no_way_refusal
 from offcut.polyhedral import coefficient
@@ -93,7 +93,7 @@ class _Judge:
             return Refusal(Question.BOUNDS, because)
         parts: list[Covered | Stmt | None] = []
         for stmt in self.tile.body:
-            part = self.covered(stmt)
+            part = self.cover_statement(stmt)
             if part is None:
                 parts.append(stmt)
                 continue
@@ -133,7 +133,7 @@ class _Judge:
                 because = f"{self.kernel.name} has no operand {name}: {', '.join(sorted(tensors))}"
         return Refusal(Question.TERM, because) if because else None
 
-    def covered(self, stmt: Stmt) -> Covered | None:
+    def cover_statement(self, stmt: Stmt) -> Covered | None:
         """Return a statement as the microkernel computes it, with the loops around its sum; None where it does not."""
         nest: list[For] = []
         inner = stmt
@@ -154,7 +154,7 @@ class _Judge:
                 return None
         if self.wanted.axes:
             inner, nest = self.counted_from_axes(inner, nest)
-        return self.judged(inner, tuple(nest[cut:]), tuple(nest[:cut]))
+        return self.cover_store(inner, tuple(nest[cut:]), tuple(nest[:cut]))
 
     def with_whole_terms(self, store: Store) -> Store:
         """Return an update without the condition that pads it: a term past the last is neutral, as zeros of its operands are. A
@@ -187,7 +187,7 @@ class _Judge:
         assert isinstance(moved_store, Store)
         return moved_store, loops
 
-    def judged(
+    def cover_store(
         self, store: Store, loops: tuple[For, ...], around: tuple[For, ...]
     ) -> Covered | None:
         """Return a store and the loops of its sum as the microkernel computes them; None where it does not."""
@@ -308,7 +308,7 @@ class _Judge:
 
     def of_moves(self, store: Store, match: Match, loops: tuple[For, ...]) -> Refusal | None:
         """Why the result does not move as the declared one does."""
-        index, element = store.index, shown(store)
+        index, element = store.index, element_text(store)
         for loop in loops:
             if any(loop.iter in variables(part) for part in index):
                 return Refusal(Question.MOVES, f"{element} moves with {loop.iter}")
@@ -335,7 +335,7 @@ class _Judge:
                 because = f"{kernel.name} adds to what is there, and has no reset"
                 return Refusal(Question.START, because)
             if one.start == "adds" and kernel.accumulate == "fresh":
-                because = f"{shown(one.store)} is added to what was there before, and {kernel.name} starts from {_neutral(one.store, kernel)}"
+                because = f"{element_text(one.store)} is added to what was there before, and {kernel.name} starts from {_neutral(one.store, kernel)}"
                 return Refusal(Question.START, because)
         refusal = next((part for part in parts if not isinstance(part, Covered | None)), None)
         whole = kernel.at_once > 1 and any(

@@ -63,7 +63,7 @@ class Match:
         """What the statement reads for the operand that moves along the microkernel's columns."""
         return self.operand(self.microkernel.operand_along(self.microkernel.columns))
 
-    def turned(self, lead: Stage) -> tuple[str, ...]:
+    def axes_in_function(self, lead: Stage) -> tuple[str, ...]:
         """Return the axes of a sum, of known extents, that run inside of the microkernel's functions around its depth."""
         others = [axis for axis in lead.reduce_axes if axis.name != self.depth]
         inside: list[str] = []
@@ -93,7 +93,7 @@ def matches(
     candidates = []
     for pairing in pairings(microkernel, value):
         movements = [
-            Movement(*pair, names, (*axes, *reduce_axes), microkernel.repeated(pair[0]))
+            Movement(*pair, names, (*axes, *reduce_axes), microkernel.repeated_axes(pair[0]))
             for pair in pairing
         ]
         every = [one.likely for one in movements]

@@ -62,16 +62,16 @@ class Places:
         if layout is not None and as_panels(layout) is None:
             if self.is_laid(name, index, layout):
                 return ""
-            return f"{shown(self.store)} lies as {format_layout(layout)}"
+            return f"{element_text(self.store)} lies as {format_layout(layout)}"
         if layout is None and self.at.open:
             return ""
         if layout is None and (lane := self.broken_lane(name, index)):
-            return f"{shown(self.store)} does not move by itself along {lane}"
+            return f"{element_text(self.store)} does not move by itself along {lane}"
         if iterator is None or self.at.is_held(buffer) or padded:
             return ""
         if layout is None and row_spacing(index, iterator, 2, 1) == NEXT:
             return ""
-        return f"{shown(self.store)} does not lie side by side along {iterator}"
+        return f"{element_text(self.store)} does not lie side by side along {iterator}"
 
     def of_operand(self, name: str, load: Load) -> str:
         """Why an operand does not lie as the microkernel reads it; "" where it does."""
@@ -185,7 +185,7 @@ def is_multiple(value: Expr, of: int) -> bool:
     return form.const % of == 0 and all(divides(*term) for term in form.terms)
 
 
-def shown(store: Store) -> str:
+def element_text(store: Store) -> str:
     """Return the text of the element that a store writes."""
     return f"{store.buffer}[{', '.join(map(format_expr, store.index))}]"
 

@@ -82,7 +82,7 @@ def no_way_refusal(kernel: Microkernel, request: Cover, store: Store, program: P
     for mine, theirs in (pair for pairing in ways for pair in pairing):
         if not (isinstance(mine, Load) and isinstance(theirs, Load)):
             continue
-        repeated = kernel.repeated(mine)
+        repeated = kernel.repeated_axes(mine)
         movement = Movement(mine, theirs, tuple(mapping), mapping.values(), repeated)
         as_named = names.get(mine.buffer, theirs.buffer) == theirs.buffer
         if as_named and movement.steps(mapping) is None:

@@ -79,7 +79,7 @@ def steps_of(piece: Piece, plane: Sequence[str]) -> list[list[Step]]:
     What stands further inside, loops and conditions, is one test: whether it has an instance at a point of the plane.
     Conditions on data are left out: what they decide is not known before the program runs.
     """
-    outside = tuple(piece.entered)
+    outside = tuple(piece.enclosing_blocks)
     places: dict[tuple[int, ...], tuple[list[Step], list[tuple[Step, ...]]]] = {}
     for store, below in walk_with_parents(piece.path[-1]):
         if not isinstance(store, Store):

@@ -72,7 +72,7 @@ class StagedValue:
         """Return the `normal_form` of the expression, computed once."""
         return normal_form(self.expression)
 
-    def renamed(self, name: str, axes: Sequence[str]) -> StagedValue:
+    def rename(self, name: str, axes: Sequence[str]) -> StagedValue:
         """Return the value with `name` as the name of its array, and `axes` as the names of its axes."""
         by_name: dict[str, Expr] = {old: Var(new) for old, new in zip(self.axes, axes, strict=True)}
         return replace(self, name=name, axes=tuple(axes), value=substitute(self.value, by_name))

@@ -208,7 +208,7 @@ def _copy(lead: Stage, factor: Expr, names: Names, depth: str = "") -> StagedVal
         axes.append(_Axis(name, form, _lowest(form, extents), free[0]))
     reduced = [axis.name for axis in lead.reduce_axes]
     axes.sort(key=lambda axis: (axis.name in reduced, axis.name == depth))
-    value = rewrite(factor, lambda node: _restated(node, axes, extents))
+    value = rewrite(factor, lambda node: _in_scratch_axes(node, axes, extents))
     if variables(value) & extents.keys() - {axis.name for axis in axes}:
         return None
     point = tuple(ix.simplify(ix.sub(axis.part.expr(), axis.low)) for axis in axes)
@@ -227,7 +227,7 @@ def _lowest(form: ix.Linear, extents: Mapping[str, Expr]) -> Expr:
     return lowest
 
 
-def _restated(node: Expr, axes: Sequence[_Axis], extents: Mapping[str, Expr]) -> Expr | None:
+def _in_scratch_axes(node: Expr, axes: Sequence[_Axis], extents: Mapping[str, Expr]) -> Expr | None:
     """A comparison or an access of the factor by the axes of the scratch."""
     match node:
         case Load(buffer, index, dtype):

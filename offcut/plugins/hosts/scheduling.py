@@ -270,8 +270,8 @@ class _HostTranslation:
                         f"{kernel.name} takes {name} {how}, and a call of {self.features.host} says strides",
                         "a microkernel whose operands lie at strides",
                     )
-            whole = (one for one in verdict.covered if one.start != "reset" or one.match.operands)
-            covered = next(whole, verdict.covered[0])
+            whole = (one for one in verdict.instances if one.start != "reset" or one.match.operands)
+            covered = next(whole, verdict.instances[0])
             if covered.around or covered.turns:
                 loops = ", ".join(loop.iter for loop in (*covered.around, *covered.turns))
                 raise self.refuse_cover(

@@ -81,14 +81,14 @@ class CapturedValues:
     def value(self, value: SSAValue) -> Expr:
         """Return the expression of a scalar."""
         if value not in self.env:
-            self.env[value] = self.captured(value)
+            self.env[value] = self.expression_of(value)
         return self.env[value]
 
     def is_natural(self, expr: Expr) -> bool:
         """Return whether the loops around show that an index is never negative."""
         return is_natural(expr, self.natural | set(self.sizes))
 
-    def captured(self, value: SSAValue) -> Expr:
+    def expression_of(self, value: SSAValue) -> Expr:
         """Return the expression of a scalar that is defined outside of the nest."""
         owner = value.owner
         if value.type not in DTYPES:

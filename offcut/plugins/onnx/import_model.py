@@ -55,7 +55,7 @@ class Imported:
     outputs: Mapping[str, str]
     file: FileFacts
 
-    def given(self, feed: object) -> dict[str, Any]:
+    def arrays_by_name(self, feed: object) -> dict[str, Any]:
         """Arrays by their names in the graph.
 
         feed  by name; or an array, where there is one input
@@ -100,9 +100,9 @@ class Imported:
         if not sizes and type(feed) is dict and feed.keys() == self.inputs.keys():
             outputs = model.outputs([feed[name] for name in self.inputs], sizes)
             return dict(zip(self.outputs, outputs, strict=True))
-        return self.named(model(self.given(feed), **sizes))
+        return self.results_by_name(model(self.arrays_by_name(feed), **sizes))
 
-    def named(self, results: Mapping[str, Array]) -> dict[str, Array]:
+    def results_by_name(self, results: Mapping[str, Array]) -> dict[str, Array]:
         """Results by their names in the file."""
         return {name: results[own] for name, own in self.outputs.items()}
 
@@ -266,7 +266,7 @@ class _Import:
 
         Raises DescribeError where it was given otherwise, or another constant has it otherwise.
         """
-        low, high = self.facts.told(size) if size in self.facts.said else (extent, extent)
+        low, high = self.facts.read_bounds(size) if size in self.facts.said else (extent, extent)
         if not low <= extent <= high:
             within = f"{low}" if low == high else f"in {low}…{high}"
             raise _no_constant(value, f"{shapes}, and {size} is {within}")

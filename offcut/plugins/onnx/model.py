@@ -164,7 +164,7 @@ class OnnxModel:
 
         calls  that are timed; the other arguments are those of a call
         """
-        arguments = self.imported.given((feed, *more) if more else feed)
+        arguments = self.imported.arrays_by_name((feed, *more) if more else feed)
         return self.model.profile(arguments, calls=calls, **sizes)
 
     def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:

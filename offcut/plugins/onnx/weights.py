@@ -138,9 +138,9 @@ def _model(data: memoryview, weights: dict[int, Array]) -> Iterator[bytes | memo
                 parts.append(own)
                 continue
             tensor = b"".join(_tensor(part, count, weights))
-            parts += _framed(_INITIALIZER, tensor)
+            parts += _frame(_INITIALIZER, tensor)
             count += 1
-        yield from _framed(_GRAPH, b"".join(parts))
+        yield from _frame(_GRAPH, b"".join(parts))
 
 
 def _tensor(
@@ -149,12 +149,12 @@ def _tensor(
     for number, whole, value in _fields(data):
         if number == _RAW_DATA and value is not None and len(value) >= LONG:
             weights[place] = np.frombuffer(value, np.uint8)
-            yield from _framed(_RAW_DATA, b"")
+            yield from _frame(_RAW_DATA, b"")
         else:
             yield whole
 
 
-def _framed(number: int, content: bytes) -> tuple[bytes, bytes]:
+def _frame(number: int, content: bytes) -> tuple[bytes, bytes]:
     return _varint(number << 3 | _BYTES) + _varint(len(content)), content
 
 

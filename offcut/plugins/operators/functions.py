@@ -93,7 +93,7 @@ def log_gamma(make: Make, x: Ref) -> Ref:
     With ``z = x - 1`` and ``t = z + 7.5`` it is ``log(2*pi)/2 + (z + 1/2)*log(t) - t + log(c_0 + sum of c_i / (z + i))``, and of x below 1/2
     ``log(pi / |sin(pi*x)|)`` less that of ``1 - x``. Source: C. Lanczos, SIAM J. Numer. Anal. B 1, 1964.
     """
-    low, own = _reflected(make, x)
+    low, own = _reflection(make, x)
     z = make("subtract", own, 1.0)
     total = make("add", make("multiply", z, 0.0), _SERIES[0])
     for place, factor in enumerate(_SERIES[1:], 1):
@@ -115,7 +115,7 @@ def digamma(make: Make, x: Ref) -> Ref:
     From 8 on it is ``log(x) - 1/(2*x) - sum of B_2n / (2*n * x**(2*n))``, below that of ``x + 8`` less ``sum of 1 / (x + k)``, and of x
     below 1/2 that of ``1 - x`` less ``pi / tan(pi*x)``.
     """
-    low, own = _reflected(make, x)
+    low, own = _reflection(make, x)
     gone = make("reciprocal", own)
     for step in range(1, _STEPS):
         gone = make("add", gone, make("reciprocal", make("add", own, float(step))))
@@ -134,7 +134,7 @@ def digamma(make: Make, x: Ref) -> Ref:
     return make("where", whole, math.nan, result)
 
 
-def _reflected(make: Make, x: Ref) -> tuple[Ref, Ref]:
+def _reflection(make: Make, x: Ref) -> tuple[Ref, Ref]:
     """Return whether x is below 1/2, and ``1 - x`` there."""
     low = make("less", x, 0.5)
     return low, make("where", low, make("subtract", 1.0, x), x)
@@ -157,20 +157,20 @@ _CHEBYSHEV = (
 
 def complementary_error(make: Make, x: Ref) -> Ref:
     """The complementary error function, of which the digits of small results are kept: ``t * exp(P(t) - x**2)``, and 2 less that below 0."""
-    t, series = _approximated(make, x)
+    t, series = _rational_term(make, x)
     result = make("multiply", t, make("exp", make("subtract", series, make("square", x))))
     return make("where", make("less", x, 0.0), make("subtract", 2.0, result), result)
 
 
 def scaled_complementary_error(make: Make, x: Ref) -> Ref:
     """It times ``exp(x**2)``: ``t * exp(P(t))``, and ``2 * exp(x**2)`` less that below 0."""
-    t, series = _approximated(make, x)
+    t, series = _rational_term(make, x)
     result = make("multiply", t, make("exp", series))
     whole = make("multiply", make("exp", make("square", x)), 2.0)
     return make("where", make("less", x, 0.0), make("subtract", whole, result), result)
 
 
-def _approximated(make: Make, x: Ref) -> tuple[Ref, Ref]:
+def _rational_term(make: Make, x: Ref) -> tuple[Ref, Ref]:
     """``t = 2 / (2 + |x|)``, and P(t)."""
     t = make("divide", 2.0, make("add", make("absolute", x), 2.0))
     twice = make("subtract", make("multiply", t, 4.0), 2.0)

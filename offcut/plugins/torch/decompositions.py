@@ -92,12 +92,12 @@ def _attention(
     """Of words to words of the same sentence."""
     products = F.linear(x, qkv_weight, qkv_bias).unflatten(-1, (3, heads, -1)).unbind(2)
     q, k, v = (one.transpose(1, 2) for one in products)
-    added = None if mask is None else _added(mask, mask_type, q)
+    added = None if mask is None else _additive_mask(mask, mask_type, q)
     result, _ = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=added)
     return F.linear(result.transpose(1, 2).flatten(2), out_weight, out_bias)
 
 
-def _added(mask: Any, kind: int | None, q: Any) -> Any:
+def _additive_mask(mask: Any, kind: int | None, q: Any) -> Any:
     """Return a mask as what is added to scores, of four axes: 0, or minus infinity for what is left out."""
     scores = (*q.shape[:3], q.shape[2])
     axes: tuple[int, ...]

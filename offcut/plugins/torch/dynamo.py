@@ -49,7 +49,7 @@ def backend(
     """
     how = parse_options("torch.compile", options or {}, others)
     install_hook(backend)
-    if _specialised(examples) and DynamicTraceSettings.again(_traced()):
+    if _specialization(examples) and DynamicTraceSettings.again(_traced_tensors()):
         raise _Again(restart_reason="a batch of 1 is a batch like others")
     keep_whole(module)
     try:
@@ -79,7 +79,7 @@ class _Again(TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis):  # ty
     """
 
 
-def _specialised(examples: Sequence[Any]) -> bool:
+def _specialization(examples: Sequence[Any]) -> bool:
     """Return whether sizes of a trace start at 2, are one by chance, or are numbers because they were 1 or equal to one."""
     dynamic = not torch._dynamo.config.assume_static_by_default
     return any(
@@ -90,7 +90,7 @@ def _specialised(examples: Sequence[Any]) -> bool:
     )
 
 
-def _traced() -> tuple[Any, ...]:
+def _traced_tensors() -> tuple[Any, ...]:
     """Return the tensors that the frame is traced with, but for parameters."""
     context = TracingContext.try_get()
     tensors = () if context is None else context.tensor_to_context
@@ -117,10 +117,10 @@ class Compiled:
         versions = tuple([0 if one.is_inference() else one._version for one in constants])
         entry = self.programs.get(key)
         if entry is None or entry[0] != versions:
-            entry = self._made(key, versions, constants, is_change=entry is not None)
+            entry = self._compile_entry(key, versions, constants, is_change=entry is not None)
         return entry[1](arguments)
 
-    def _made(
+    def _compile_entry(
         self, key: tuple[int, ...], versions: tuple[int, ...], constants: list[Any], is_change: bool
     ) -> tuple[tuple[int, ...], Callable[..., Any]]:
         self.changes += is_change
@@ -153,7 +153,7 @@ def _forward(module: Any, examples: Sequence[Any], how: Options) -> Callable[...
             if one.mutates_data or one.mutates_metadata
         }
         fixed = [one for one in context.fw_metadata.static_input_indices if one not in mutated]
-    return _boxed(Compiled(module, fixed, read_shape_env(context.fake_mode.shape_env), how))
+    return _as_boxed(Compiled(module, fixed, read_shape_env(context.fake_mode.shape_env), how))
 
 
 def _training(module: Any, examples: Sequence[Any], how: Options) -> Callable[..., Any]:
@@ -161,7 +161,7 @@ def _training(module: Any, examples: Sequence[Any], how: Options) -> Callable[..
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
         return make_boxed_func(module.forward)  # type: ignore[no-any-return]
-    return _boxed(Compiled(module, (), read_shape_env(context.fake_mode.shape_env), how))
+    return _as_boxed(Compiled(module, (), read_shape_env(context.fake_mode.shape_env), how))
 
 
 def _backward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
@@ -169,7 +169,7 @@ def _backward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
     return make_boxed_func(module.forward)  # type: ignore[no-any-return]
 
 
-def _boxed(run: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
+def _as_boxed(run: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
     """Return a function of one list that it empties, as torch calls it."""
 
     def boxed(arguments: list[Any]) -> Any:

@@ -90,7 +90,7 @@ class TorchModel:
                     return one(flat)
         args, kwargs = pytree.tree_unflatten(flat, self._in)
         try:
-            result = self.again.called(args, kwargs)
+            result = self.again.call_torch(args, kwargs)
         except Exception:
             raise refused from None
         self.again.frozen[refused.size] = None
@@ -103,7 +103,7 @@ class TorchModel:
             )
         with _TRACING:
             if len(self.traced) == count:  # no other thread traced it meanwhile
-                more = self.again.traced(args, kwargs)
+                more = self.again.trace(args, kwargs)
                 self.traced += [] if more is None else [more]
         return result
 
@@ -118,10 +118,12 @@ class TorchModel:
         args, kwargs = pytree.tree_unflatten(flat, self._in)
         with _TRACING:
             if len(self.traced) == count:  # no other thread traced it meanwhile
-                trace = self.again.traced(args, kwargs)
+                trace = self.again.trace(args, kwargs)
                 self.traced += [] if trace is None else [trace]
         return (
-            self._otherwise(flat) if len(self.traced) > count else self.again.called(args, kwargs)
+            self._otherwise(flat)
+            if len(self.traced) > count
+            else self.again.call_torch(args, kwargs)
         )
 
     def __repr__(self) -> str:
@@ -242,13 +244,13 @@ class _Again:
         self.refused: list[str] = []
         self.frozen: dict[str, None] = {}
 
-    def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced | None:
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced | None:
         """Return the program for a call; None where it cannot be traced, or enough were."""
         if not self.left:
             return None
         self.left -= 1
         try:
-            model = self.copied.filled()
+            model = self.copied.with_parameters()
             result = _module(model, args, kwargs, self.dynamic_shapes, self.how, again=True)
         except DescribeError as refused:
             self.refused.append(f"a call by torch: {' '.join(str(refused).split())}")
@@ -256,10 +258,10 @@ class _Again:
         result.settle()
         return result
 
-    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_torch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What torch gives, or raises."""
         with _TRACING:
-            model = self.copied.filled()
+            model = self.copied.with_parameters()
         with torch.no_grad():
             return model(*args, **kwargs)
 
@@ -316,7 +318,7 @@ def _of_module(
     except Exception:  # it holds what cannot be copied: its weights are, and it is traced once
         with _TRACING:
             exported, _ = export_with_conditions(model, args, kwargs, dynamic_shapes)
-            return TorchModel(_traced(exported, None, how))
+            return TorchModel(_trace_program(exported, None, how))
     with _TRACING, helper_in_advance(_layers(model)):
         first = _module(mine.module, args, kwargs, dynamic_shapes, how)
         mine.settle(first.again)
@@ -343,7 +345,7 @@ def _of_program(program: Any, kwargs: dict[str, Any], how: Options) -> TorchMode
             help=("torch.export.export(model, args, kwargs)",),
         )
     with _TRACING:
-        return TorchModel(_traced(program, None, how))
+        return TorchModel(_trace_program(program, None, how))
 
 
 def _instead(value: Any) -> tuple[str, ...]:
@@ -375,9 +377,9 @@ def _module(
     if twice is not None:
         with suppress(DescribeError):
             exported, conditions = export_with_conditions(model, *twice, dynamic_shapes)
-            return _traced(exported, conditions, how)
+            return _trace_program(exported, conditions, how)
     exported, conditions = export_with_conditions(model, args, kwargs, dynamic_shapes, again)
-    return _traced(exported, conditions, how)
+    return _trace_program(exported, conditions, how)
 
 
 def _layers(model: torch.nn.Module) -> int:
@@ -400,7 +402,7 @@ def _twice(
     return result
 
 
-def _traced(exported: Any, conditions: Sequence[Any] | None, how: Options) -> Traced:
+def _trace_program(exported: Any, conditions: Sequence[Any] | None, how: Options) -> Traced:
     """Return a program in operators that we take, as far as torch can write it in these: it traces it anew to do so, which takes longer than
     all else. So it is taken as it is first, where it seems to be in these already.
     """

@@ -35,11 +35,11 @@ def float_of(t: Translation, expr: Any) -> Any:
     if isinstance(expr, sf.ToFloat):
         return float_of(t, expr.args[0])
     if isinstance(expr, sympy.Add):
-        return _joined(t, "add", expr.args)
+        return _join(t, "add", expr.args)
     if isinstance(expr, sympy.Mul):
-        return _joined(t, "multiply", expr.args)
+        return _join(t, "multiply", expr.args)
     if isinstance(expr, _QUOTIENTS):
-        return _joined(t, "divide", expr.args)
+        return _join(t, "divide", expr.args)
     if isinstance(expr, _POWERS) and expr.args[1].is_number:
         return _power(t, _value(t, expr.args[0]), float(expr.args[1]))
     for kind, op in _FUNCTIONS.items():
@@ -57,7 +57,7 @@ def _power(t: Translation, base: Any, exponent: float) -> Any:
     raise Unsupported(f"a number is a power by {exponent}")
 
 
-def _joined(t: Translation, op: str, operands: Any) -> Any:
+def _join(t: Translation, op: str, operands: Any) -> Any:
     return reduce(lambda a, b: t.node(op, a, b), (_value(t, one) for one in operands))
 
 

@@ -81,7 +81,7 @@ def split(
     for node in graph.nodes:
         if node.op != "call_function" or is_size(node):
             continue
-        reason = refused.get(node) or state.offered(node, facts, arrays)
+        reason = refused.get(node) or state.refusal_or_stage(node, facts, arrays)
         if reason is None:
             continue
         place = state.last(node)
@@ -90,7 +90,7 @@ def split(
         state.place[node] = place
         if _has_tensors(node) and node.target is not operator.getitem:
             state.left.append((node, reason))
-    return _arranged(graph, state, views)
+    return _steps_by_stage(graph, state, views)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class _Found:
     left: list[tuple[Any, str]]
     devices: frozenset[str]
 
-    def offered(self, node: Any, facts: Facts, arrays: Mapping[Any, Array]) -> str | None:
+    def refusal_or_stage(self, node: Any, facts: Facts, arrays: Mapping[Any, Array]) -> str | None:
         """Why a node is not ours; None where it is, at its stage."""
         if not _has_tensors(node):
             return "it gives no tensor"
@@ -138,12 +138,12 @@ class _Found:
     def last(self, node: Any) -> int:
         """The stage after which a node can run; -1: before all."""
         needs = (one for one in node.all_input_nodes if not is_size(one))
-        return max((self._done(one) for one in needs), default=-1)
+        return max((self._mark_done(one) for one in needs), default=-1)
 
     def _ready(self, node: Any) -> int:
         return self.stages[node] if node in self.stages else self.place.get(node, -1) + 1
 
-    def _done(self, node: Any) -> int:
+    def _mark_done(self, node: Any) -> int:
         return self.stages[node] if node in self.stages else self.place.get(node, -1)
 
 
@@ -158,7 +158,7 @@ def is_view(node: Any) -> bool:
     return bool(getattr(node.target, "is_view", False)) or name in ALIASES
 
 
-def _arranged(graph: Any, parts: _Found, views: bool) -> Split:
+def _steps_by_stage(graph: Any, parts: _Found, views: bool) -> Split:
     """Return the steps that the results need, by stage; views that torch can do are done by torch, but where regions calculate them."""
     stages, ours = parts.stages, parts.ours
     nodes_by_stage: dict[int, dict[Any, None]] = {}
@@ -178,7 +178,7 @@ def _arranged(graph: Any, parts: _Found, views: bool) -> Split:
                 by_torch.add(one)
                 pending += () if is_size(one) else (one,)
         if not pending:
-            pending += _wanted(ours, nodes_by_stage, ready)
+            pending += _values_to_compute(ours, nodes_by_stage, ready)
     steps: list[tuple[int, int, Any]] = []
     order = {node: number for number, node in enumerate(graph.nodes)}
     for stage, nodes in nodes_by_stage.items():
@@ -199,7 +199,7 @@ class _Reader:
         self.all_input_nodes = nodes
 
 
-def _wanted(
+def _values_to_compute(
     ours: Mapping[int, Translation], nodes_by_stage: Mapping[int, dict[Any, None]], ready: set[Any]
 ) -> Iterator[Any]:
     """What regions read that nobody has asked for yet."""

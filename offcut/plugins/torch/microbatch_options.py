@@ -33,7 +33,7 @@ def _of(model: Model, text: str, predicted: ProgramCost) -> Model:
         return model.in_parts(_own(model, text, predicted))
     except PartitionError as refused:
         texts = (refused.refused, refused.at, refused.because, *refused.help)
-        what, at, because, *help = map(predicted.shown, texts)
+        what, at, because, *help = map(predicted.formula_for_user, texts)
         raise PartitionError("parts", what, at=at, because=because, help=tuple(help)) from None
 
 
@@ -43,7 +43,7 @@ def _rule(model: Model, rule_of_sizes: Rule, predicted: ProgramCost) -> Rule:
     def rule(sizes: Mapping[str, int]) -> str:
         sizes_by_name = {}
         for name, value in sizes.items():
-            called, factor = predicted.named(name)
+            called, factor = predicted.user_name(name)
             sizes_by_name[called] = factor * value
         return _own(model, said_by(rule_of_sizes, sizes_by_name), predicted)
 
@@ -69,7 +69,7 @@ def _own(model: Model, text: str, predicted: ProgramCost) -> str:
             )
         if not ends <= mine:
             continue
-        sizes = {predicted.named(size.name): size.name for size in model.bound.graph.sizes}
+        sizes = {predicted.user_name(size.name): size.name for size in model.bound.graph.sizes}
         matches = [
             Part(part.first, part.last, part.count // factor, own)
             for (called, factor), own in sizes.items()

@@ -44,7 +44,7 @@ class ModuleCopy:
                 one.data = one.data.new_empty(0)
         self._lent.clear()
 
-    def filled(self) -> Any:
+    def with_parameters(self) -> Any:
         """The module, all of its parameters there."""
         while self._later:
             one, read = self._later[-1]

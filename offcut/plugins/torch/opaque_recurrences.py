@@ -27,7 +27,7 @@ def trace_recurrences_whole() -> Iterator[None]:
     """Recurrent layers are traced by their shapes, inside."""
     with ExitStack() as stack:
         for op in (getattr(torch.ops.aten, name).input for name in NAMES):
-            shaped = _traced(decomposition_table[op])
+            shaped = _trace_shapes(decomposition_table[op])
             stack.callback(op._dispatch_cache.clear)
             stack.enter_context(
                 replace_entries(op.py_kernels, dict.fromkeys(op.py_kernels, shaped))
@@ -37,11 +37,15 @@ def trace_recurrences_whole() -> Iterator[None]:
         yield
 
 
-def _traced(walked: Any) -> Any:
+def _trace_shapes(walked: Any) -> Any:
     """Return shapes for tensors that have no elements and ask for no gradient; others are calculated with."""
 
     def call(x: Any, *others: Any) -> Any:
-        return _shaped(x, *others) if is_fake(x) and not _learns(x, *others) else walked(x, *others)
+        return (
+            _result_shapes(x, *others)
+            if is_fake(x) and not _learns(x, *others)
+            else walked(x, *others)
+        )
 
     return call
 
@@ -53,7 +57,7 @@ def _learns(*arguments: Any) -> bool:
     )
 
 
-def _shaped(
+def _result_shapes(
     x: Any,
     hx: Any,
     params: Sequence[Any],
@@ -82,7 +86,7 @@ def _define(name: str) -> Any:
     schema = str(theirs._schema).partition("(")[2]
     _OURS.define(f"{name}({schema}")
     _OURS.impl(name, getattr(torch, name), "CompositeExplicitAutograd")
-    torch.library.register_fake(f"offcut::{name}", _shaped, lib=_OURS)
+    torch.library.register_fake(f"offcut::{name}", _result_shapes, lib=_OURS)
     return getattr(torch.ops.offcut, name).default
 
 

@@ -242,7 +242,7 @@ class Program:
     def _step(self, module: Any, step: Region | Any, known: Mapping[Any, Any]) -> Step:
         if not isinstance(step, Region):
             return TorchStep(module, step)
-        instead, refused = FallbackStep(module, step, self.again), partial(self._refused, step)
+        instead, refused = FallbackStep(module, step, self.again), partial(self._note_refusal, step)
         try:
             memory_orders = (
                 (name, memory_order(node.meta["val"])) for node, name, _ in step.outputs
@@ -270,7 +270,7 @@ class Program:
             refused(failed)
             return instead
 
-    def _refused(self, region: Region, failed: Exception) -> None:
+    def _note_refusal(self, region: Region, failed: Exception) -> None:
         """List what torch does in place of a region.
 
         Raises what is no refusal, where ``OFFCUT_VERIFY=1``.

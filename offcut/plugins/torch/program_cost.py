@@ -59,15 +59,20 @@ class ProgramCost:
         return ModelPlan(
             "torch",
             at,
-            rows=tuple((*row[:3], self.shown(row[3]), row[4]) for row in rows),
+            rows=tuple((*row[:3], self.formula_for_user(row[3]), row[4]) for row in rows),
             kernels=sum(plan.kernels for plan in plans),
-            arena=tuple(self.shown(slot) for plan in plans for slot in plan.arena),
+            arena=tuple(self.formula_for_user(slot) for plan in plans for slot in plan.arena),
             parts=tuple(
-                replace(part, size=self.shown(part.size)) for plan in plans for part in plan.parts
+                replace(part, size=self.formula_for_user(part.size))
+                for plan in plans
+                for part in plan.parts
             ),
             split=tuple(line for plan in plans for line in plan.split),
             distributed=tuple(name for plan in plans for name in plan.distributed),
-            notes=(*(self.shown(line) for plan in plans for line in plan.notes), *self.left),
+            notes=(
+                *(self.formula_for_user(line) for plan in plans for line in plan.notes),
+                *self.left,
+            ),
         )
 
     def cost(self, sizes: Mapping[str, int]) -> ModelCost:
@@ -88,14 +93,14 @@ class ProgramCost:
             for model in self.models
         ]
 
-    def named(self, symbol: str) -> tuple[str, int]:
+    def user_name(self, symbol: str) -> tuple[str, int]:
         """What a user calls a size of a region, and of which number of it that is a multiple."""
         for quotient, whole, by in self.quotients:
             if quotient == symbol:
                 return self.called[whole], by
         return self.called.get(symbol, symbol), 1
 
-    def shown(self, formula: str) -> str:
+    def formula_for_user(self, formula: str) -> str:
         """A formula in the names of the user."""
         names: dict[str, Any] = dict(self.called)
         names |= {name: f"({self.called[whole]}//{by})" for name, whole, by in self.quotients}

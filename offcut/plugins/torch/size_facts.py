@@ -50,19 +50,19 @@ class Facts:
                 most = min([most, *(int(one) for one in expr.args if one.is_Integer)])
         return least, most
 
-    def simplified(self, expr: sympy.Expr) -> sympy.Expr:
+    def simplify(self, expr: sympy.Expr) -> sympy.Expr:
         """An expression in its simplest terms."""
         if expr not in self._simplified:
             self._simplified[expr] = self._simplest(expr)
         return self._simplified[expr]
 
     def _simplest(self, expr: sympy.Expr) -> sympy.Expr:
-        expr = _put(canonical(expr), self.equal)
+        expr = _substitute(canonical(expr), self.equal)
         for symbol in expr.free_symbols:
             least, most = self.range(symbol)
             if least == most:
                 expr = expr.subs(symbol, least)
-        return _put(_in_quotients(expr, self.factors), self.equal)
+        return _substitute(_in_quotients(expr, self.factors), self.equal)
 
     @property
     def quotients(self) -> tuple[tuple[str, str, int], ...]:
@@ -172,16 +172,16 @@ def equalities(
     while known < len(solutions):  # what one says may make another simpler
         known = len(solutions)
         for pair in sides:
-            one, other = (_put(side, solutions) for side in pair)
+            one, other = (_substitute(side, solutions) for side in pair)
             if one.is_Integer or (one.is_Symbol and not other.is_Integer):
                 one, other = other, one
-            one, other = _solved(one, other)
+            one, other = _solve_equality(one, other)
             if one != other and not one.is_Integer and (other.is_Symbol or other.is_Integer):
                 solutions.append((one, other))
     return tuple(solutions)
 
 
-def _put(expr: sympy.Expr, equal: Sequence[tuple[sympy.Expr, sympy.Expr]]) -> sympy.Expr:
+def _substitute(expr: sympy.Expr, equal: Sequence[tuple[sympy.Expr, sympy.Expr]]) -> sympy.Expr:
     """An expression with what stands for terms of it."""
     for one, other in equal:
         if expr.has(one):
@@ -189,7 +189,7 @@ def _put(expr: sympy.Expr, equal: Sequence[tuple[sympy.Expr, sympy.Expr]]) -> sy
     return expr
 
 
-def _solved(one: sympy.Expr, other: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+def _solve_equality(one: sympy.Expr, other: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
     """An equality ``c*a*e == c*a*f`` as that of e and f, of which one is a number or no sum: the simpler one second.
 
     Where a is 0, e and f may differ: arguments of such shapes contradict the graph, and its call is refused.

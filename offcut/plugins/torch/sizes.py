@@ -39,7 +39,7 @@ def extent_of(value: Any) -> Expr:
 
     Raises Left for an expression that no extent says.
     """
-    return normal(_translated(value if isinstance(value, sympy.Basic) else sympy_of(value)))
+    return normal(_translate(value if isinstance(value, sympy.Basic) else sympy_of(value)))
 
 
 def canonical(value: sympy.Expr) -> sympy.Expr:
@@ -137,40 +137,40 @@ def _number(value: sympy.Basic) -> Any:
     return int(value) if value.is_Integer else float(value)
 
 
-def _translated(expr: sympy.Basic) -> Expr:
+def _translate(expr: sympy.Basic) -> Expr:
     if isinstance(expr, sympy.Integer):
         return ix.const(int(expr))
     if isinstance(expr, sympy.Symbol):
         return Var(expr.name)
     if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
-        return _folded("*", [expr.base] * int(expr.exp))
+        return _fold("*", [expr.base] * int(expr.exp))
     if isinstance(expr, sympy.Add):
-        return _folded("+", expr.args)
+        return _fold("+", expr.args)
     if isinstance(expr, sympy.Mul):
-        return _folded("*", expr.args)
+        return _fold("*", expr.args)
     if isinstance(expr, FLOORS):
-        return _divided("//", *expr.args)
+        return _divide("//", *expr.args)
     if isinstance(expr, REMAINDERS):
-        return _divided("%", *expr.args)
+        return _divide("%", *expr.args)
     if isinstance(expr, sf.ModularIndexing):
         base, divisor, modulus = expr.args
-        return _divided("%", sf.FloorDiv(base, divisor), modulus)
+        return _divide("%", sf.FloorDiv(base, divisor), modulus)
     if isinstance(expr, sf.TruncToInt | sf.FloorToInt | sf.CeilToInt):
-        return _rounded(type(expr), expr.args[0])
+        return _round_quotient(type(expr), expr.args[0])
     for kind, op in _EXTREMES.items():
         if isinstance(expr, kind):
-            return _folded(op, expr.args)
+            return _fold(op, expr.args)
     raise Unsupported(f"a size is {expr}")
 
 
-def _folded(op: str, operands: Any) -> Expr:
-    return reduce(lambda a, b: Binary(op, a, b), map(_translated, operands))
+def _fold(op: str, operands: Any) -> Expr:
+    return reduce(lambda a, b: Binary(op, a, b), map(_translate, operands))
 
 
-def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
+def _divide(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
     if isinstance(divisor, sympy.Integer) and divisor > 0:
-        return Binary(op, _translated(dividend), ix.const(int(divisor)))
-    whole, by = normal(_translated(dividend)), normal(_translated(divisor))
+        return Binary(op, _translate(dividend), ix.const(int(divisor)))
+    whole, by = normal(_translate(dividend)), normal(_translate(divisor))
     for rest in (ix.const(0), Binary("-", by, ix.const(1))):  # no rest, or what is rounded up
         result = quotient(normal(Binary("-", whole, rest)), by)
         if op == "//" and result is not None:
@@ -178,13 +178,13 @@ def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
     raise Unsupported(f"a size is divided by {divisor}")
 
 
-def _rounded(kind: type[sympy.Basic], expr: sympy.Basic) -> Expr:
+def _round_quotient(kind: type[sympy.Basic], expr: sympy.Basic) -> Expr:
     """A size over a number, or a fraction of sizes, rounded to an integer: down, up, or towards 0.
 
     Raises Left for anything else.
     """
     if isinstance(expr, sf.IntTrueDiv) and expr.args[1].is_Integer and expr.args[1] > 0:
-        dividend, under = _translated(expr.args[0]), int(expr.args[1])
+        dividend, under = _translate(expr.args[0]), int(expr.args[1])
         is_above = expr.args[0].is_nonnegative
     else:
         dividend, under = _fraction(expr)
@@ -208,7 +208,7 @@ def _fraction(expr: sympy.Basic) -> tuple[Expr, int]:
     Raises Left for anything else.
     """
     if isinstance(expr, sf.ToFloat):
-        return _translated(expr.args[0]), 1
+        return _translate(expr.args[0]), 1
     if expr.is_number:
         over, under = _ratio(expr)
         return ix.const(over), under

@@ -44,7 +44,7 @@ class DynamicTraceSettings:
 
         tensors  that it was traced with
         """
-        is_marked = cls.now() and not any(map(_unmarked, tensors))
+        is_marked = cls.now() and not any(map(_has_unmarked_axes, tensors))
         if cls.asked or is_marked:
             return False
         cls.enter(tensors)
@@ -100,13 +100,13 @@ def is_number(axis: int, size: int) -> bool:
 
 def _mark(tensor: Any) -> bool:
     """Mark the axes whose sizes are numbers; whether that was done."""
-    if not _unmarked(tensor):
+    if not _has_unmarked_axes(tensor):
         return False
     setattr(tensor, _STATIC, _numbers(tensor))
     return True
 
 
-def _unmarked(tensor: Any) -> bool:
+def _has_unmarked_axes(tensor: Any) -> bool:
     """Whether axes are to be marked, and are not."""
     return bool(_numbers(tensor)) and not hasattr(tensor, _STATIC)
 

@@ -185,10 +185,10 @@ def _facts(exported: Any, shape_env: Any) -> Facts:
     if shape_env is None:
         return Facts(known)
     factors = multiples(shape_env)
-    return Facts(known, tuple(filter(_shown, equalities(shape_env, factors))), factors)
+    return Facts(known, tuple(filter(_is_refuted, equalities(shape_env, factors))), factors)
 
 
-def _shown(equality: tuple[Any, Any]) -> bool:
+def _is_refuted(equality: tuple[Any, Any]) -> bool:
     """Whether bounds or shapes show that an equality does not hold."""
     one, other = equality
     return bool((one.is_Symbol and other.is_Integer) or isinstance(one, sf.Min))
@@ -306,7 +306,7 @@ class ArgumentSpec:
         """
         value = node.meta["val"]
         shape = value.shape if isinstance(value, torch.Tensor) else ()
-        sizes = [(axis, facts.simplified(sympy_of(one))) for axis, one in enumerate(shape)]
+        sizes = [(axis, facts.simplify(sympy_of(one))) for axis, one in enumerate(shape)]
         fixed = tuple((axis, int(one)) for axis, one in sizes if one.is_Integer)
         bounded = tuple(
             (axis, *facts.range(one)) for axis, one in sizes if stated and one.is_Symbol
@@ -319,13 +319,13 @@ class ArgumentSpec:
         if isinstance(self.value, torch.Tensor):
             if not isinstance(value, torch.Tensor):
                 kind = type(value).__name__
-                raise self._refused(
+                raise self._refusal(
                     f"= {kind}",
                     "the program was exported with a tensor there",
                     f"torch.from_numpy({self.name})" if kind == "ndarray" else "a tensor of torch",
                 )
             if value.dtype != self.value.dtype or value.dim() != self.value.dim():
-                raise self._refused(
+                raise self._refusal(
                     f"of {value.dtype} and shape {tuple(value.shape)}",
                     f"the program was exported with {self.value.dtype} and {self.value.dim()} axes",
                     *(
@@ -335,7 +335,7 @@ class ArgumentSpec:
                     ),
                 )
             if value.requires_grad and torch.is_grad_enabled():
-                raise self._refused(
+                raise self._refusal(
                     "that asks for a gradient",
                     "results carry none",
                     "with torch.no_grad(): …",
@@ -354,13 +354,13 @@ class ArgumentSpec:
             for axis, least, most in self.bounded:
                 if not least <= value.shape[axis] <= most:
                     ends = f"{least} to {most}" if most < MAX_SIZE else f"{least} at least"
-                    raise self._refused(
+                    raise self._refusal(
                         f"of shape {tuple(value.shape)}",
                         f"the program was exported for {ends} along axis {axis}",
                         "from_torch(module, args), which is traced for other sizes, too",
                     )
         elif not isinstance(self.value, torch.SymInt) and value != self.value:
-            raise self._refused(f"= {value!r}", f"the program was exported with {self.value!r}")
+            raise self._refusal(f"= {value!r}", f"the program was exported with {self.value!r}")
 
-    def _refused(self, what: str, because: str, *help: str) -> CallError:
+    def _refusal(self, what: str, because: str, *help: str) -> CallError:
         return CallError("call", f"cannot take {self.name} {what}", because=because, help=help)

@@ -82,7 +82,7 @@ class Translation:
             raise Unsupported("there is no rule for it")
         before = len(self.builder.nodes)
         try:
-            self.held[node] = self.applied(rule, node)
+            self.held[node] = self.apply(rule, node)
             values = (value for one in self.builder.nodes[before:] for value in one.results)
             self.origin.update((value.name, node) for value in values)
         except Unsupported:
@@ -92,7 +92,7 @@ class Translation:
                 raise Unsupported("a number that it is called with depends on sizes") from failed
             raise Unsupported(unsupported_reason(failed)) from failed
 
-    def applied(self, rule: Rule, node: Any) -> Any:
+    def apply(self, rule: Rule, node: Any) -> Any:
         """What a rule makes of a node.
 
         Raises Left where it does not take it, or gives what torch does not say of the result.
@@ -113,7 +113,7 @@ class Translation:
                 self.made.pop(name, None)
                 self.steps.pop(name, None)
             result = self.rounded_once(rule, arguments, options)
-        result = self.agreed(result)
+        result = self.as_torch_says(result)
         for user in node.users:
             if user.target is operator.getitem and result[user.args[1]] is None:
                 raise Unsupported(f"its result {user.args[1]} is asked for")
@@ -123,8 +123,8 @@ class Translation:
         """What a rule makes in float32, whose results alone are rounded to 16 bits, or leave their range."""
         inside = copy(self)
         inside.calculated = "float32"
-        wide_arguments = [self._widened(one) for one in arguments]
-        wide_options = {name: self._widened(one) for name, one in options.items()}
+        wide_arguments = [self._widen(one) for one in arguments]
+        wide_options = {name: self._widen(one) for name, one in options.items()}
         result = rule(inside, *wide_arguments, **wide_options)
         each = result if isinstance(result, tuple) else (result,)
         ends = tuple(
@@ -133,9 +133,9 @@ class Translation:
         )
         return ends if isinstance(result, tuple) else ends[0]
 
-    def _widened(self, one: Any) -> Any:
+    def _widen(self, one: Any) -> Any:
         if isinstance(one, list):
-            return [self._widened(part) for part in one]
+            return [self._widen(part) for part in one]
         return (
             self.cast(one, "float32") if isinstance(one, Ref) and self.dtype(one) in HALVES else one
         )
@@ -148,19 +148,21 @@ class Translation:
             self.take(node)
         return self.held[node]
 
-    def agreed(self, result: Any) -> Any:
+    def as_torch_says(self, result: Any) -> Any:
         """Return the results as torch says them: an extent that is a number there is one here, in the calls that are taken.
 
         Raises Left where a result is not of the element type and the rank that torch says, or of another number.
         """
         fakes = self.fake if isinstance(self.fake, tuple | list) else (self.fake,)
         if not isinstance(result, tuple):
-            return self._agreed(result, fakes[0])
+            return self._with_torch_extents(result, fakes[0])
         each = zip(result, fakes, strict=False)
-        agreed = tuple(None if one is None else self._agreed(one, fake) for one, fake in each)
+        agreed = tuple(
+            None if one is None else self._with_torch_extents(one, fake) for one, fake in each
+        )
         return (*agreed, *result[len(agreed) :])
 
-    def _agreed(self, one: Ref, fake: Any) -> Ref:
+    def _with_torch_extents(self, one: Ref, fake: Any) -> Ref:
         value = self.builder.values[one.name]
         if value.dtype != NAMES.get(fake.dtype) or len(value.shape) != fake.dim():
             raise Unsupported(f"it gives {value.dtype} of rank {len(value.shape)}")
@@ -173,7 +175,7 @@ class Translation:
                         f"it gives an extent of {format_expr(own)}, torch one of {extent}"
                     )
                 shape[axis] = ix.const(literal)
-        return one if shape == [*value.shape] else self.restated(one, shape)
+        return one if shape == [*value.shape] else self.with_shape(one, shape)
 
     def declare(self, fake: Any) -> None:
         """Take the sizes in the shape of a tensor among those of the graph."""
@@ -190,7 +192,7 @@ class Translation:
 
     def extent_in(self, expr: Any) -> Expr:
         """Return an expression in symbols as an extent, in sizes of the graph; one that has but one value is that."""
-        result = self.facts.simplified(expr)
+        result = self.facts.simplify(expr)
         for symbol in result.free_symbols:
             if not is_extent_symbol(symbol):
                 raise Unsupported("its shape depends on data")
@@ -239,41 +241,41 @@ class Translation:
             raise Unsupported(f"offcut has no {op}")
         parameters = {name: value for name, value in options.items() if value is not None}
         try:
-            return self._noted(op, arguments, parameters)
+            return self._note(op, arguments, parameters)
         except DescribeError as rejected:
             try:
-                aligned = [self._aligned(one) for one in arguments]
+                aligned = [self._with_result_extents(one) for one in arguments]
                 if aligned == [*arguments]:
                     raise rejected
-                result = self._noted(op, aligned, parameters)
+                result = self._note(op, aligned, parameters)
             except DescribeError:
                 raise rejected from None  # which says why the operands themselves are not taken
             if not isinstance(result, Ref) or self.shape(result) != self.extents:
                 raise
             return result
 
-    def _noted(self, op: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def _note(self, op: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         result = self.builder.node(op, *arguments, **options)
         last = self.builder.nodes[-1]
         for value in last.results:
             self.made[value.name] = last
         return result
 
-    def _aligned(self, x: Any) -> Any:
+    def _with_result_extents(self, x: Any) -> Any:
         """Return an operand with the extents that the result has: of an operator by element these are the same in every call, or 1."""
         if not isinstance(x, Ref) or self.rank(x) > len(self.extents):
             return x
         own = self.shape(x)
         extents = self.extents[len(self.extents) - len(own) :]
-        return self.restated(
+        return self.with_shape(
             x, [a if a == ix.const(1) else b for a, b in zip(own, extents, strict=True)]
         )
 
-    def restated(self, x: Ref, shape: Sequence[Expr]) -> Ref:
+    def with_shape(self, x: Ref, shape: Sequence[Expr]) -> Ref:
         """Return a value with extents that torch says are the same, as `offcut.graph.call_conditions.assert_shape`."""
 
         def make(op: str, *arguments: Any) -> Any:
-            return self._noted(op, arguments, {})
+            return self._note(op, arguments, {})
 
         whole: Ref = assert_shape(make, x, self.shape(x), shape)
         return whole
@@ -317,7 +319,7 @@ class Translation:
             return x
         start = normal(Binary("-", Binary("min", extent, ix.const(1)), ix.const(1)))
         stop = normal(Binary("+", start, extent))
-        checked: Ref = self._noted("slice", [x, axis, start, stop], {})  # from -1 on, of nothing
+        checked: Ref = self._note("slice", [x, axis, start, stop], {})  # from -1 on, of nothing
         return checked
 
     def is_above_0(self, x: Operand) -> bool:
@@ -391,17 +393,17 @@ class Translation:
             first = before.arguments[0]
             assert isinstance(first, Ref)
             return self.reshape(first, extents)
-        result: Ref = self._noted("reshape", [x, extents], {})
+        result: Ref = self._note("reshape", [x, extents], {})
         return result
 
-    def viewed(self, x: Ref) -> Ref:
+    def view_as_result(self, x: Ref) -> Ref:
         """Return the elements of a value in the shape of the result, of which there are as many, as torch says."""
         extents = self.extents
         try:
             return self.reshape(x, extents)
         except DescribeError:
             flat = self.reshape(x, (product(self.shape(x)),))
-            return self.reshape(self.restated(flat, (ix.index(product(extents)),)), extents)
+            return self.reshape(self.with_shape(flat, (ix.index(product(extents)),)), extents)
 
     def transpose(self, x: Ref, axes: Sequence[int]) -> Ref:
         """Return a value with its axes in another order."""
@@ -417,7 +419,7 @@ class Translation:
         result: Ref = self.node("transpose", x, axes=order)
         return result
 
-    def turned(self, x: Ref) -> Ref | None:
+    def source_of_transpose(self, x: Ref) -> Ref | None:
         """Return the value of which `x` is that with the last two axes exchanged; None where it is no such."""
         before = self.made.get(x.name)
         if before is not None and before.op == "transpose":
@@ -456,12 +458,12 @@ def prune(bound: Bound, outputs: tuple[str, ...]) -> Bound:
     read = {*outputs, *(name for node in graph.nodes for name in node.operands)}
     inputs = tuple(value for value in graph.inputs if value.name in read)
     results = (value for node in graph.nodes for value in node.results)
-    names = _named((*inputs, *results), graph.nodes)
+    names = _sizes_in((*inputs, *results), graph.nodes)
     sizes = tuple(size for size in graph.sizes if size.name in names)
     return Bound(replace(graph, sizes=sizes, inputs=inputs), live.arrays)
 
 
-def _named(values: Iterable[Value], nodes: Iterable[Node]) -> set[str]:
+def _sizes_in(values: Iterable[Value], nodes: Iterable[Node]) -> set[str]:
     """Return the sizes in shapes and arguments."""
     names: set[str] = set()
 

@@ -39,7 +39,7 @@ class AgentSteps:
         later = self.relations.own_since.intersect_range(targets)
         return (later if sources is None else later.intersect_domain(sources)).lexmin()
 
-    def ended(self, leaf: Event) -> isl.Map:
+    def next_after_end(self, leaf: Event) -> isl.Map:
         """Return ``{ a -> x }``: the first x of the same agent that runs after the end of a, an instance of a leaf; a itself
         where a token tells its end.
         """
@@ -70,7 +70,7 @@ class AgentSteps:
         """Return ``{ a -> x }``: the first x of the same agent after the end of a, an instance of `one`, and behind the fence
         that `other` needs to see what a writes.
         """
-        ends, kind = self.ended(one), fence_between(self.units, one, other)
+        ends, kind = self.next_after_end(one), fence_between(self.units, one, other)
         if not kind:
             return ends
         fences = self.relations.union(self.syncs(Action.FENCE, kind))

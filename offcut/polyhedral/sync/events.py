@@ -217,7 +217,9 @@ class _Reader:
     def __init__(self, program: Program, agents: Agents, own: frozenset[str]) -> None:
         self.program, self.agents, self.units = program, agents, agents.by_name
         written = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
-        self.shared = written - tile_buffers(program) - analysis(program).status_buffers - own
+        self.group_by_loops = (
+            written - tile_buffers(program) - analysis(program).status_buffers - own
+        )
         self.sizes = {size.name for size in program.sizes}
         self.leaves: list[Event] = []
         self.syncs: list[Event] = []
@@ -334,7 +336,7 @@ class _Reader:
             engine = (mark or unit) if late else ""
             if engine and self.units[engine].ends is Ends.IN_ORDER:
                 engine = ""
-            accesses = tuple(dict.fromkeys(_Inside(self.shared, scope.windows).of(stmt)))
+            accesses = tuple(dict.fromkeys(_Inside(self.group_by_loops, scope.windows).of(stmt)))
         number, copies = len(self.leaves) + len(self.syncs), self.copies(stmt, scope)
         event = Event(number, unit, engine, scope.loops, where, time, place, stmt, accesses, copies)
         (self.syncs if isinstance(stmt, Sync) else self.leaves).append(event)

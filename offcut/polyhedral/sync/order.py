@@ -176,8 +176,8 @@ class Order(AgentSteps):
         mine, theirs = self.keys_of(source), self.keys_of(target)
         spans = multicast_units(some)
         for pair in some:
-            map = self.relations.widened(pair.map, {*spans, *theirs - mine}, pair.other)
-            map = self.relations.widened(map.reverse(), mine - theirs, pair.one).reverse()
+            map = self.relations.widen(pair.map, {*spans, *theirs - mine}, pair.other)
+            map = self.relations.widen(map.reverse(), mine - theirs, pair.one).reverse()
             yield pair, map.intersect(self.relations.later)
 
     def pairs_of(self, source: str, target: str) -> list[Pair]:
@@ -195,7 +195,7 @@ class Order(AgentSteps):
             parse_map(relations.space.parameters + same)
         )
 
-    def ordered(self, match: Match) -> isl.Map:
+    def keeps_order(self, match: Match) -> isl.Map:
         """Return ``{ a -> w }``: an arrival, and every wait that is for it."""
         return match.arrivals.reverse().apply_range(self.without_agent)
 
@@ -216,13 +216,13 @@ class Order(AgentSteps):
         shared = risen.subtract(relations.next_own).domain()
         self.reject_any(shared, "two waits of an agent are for this arrival")
         self.check_gaps(match)
-        late = self.ordered(match).subtract(relations.later).range()
+        late = self.keeps_order(match).subtract(relations.later).range()
         because = f"{source} arrives only behind it in the text: both would wait for ever"
         self.reject_any(late, because)
 
     def check_gaps(self, match: Match) -> None:
         """Check that some wait is for each arrival: for each between two others, and for all where a queue keeps them."""
-        relations, ordered = self.relations, self.ordered(match)
+        relations, ordered = self.relations, self.keeps_order(match)
         used = self.by_agent(ordered).domain()
         earlier = used.apply(relations.order(">>", relations.agents, self.more))
         arrived = self.without_agent.intersect_range(match.arrives).domain()
@@ -296,7 +296,7 @@ class Order(AgentSteps):
 
     # -- paths -----------------------------------------------------------------------------------------------
 
-    def unordered(self, pair: Pair) -> isl.Map:
+    def unordered_part(self, pair: Pair) -> isl.Map:
         """Return the part ``{ a -> b }`` of a pair that no path is shown to order."""
         one, other, relations = pair.one, pair.other, self.relations
         rest = self.across_agents(pair) if one.unit == other.unit else pair.map
@@ -307,7 +307,7 @@ class Order(AgentSteps):
         if rest.is_empty():
             return rest
         by_token = bool(one.engine) and self.units[one.engine].ends is Ends.TOKEN
-        rest = self.not_reached(rest, start, one.unit, other.unit, by_token=by_token)
+        rest = self.unreached_part(rest, start, one.unit, other.unit, by_token=by_token)
         return rest.intersect(relations.later)
 
     def without_direct(self, pairs: isl.Map, start: isl.Map, source: str, target: str) -> isl.Map:
@@ -343,7 +343,7 @@ class Order(AgentSteps):
             ends = ends.apply_range(self.lanes_meet)
         return pair.map.subtract(ends.apply_range(self.relations.own_since))
 
-    def not_reached(
+    def unreached_part(
         self, pairs: isl.Map, start: isl.Map, source: str, target: str, by_token: bool = False
     ) -> isl.Map:
         """Return the part of ``{ a -> b }`` along which no path of tokens and barriers leads.
@@ -371,7 +371,7 @@ class Order(AgentSteps):
         name = match.token.name
         if name not in self._edges:
             following = self.following(match.arrives)
-            self._edges[name] = following.apply_range(self.ordered(match)).coalesce()
+            self._edges[name] = following.apply_range(self.keeps_order(match)).coalesce()
         return self._edges[name]
 
     def edges(self, unit: str, only_tokens: bool) -> Iterator[tuple[str, isl.Map]]:
@@ -394,7 +394,7 @@ class Order(AgentSteps):
         for match in self.matches.values():
             self.check_room(match)
         for pair in self.pairs:
-            rest = self.unordered(pair)
+            rest = self.unordered_part(pair)
             if not rest.is_empty():
                 one, first, sizes = self.relations.describe(rest.domain())
                 other = self.relations.describe(rest.intersect_domain(first).range())[0]
@@ -430,7 +430,7 @@ class Order(AgentSteps):
 
     def has_room(self, match: Match, room: int) -> bool:
         """Return whether `room` tokens are enough, see the head of this file."""
-        ahead, token = self.ordered(match).reverse(), match.token
+        ahead, token = self.keeps_order(match).reverse(), match.token
         if self.events.agents.blocks:
             pairs = self.pairs_of(token.source, token.target)
             few = max_tokens([p.one for p in pairs], [p.other for p in pairs], self.events.parts)
@@ -441,7 +441,7 @@ class Order(AgentSteps):
         if ahead.is_empty():
             return True
         waits = match.waits.identity()
-        behind = ahead.subtract(self.not_reached(ahead, waits, token.target, token.source))
+        behind = ahead.subtract(self.unreached_part(ahead, waits, token.target, token.source))
         # A phase ends before any agent arrives for the one after it, and not once more before an agent has waited for it.
         started = ahead.range().subtract(behind.range())
         passed = ahead.domain().subtract(behind.domain())

@@ -52,7 +52,7 @@ def pairs_of(relations: Relations) -> list[Pair]:
                 touching = touching.subtract(across)
         _check_own(relations, one, other, touching)
         pairs = touching.intersect(relations.later)
-        pairs = relations.widened(pairs, multicast_keys(other), other).coalesce()
+        pairs = relations.widen(pairs, multicast_keys(other), other).coalesce()
         if own:
             pairs = pairs.subtract(relations.next_of_agent(one, other))
         elif not relations.keys and not one.engine:
@@ -125,7 +125,7 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
     independent = True
     for place, stmt in walk_with_paths(program.body):
         if isinstance(stmt, Let):
-            independence.entered(stmt)
+            independence.inside(stmt)
         if isinstance(stmt, For) and any(loop.at == place for loop in shared):
             independent = independent and independence.of(stmt, place)
     if independent:
@@ -200,6 +200,6 @@ def _is_known(relations: Relations, event: Event, access: Access) -> bool:
     axes = {**relations.axes(event), **{name: "o" for name, _ in access.inner}}
     parts = [*access.place, *(extent for _, extent in access.inner)]
     return all(
-        part is not None and relations.space.expr(relations.bound(part), axes) is not None
+        part is not None and relations.space.expr(relations.with_parameters(part), axes) is not None
         for part in parts
     )

@@ -44,7 +44,7 @@ def _implied_tokens(order: Order) -> Iterator[list[Event]]:
             reached |= {target for source, target in others if source in reached}
         if token.target not in reached and order.matches[token.name].by_need:
             continue
-        ordered = order.ordered(order.matches[token.name])
+        ordered = order.keeps_order(order.matches[token.name])
         rest = order.syncs(Action.ARRIVE, token.name) + order.syncs(Action.WAIT, token.name)
         while rest:
             some = more = [rest.pop(0)]

@@ -60,10 +60,12 @@ class Relations:
         self.bounds: dict[str, Expr] = {}
         exprs = [e for event in self.all.values() for one in event.loops for e in (one.lo, one.hi)]
         for expr in sorted(exprs, key=lambda e: variables(e) <= self.names):
-            self.bound(expr)  # those that depend on loops first: others are made of their parts
+            self.with_parameters(
+                expr
+            )  # those that depend on loops first: others are made of their parts
         for event in self.all.values():
             for expr in _others(event):
-                self.bound(expr)
+                self.with_parameters(expr)
         self.space = Space(tuple(map(self._size, self.bounds)), tuple(self._facts()))
         self.keys: list[Key] = sorted({key for event in self.all.values() for key in event.keys})
         self.agents = [f"a{at}" for at in range(len(self.keys))]
@@ -166,12 +168,15 @@ class Relations:
             if regions is not None and region not in regions:
                 continue
             for first, second in ((True, False), (False, True)):
-                mine, theirs = self.touched(one, region, first), self.touched(other, region, second)
+                mine, theirs = (
+                    self.places_of(one, region, first),
+                    self.places_of(other, region, second),
+                )
                 if mine is not None and theirs is not None:
                     pairs = pairs.union(mine.apply_range(theirs.reverse()))
         return pairs
 
-    def touched(self, event: Event, region: str, written: bool) -> isl.Map | None:
+    def places_of(self, event: Event, region: str, written: bool) -> isl.Map | None:
         """Return ``{ instance -> place }`` of a region that an event touches, or of what it writes there if `written`; None
         if there is none.
         """
@@ -185,7 +190,7 @@ class Relations:
             self._touched[key] = reduce(isl.Map.union, places) if places else None
         return self._touched[key]
 
-    def widened(self, pairs: isl.Map, keys: Collection[Key], event: Event) -> isl.Map:
+    def widen(self, pairs: isl.Map, keys: Collection[Key], event: Event) -> isl.Map:
         """Return ``{ a -> b' }`` of ``{ a -> b }``: b' is as b, an instance of `event`, but of any agent along `keys`."""
         return (
             pairs.apply_range(self.any_agent(keys)).intersect_range(self.of(event))
@@ -216,13 +221,13 @@ class Relations:
         coordinates = [f"e{at}" for at in range(len(access.place))]
         inner = {name: f"i{at}" for at, (name, _) in enumerate(access.inner)}
         axes = {**self.axes(event), **inner}
-        conditions = [self.bound(condition) for condition in access.where]
+        conditions = [self.with_parameters(condition) for condition in access.where]
         for name, extent in access.inner:
             conditions.append(Compare(">=", Var(name), ix.const(0)))
-            conditions.append(Compare("<", Var(name), self.bound(extent)))
+            conditions.append(Compare("<", Var(name), self.with_parameters(extent)))
         parts = [self.space.condition(condition, axes) for condition in conditions]
         for name, value in zip(coordinates, access.place, strict=True):
-            text = None if value is None else self.space.expr(self.bound(value), axes)
+            text = None if value is None else self.space.expr(self.with_parameters(value), axes)
             parts.append(None if text is None else f"{name} = {text}")
         formula = " and ".join(part for part in parts if part is not None) or "true"
         if inner:
@@ -246,9 +251,9 @@ class Relations:
         ]
         conditions: list[Expr] = []
         for loop in event.loops:
-            lo, hi = self.bound(loop.lo), self.bound(loop.hi)
+            lo, hi = self.with_parameters(loop.lo), self.with_parameters(loop.hi)
             conditions += [Compare("<=", lo, Var(loop.name)), Compare("<", Var(loop.name), hi)]
-        conditions += map(self.bound, event.where)
+        conditions += map(self.with_parameters, event.where)
         for condition in conditions:
             text = self.space.condition(condition, axes)
             if text is None:
@@ -287,13 +292,13 @@ class Relations:
             if isinstance(atom, Binary):
                 yield from _facts_of(Var(name), atom, known)
 
-    def bound(self, expr: Expr) -> Expr:
+    def with_parameters(self, expr: Expr) -> Expr:
         """Return an expression with a parameter for each of its parts over sizes alone."""
         used = variables(expr)
         if not used & self.names:
             return expr
         if not used <= self.names or dtype_of(expr) != "index":
-            return ix.fold_indices(rebuild(expr, tuple(map(self.bound, children(expr)))))
+            return ix.fold_indices(rebuild(expr, tuple(map(self.with_parameters, children(expr)))))
         form = ix.to_linear(expr)
         parts = (ix.mul(factor, self.parameter(atom)) for atom, factor in form.terms)
         return ix.add(*parts, form.const)
@@ -304,7 +309,7 @@ class Relations:
             if known == atom:
                 return Var(name)
         if isinstance(atom, Binary) and any(known in walk(atom) for known in self.bounds.values()):
-            over_bounds = rebuild(atom, tuple(map(self.bound, children(atom))))
+            over_bounds = rebuild(atom, tuple(map(self.with_parameters, children(atom))))
             if not variables(over_bounds) & self.names:
                 return over_bounds
         name = f"bound{len(self.bounds)}"

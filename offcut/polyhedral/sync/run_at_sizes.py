@@ -121,7 +121,7 @@ class _Run:
         self.owners.append(one)
         return len(self.before) - 1
 
-    def joined(self, key: object, one: Instance, *before: int) -> int:
+    def join(self, key: object, one: Instance, *before: int) -> int:
         """Return the node of several lanes or agents, behind some more."""
         if key not in self.joint:
             self.joint[key] = self.node(one)
@@ -152,17 +152,14 @@ class _Run:
             stmt, engine = one.event.stmt, one.event.engine
             if not isinstance(stmt, Sync) and engine and self.units[engine].engine and lane:
                 continue
-            if _is(one, Action.BARRIER):
-                node = self.joined(one, one, *last)
-            else:
-                node = self.node(one, *last)
+            node = self.join(one, one, *last) if _is(one, Action.BARRIER) else self.node(one, *last)
             one.begins[lane] = one.ends[lane] = node
             last = (node,)
             if isinstance(stmt, Sync):
                 self.sync(one, stmt, node, lane, issued)
             elif engine:
                 several = len(self.copies[one.copies]) > 1  # any of them may be the one that runs
-                end = self.joined((one.copies, "ends"), one, *(() if several else (node,)))
+                end = self.join((one.copies, "ends"), one, *(() if several else (node,)))
                 if self.units[engine].in_order:
                     self.before[end] += issued[engine][-1:]
                 issued[engine].append(end)
@@ -180,7 +177,7 @@ class _Run:
                 self.fences[one.agent, stmt.name].append((lane, node))
             case Action.ARRIVE:
                 tiles = [t for u, some in issued.items() for t in some if self.by_token(u)]
-                one.ends = {0: self.joined((one, "arrives"), one, node, *tiles)}
+                one.ends = {0: self.join((one, "arrives"), one, node, *tiles)}
         if lane == 0 and stmt.action in (Action.ARRIVE, Action.WAIT):
             into = self.arrivals if stmt.action is Action.ARRIVE else self.waits
             into[stmt.name].setdefault(one.agent, []).append(one)

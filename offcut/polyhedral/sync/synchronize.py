@@ -98,7 +98,7 @@ def synchronized(program: Program, agents: Agents) -> Program:
         return join_launches(bare, [synchronized(launch, agents) for launch in launches], agents)
     if options := options_of(bare, agents):
         return join_options(bare, [synchronized(option, agents) for option in options])
-    with _bounded(program):
+    with _bounded_sizes(program):
         result = _Finder(join_cases(bare), agents).insert_syncs(bare)
         cases = join_cases(result)
         order = _order(events(cases.program, agents))
@@ -143,7 +143,7 @@ def check(program: Program, agents: Agents) -> None:
     known = None
     try:
         known = events(program, agents, own)
-        with _bounded(program):
+        with _bounded_sizes(program):
             order = _order(events(join_cases(program).program, agents, own))
             order.check()
             spare = find_redundant(order)
@@ -208,7 +208,7 @@ def _check_independent(program: Program, unit: str) -> None:
     independence = Independence(program)
     for place, stmt in walk_with_paths(program.body):
         if isinstance(stmt, Let):
-            independence.entered(stmt)
+            independence.inside(stmt)
         if isinstance(stmt, For) and stmt.unit == unit and not independence.of(stmt, place):
             because = "its iterations run side by side, and they are not shown to need nothing of each other"
             raise sync_error(program, f"`{format_head(stmt)}`", because)
@@ -219,7 +219,7 @@ def _order(known: Events) -> Order:
     return Order(relations, pairs_of(relations))
 
 
-def _bounded(program: Program) -> AbstractContextManager[None]:
+def _bounded_sizes(program: Program) -> AbstractContextManager[None]:
     return request_budget("sync", UNORDERED.format(program.name), requests=REQUESTS)
 
 
@@ -323,7 +323,7 @@ class _Finder:
         for _, some in order.between(source, target):
             needed = needed.union(some)
         latest = order.by_agent(needed.coalesce().reverse()).lexmax()
-        pops = latest.domain().subtract(self.covered(latest, order.more)).coalesce()
+        pops = latest.domain().subtract(self.covered_instances(latest, order.more)).coalesce()
         pushes = latest.intersect_domain(pops).range().coalesce()
         waits = relations.conditions(pops.apply(order.without_agent), self.each_decision(target))
         arrivals = relations.conditions(self.with_last(pushes, source), self.each_decision(source))
@@ -362,7 +362,7 @@ class _Finder:
                 error=StandstillError,
             )
 
-    def covered(self, latest: isl.Map, more: Sequence[str] = ()) -> isl.Set:
+    def covered_instances(self, latest: isl.Map, more: Sequence[str] = ()) -> isl.Set:
         """Return the instances before which their agent waits for as late an instance as `latest` has for them.
 
         latest   ``{ [w, more] -> a }``
@@ -420,7 +420,7 @@ class _Finder:
         if needed.is_empty():
             return
         latest = needed.coalesce().reverse().lexmax()
-        reached = latest.intersect_domain(latest.domain().subtract(self.covered(latest)))
+        reached = latest.intersect_domain(latest.domain().subtract(self.covered_instances(latest)))
         issues = [one for one in self.leaves if (one.engine, one.unit) == (engine, unit)]
         following = order.next_of(relations.union(issues))
         rest, issuer = reached.domain(), None if engine == unit else engine

@@ -120,7 +120,7 @@ class Footprints:
             case Let(name, lo, hi, value, _) if scope.moves(value):
                 return self._over(scope, name, ix.const(lo), ix.const(hi))
             case Let(name, lo, _, value, _):
-                symbol = f"let {format_expr(scope.named(value))}"
+                symbol = f"let {format_expr(scope.in_local_names(value))}"
                 if lo >= 0:
                     self.least[symbol] = max(lo, self.least.get(symbol, 0))
                 return replace(scope, fixed={**scope.fixed, name: Var(symbol)})
@@ -176,7 +176,7 @@ class Footprints:
                 case _:
                     return None
 
-        return polynomial(scope.named(expr), part)
+        return polynomial(scope.in_local_names(expr), part)
 
 
 class Conflicts:
@@ -184,7 +184,7 @@ class Conflicts:
 
     def __init__(self, program: Program, own: frozenset[str]) -> None:
         """`own`: the buffers that no two agents share."""
-        written_buffers = analysis(program).written
+        written_buffers = analysis(program).stored_buffers
         self.footprints = Footprints(program, written_buffers - own)
         self.found: dict[Stmt, frozenset[Access]] = {}
 
@@ -228,7 +228,7 @@ class _Scope:
         reads = any(isinstance(node, Load) for node in walk(expr))
         return reads or bool(variables(expr) & inner)
 
-    def named(self, expr: Expr) -> Expr:
+    def in_local_names(self, expr: Expr) -> Expr:
         """Return `expr` with the values of `Let` by their names here."""
         return substitute(expr, dict(self.fixed)) if self.fixed else expr
 

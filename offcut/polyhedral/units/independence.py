@@ -43,10 +43,10 @@ class Independence:
 
     def of(self, loop: For, path: Path) -> bool:
         """Return whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
-        open_arrays = self.not_shown(loop)
+        open_arrays = self.conflicting_buffers(loop)
         return not open_arrays or self.by_sets(open_arrays, path)
 
-    def not_shown(self, loop: For) -> set[str]:
+    def conflicting_buffers(self, loop: For) -> set[str]:
         """Return the buffers of which footprints do not show that an iteration of `loop` touches nothing that another one writes."""
         shared = {name for name in stored_arrays(loop.body) if not self.keeps(name, loop)}
         shared -= analysis(self.program).status_buffers
@@ -60,7 +60,7 @@ class Independence:
             if not self.footprints.moves_on(tuple(accesses), loop.iter)
         }
 
-    def entered(self, stmt: Let | Alloc) -> None:
+    def inside(self, stmt: Let | Alloc) -> None:
         """Inside a bounded value its range is known."""
         if isinstance(stmt, Let) and stmt.lo >= 0:
             self.footprints.least[stmt.name] = stmt.lo

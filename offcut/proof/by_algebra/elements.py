@@ -253,7 +253,7 @@ class Elements:
                 return extreme_index
             case Binary("//" | "%" as op, a, b):
                 one, two = self.index(a, at), self.index(b, at)
-                parts = _divided(one, two, at)
+                parts = _quotient_and_remainder(one, two, at)
                 if parts is not None:
                     return parts[op == "%"]
                 return (ix.floordiv if op == "//" else ix.mod)(one, two)
@@ -319,9 +319,9 @@ class Elements:
                 modulus = tm.modulus_of(dtype)
                 return tm.add(*both, modulus=modulus)
             return extreme(op, both, dtype)
-        return self.closed(op, inner, extents, conditions, at, dtype)
+        return self.normalized_reduction(op, inner, extents, conditions, at, dtype)
 
-    def closed(
+    def normalized_reduction(
         self,
         op: str,
         inner: Polynomial,
@@ -368,21 +368,21 @@ class Elements:
             several = _alternatives(op, body)
             if len(several) > 1:
                 each = [
-                    self.closed(op, one, extents, conditions, at, dtype)
+                    self.normalized_reduction(op, one, extents, conditions, at, dtype)
                     for one in _alternatives(op, inner)
                 ]
                 return extreme(op, each, dtype)
             if tm.coordinates(body) & sizes.keys() or inner_conditions:
-                return tm.atom(*tm.bound(op, _linear(sizes), inner_conditions, body))
+                return tm.atom(*tm.reduction_atom(op, _linear(sizes), inner_conditions, body))
             for size in sizes.values():
                 _check_there(size, at)
             constant: Polynomial = body
             return constant
         modulus = tm.modulus_of(dtype)
-        parts = (self.summed(m, c, sizes, inner_conditions, modulus, at) for m, c in body)
+        parts = (self.sum_of_monomial(m, c, sizes, inner_conditions, modulus, at) for m, c in body)
         return tm.add(*parts, modulus=modulus)
 
-    def summed(
+    def sum_of_monomial(
         self,
         monomial: tm.Monomial,
         coefficient: Fraction,
@@ -423,7 +423,7 @@ class Elements:
                     result = tm.multiply(result, _number_of(extents[name], modulus), modulus)
             else:
                 mine = {name: extents[name] for name in names}
-                sum_atom = tm.bound("sum", mine, frozenset(holding), frozenset(some))
+                sum_atom = tm.reduction_atom("sum", mine, frozenset(holding), frozenset(some))
                 result = tm.multiply(result, tm.atom(*sum_atom), modulus)
         return result
 
@@ -452,7 +452,7 @@ def _as_index(expr: Expr) -> Expr | None:
             return expr if dtype_of(expr) == "index" and not reads_memory(expr) else None
 
 
-def _divided(a: Expr, b: Expr, at: Facts) -> tuple[Expr, Expr] | None:
+def _quotient_and_remainder(a: Expr, b: Expr, at: Facts) -> tuple[Expr, Expr] | None:
     """Return quotient and remainder of ``a // b``, where `a` is a multiple of `b` and a rest in 0…b - 1; None where that is not seen."""
     form, by = ix.to_linear(a), ix.literal_value(b)
     whole, rest = list[Expr | int](), list[Expr | int]()

@@ -58,7 +58,7 @@ def atom(*parts: Any) -> Polynomial:
     return frozenset({(frozenset({(parts, Fraction(1))}), Fraction(1))})
 
 
-def _collected(terms: Iterable[tuple[Monomial, Fraction]], modulus: int) -> Polynomial:
+def _collect(terms: Iterable[tuple[Monomial, Fraction]], modulus: int) -> Polynomial:
     total = dict[Monomial, Fraction]()
     for monomial, coefficient in terms:
         coefficient_sum = total.get(monomial, Fraction(0)) + coefficient
@@ -70,7 +70,7 @@ def _collected(terms: Iterable[tuple[Monomial, Fraction]], modulus: int) -> Poly
 
 def add(*parts: Polynomial, modulus: int = 0) -> Polynomial:
     """Return a sum."""
-    return _collected((term for part in parts for term in part), modulus)
+    return _collect((term for part in parts for term in part), modulus)
 
 
 def multiply(a: Polynomial, b: Polynomial, modulus: int = 0) -> Polynomial:
@@ -78,7 +78,7 @@ def multiply(a: Polynomial, b: Polynomial, modulus: int = 0) -> Polynomial:
     if len(a) * len(b) > MAX_TERMS**2:
         raise NotShown(f"an element has more than {MAX_TERMS} terms")
     terms = ((_product(m, n), c * d) for m, c in a for n, d in b)
-    return _collected(terms, modulus)
+    return _collect(terms, modulus)
 
 
 def scale(a: Polynomial, factor: Fraction | int, modulus: int = 0) -> Polynomial:
@@ -87,7 +87,7 @@ def scale(a: Polynomial, factor: Fraction | int, modulus: int = 0) -> Polynomial
 
 
 def _product(a: Monomial, b: Monomial) -> Monomial:
-    return _merged((*a, *b))
+    return _merge((*a, *b))
 
 
 def power(a: Polynomial, exponent: int) -> Polynomial:
@@ -208,7 +208,7 @@ def replace_coordinates(node: Any, values: Mapping[str, Atom]) -> Any:
     """
     if isinstance(node, frozenset):
         parts = [replace_coordinates(part, values) for part in node]
-        return _merged(parts) if parts and _is_term(parts[0]) else frozenset(parts)
+        return _merge(parts) if parts and _is_term(parts[0]) else frozenset(parts)
     if not isinstance(node, tuple):
         return node
     if len(node) == 3 and node[0] == "lin":
@@ -233,7 +233,7 @@ def _is_term(node: Any) -> bool:
     return isinstance(node, tuple) and len(node) == 2 and isinstance(node[1], Fraction)
 
 
-def _merged(pairs: Iterable[tuple[Any, Fraction]]) -> frozenset[tuple[Any, Fraction]]:
+def _merge(pairs: Iterable[tuple[Any, Fraction]]) -> frozenset[tuple[Any, Fraction]]:
     """Return pairs with the numbers of equal first members added, without those that are 0."""
     total = dict[Any, Fraction]()
     for first, amount in pairs:
@@ -255,7 +255,9 @@ def text(node: Any) -> str:
     return repr(node)
 
 
-def bound(kind: str, extents: Mapping[str, Atom], conditions: frozenset[Any], body: Any) -> Atom:
+def reduction_atom(
+    kind: str, extents: Mapping[str, Atom], conditions: frozenset[Any], body: Any
+) -> Atom:
     """Return a reduction as an atom: over coordinates from 0 to their extents, where conditions hold, under names that its body decides."""
     names = list(extents)
     if len(names) > MAX_BOUND:

@@ -128,7 +128,7 @@ class Quotients:
         self.sizes: list[Size] = []
         self.least = {size.name: size.min for size in sizes}
 
-    def named(self, expr: Expr) -> Expr:
+    def without_divisions(self, expr: Expr) -> Expr:
         """`expr` without divisions of sizes by literals."""
         return ix.fold_indices(rewrite(expr, self._quotient))
 

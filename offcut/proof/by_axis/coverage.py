@@ -42,7 +42,7 @@ def prove_coverage(
 
     Raises NotSeparable where a part is not quasi-affine, or not of a form that keeps an order.
     """
-    return _asked(
+    return _decide_coverage(
         space, extent, tuple(strip.joined() for strip in strips), ordered, decide_coverage
     )
 
@@ -55,7 +55,7 @@ def prove_containment(space: Space, inner: Strip, outer: Strip) -> CoverageCount
     inner, outer = inner.joined(), outer.joined()
     if inner == outer and not inner.loops:
         return None
-    return _asked(space, ix.const(0), (inner, outer), False, decide_within)
+    return _decide_coverage(space, ix.const(0), (inner, outer), False, decide_within)
 
 
 _Decide: TypeAlias = Callable[
@@ -64,7 +64,7 @@ _Decide: TypeAlias = Callable[
 ]
 
 
-def _asked(
+def _decide_coverage(
     space: Space,
     extent: Expr,
     strips: tuple[Strip, ...],
@@ -95,7 +95,7 @@ def _in_extent(extent: Expr, strips: tuple[Strip, ...]) -> tuple[Strip, ...] | N
     form = ix.to_linear(extent)
     local = {X.name, _EXTENT.name}
     for strip in strips:
-        local |= strip.bound
+        local |= strip.bound_names
     for atom, factor in () if isinstance(extent, Var) else form.terms:
         if abs(factor) != 1:
             continue
@@ -124,7 +124,7 @@ def _of_sizes(
     """What `ask` says with canonical names: for any sizes, else with the facts there are."""
     bound = {X.name}
     for strip in strips:
-        bound |= strip.bound
+        bound |= strip.bound_names
     names: dict[str, str] = {X.name: X.name}
     for expr in (extent, *(e for strip in strips for e in strip.exprs())):
         for node in walk(expr):
@@ -143,7 +143,7 @@ def _of_sizes(
     decision = ask(length, canonical, plain, (), ordered)
     if decision is None:
         return None
-    used = _connected(used, space.assumptions)
+    used = _connected_names(used, space.assumptions)
     names |= {name: f"s{name}" for name in used if name not in names}
     sizes = tuple(replace(known[name], name=names[name]) for name in used)
     facts = tuple(_rename(f, names) for f in space.assumptions if variables(f) <= set(used))
@@ -155,7 +155,7 @@ def _of_sizes(
     return replace(decision, sizes=tuple((back[name], value) for name, value in decision.sizes))
 
 
-def _connected(names: Sequence[str], facts: Iterable[Expr]) -> list[str]:
+def _connected_names(names: Sequence[str], facts: Iterable[Expr]) -> list[str]:
     """`names` and the sizes that `facts` tie them to."""
     connected, pending = list(names), [variables(fact) for fact in facts]
     grown = True

@@ -78,19 +78,19 @@ class _Line:
         ordered: bool,
     ) -> None:
         self.quotients = Quotients(sizes)
-        self.extent, self.sizes, self.given = self.quotients.named(extent), sizes, facts
+        self.extent, self.sizes, self.given = self.quotients.without_divisions(extent), sizes, facts
         self.ordered = ordered
 
-    def named(self, strips: Sequence[Strip]) -> list[Strip]:
+    def with_quotient_names(self, strips: Sequence[Strip]) -> list[Strip]:
         """`strips` with quotients as sizes, and the space that these make."""
-        parts = [strip.mapped(self.quotients.named) for strip in strips]
-        known = [self.quotients.named(fact) for fact in self.given]
+        parts = [strip.mapped(self.quotients.without_divisions) for strip in strips]
+        known = [self.quotients.without_divisions(fact) for fact in self.given]
         facts = (*known, *self.quotients.facts)
         self.space = Space((*self.sizes, *self.quotients.sizes), facts)
         return parts
 
     def decide_within(self, inner: Strip, outer: Strip) -> CoverageCounterexample | None:
-        parts = self.named((inner, outer))
+        parts = self.with_quotient_names((inner, outer))
         spans = [self.span(part) for part in parts]
         if None not in spans and spans[0] == spans[1]:
             return None
@@ -98,7 +98,7 @@ class _Line:
         for case in self.cases(marked, ()):
             mine, run, again = (self.set(case.where, ["false"]) for _ in range(3))
             for strip in case.strips:
-                reached, twice = self.reached(case.where, strip.joined())
+                reached, twice = self.coordinates_of(case.where, strip.joined())
                 if strip.repeats:
                     mine = reached
                 else:
@@ -110,10 +110,10 @@ class _Line:
         return None
 
     def decide(self, strips: tuple[Strip, ...]) -> CoverageCounterexample | None:
-        parts = self.named(strips)
+        parts = self.with_quotient_names(strips)
         for value in dict.fromkeys(value for part in parts for value in part.values):
             conditions = [self.condition(condition) for condition in value.given]
-            broken = self.broken("bounded", (), [*conditions, self.leaves(value)])
+            broken = self.violation("bounded", (), [*conditions, self.leaves(value)])
             if broken is not None:
                 return broken
         if self.shares_out(parts) or are_contiguous(self.extent, parts, self.quotients, self.sizes):
@@ -131,7 +131,7 @@ class _Line:
         if not known or len(known) < len(spans):
             return False
         least = {size.name: size.min for size in self.space.sizes}
-        return is_partition(self.extent, known, least, self.refuted, self.ordered)
+        return is_partition(self.extent, known, least, self.are_contradictory, self.ordered)
 
     def span(self, strip: Strip) -> Span | None:
         """A strip of one bounded value as an interval."""
@@ -155,7 +155,7 @@ class _Line:
             frozenset(value.given),
         )
 
-    def refuted(self, conditions: Sequence[Expr]) -> bool:
+    def are_contradictory(self, conditions: Sequence[Expr]) -> bool:
         """Whether no sizes satisfy all of `conditions`."""
         texts = [self.space.condition(condition, {}) for condition in conditions]
         known = [text for text in texts if text is not None]
@@ -203,7 +203,7 @@ class _Line:
         for strip in strips:
             if self.ordered and (strip.loops or strip.repeats):
                 raise NotSeparable("tiles that need not ascend")
-            mine, again = self.reached(case.where, strip)
+            mine, again = self.coordinates_of(case.where, strip)
             checks: list[tuple[str, Set]] = []
             if not strip.repeats:
                 if again is not None:
@@ -235,7 +235,7 @@ class _Line:
         bare = not strip.loops and not strip.holds and not (self.ordered and strip.repeats)
         return bare and strip.lower == ix.const(0) and strip.upper == self.extent
 
-    def reached(self, where: tuple[str, ...], strip: Strip) -> tuple[Set, Set | None]:
+    def coordinates_of(self, where: tuple[str, ...], strip: Strip) -> tuple[Set, Set | None]:
         """The coordinates of a strip, and those that two of its iterations meet."""
         names = {X.name: "x0"} | {name: f"v{k}" for k, (name, _, _) in enumerate(strip.loops)}
         conditions = [
@@ -269,7 +269,7 @@ class _Line:
             raise NotSeparable("not quasi-affine")
         return text
 
-    def broken(
+    def violation(
         self, what: str, where: tuple[str, ...], conditions: Sequence[str]
     ) -> CoverageCounterexample | None:
         broken_set = self.space.set((), [*where, *conditions])

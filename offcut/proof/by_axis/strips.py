@@ -54,7 +54,7 @@ class Strip:
     repeats: bool = False
 
     @property
-    def bound(self) -> set[str]:
+    def bound_names(self) -> set[str]:
         """Return the names of its counters and of its values."""
         return {name for name, _, _ in self.loops} | {value.name for value in self.values}
 

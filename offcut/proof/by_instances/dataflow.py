@@ -112,7 +112,7 @@ class DataFlow:
     ) -> str:
         """What a reader or a result sees, and what it should see."""
         at_sizes = self.flows.given(sizes)
-        want, have = self.described(expected, sizes), self.described(actual, sizes)
+        want, have = self.value_text(expected, sizes), self.value_text(actual, sizes)
         if name.startswith("F_"):
             element = f"{name[2:]}[{', '.join(map(str, point))}]"
             if expected is not None and actual is None and not self.is_memory(expected):
@@ -136,7 +136,7 @@ class DataFlow:
         """Return whether a value is one that the caller gave."""
         return value[0].startswith("m_")
 
-    def described(self, value: tuple[str, tuple[int, ...]] | None, sizes: Sequence[int]) -> str:
+    def value_text(self, value: tuple[str, tuple[int, ...]] | None, sizes: Sequence[int]) -> str:
         """Return a value, as an instance of the source or an initial element."""
         if value is None:
             return "nothing"
@@ -189,7 +189,7 @@ class DataFlow:
 
     def compare_terms(self, terms: UnionMap, source_terms: UnionMap) -> None:
         """Refuse unless every read and result has the updates that the source's has, sums once."""
-        mapped = union(list(self.values.matched.values()), terms)
+        mapped = union(list(self.values.source_instances.values()), terms)
         mine = terms.apply_range(mapped)
         names = {read.name for read in self.reads if read.source is not None}
         names |= {f"F_{b.name}" for b in self.all.source.program.results}
@@ -215,7 +215,7 @@ class DataFlow:
             else:
                 read = next(read for read in self.reads if read.name == name)
                 who = f"what {self.run(read.part, sizes, at)} reads"
-            update = self.described((term, point[rank:]), sizes)
+            update = self.value_text((term, point[rank:]), sizes)
             because = f"{self.flows.given(sizes)}{who} {what} {update}"
             raise self.differs(name, at, CandidateDifference(sizes, because))
 
@@ -237,7 +237,7 @@ def check_lanes(both: Sides, free: frozenset[str]) -> None:
             if not shared or not _may_conflict(one, other, shared):
                 continue
             for (a, x, writes, update), (b, y, also, again) in product(
-                _touched(one), _touched(other)
+                _accesses_of(one), _accesses_of(other)
             ):
                 relaxed = update and again and a in free
                 if a != b or not (writes or also) or a not in side.written or relaxed:
@@ -263,7 +263,7 @@ def check_lanes(both: Sides, free: frozenset[str]) -> None:
                         )
 
 
-def _touched(statement: Statement) -> list[tuple[str, tuple[Expr, ...], bool, bool]]:
+def _accesses_of(statement: Statement) -> list[tuple[str, tuple[Expr, ...], bool, bool]]:
     """(buffer, index, whether it writes, whether it is an update) of every access."""
     store = statement.store
     accesses = [(store.buffer, store.index, True, store.reduce is not None)]

@@ -11,7 +11,14 @@ from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral import accesses_outside
 from offcut.polyhedral.program_sets import Statement, bounds_of
-from offcut.proof.by_instances.pairing import Part, Side, Sides, difference_error, reads_of, shown
+from offcut.proof.by_instances.pairing import (
+    Part,
+    Side,
+    Sides,
+    difference_error,
+    reads_of,
+    text_for_user,
+)
 
 
 def check_program_inside(emitted: Program, users: Mapping[str, str]) -> None:
@@ -19,7 +26,7 @@ def check_program_inside(emitted: Program, users: Mapping[str, str]) -> None:
     for one in accesses_outside(emitted):
         if one.sizes is None:
             continue
-        at_sizes = one.given(emitted, users)
+        at_sizes = one.sizes_text(emitted, users)
         text = f"{one.access} is [{one.element}], which lies outside of its array"
         raise difference_error(emitted.name, at_sizes + text)
 
@@ -72,9 +79,9 @@ def _check_access(
     windows = [(bounds, window)]
     if storage is not None and storage.window is not None:
         text = ", ".join(f"{format_expr(a)} +: {format_expr(n)}" for a, n in storage.window)
-        windows = [(list(storage.window), f"in the window [{shown(text)}]")]
+        windows = [(list(storage.window), f"in the window [{text_for_user(text)}]")]
     undecided = [*statement.predicates, *(part for c in path for part in bounds_of(c))]
-    if storage is None and any(_undecided(both, statement, part) for part in undecided):
+    if storage is None and any(_undecided_error(both, statement, part) for part in undecided):
         return  # what isl does not decide guards it, here as in the source
     for limits, text in windows:
         broken = both.flows.outside(statement, index, limits, path)
@@ -94,6 +101,6 @@ def _check_access(
         )
 
 
-def _undecided(both: Sides, statement: Statement, condition: Expr) -> bool:
+def _undecided_error(both: Sides, statement: Statement, condition: Expr) -> bool:
     coordinates = statement.coordinates
-    return both.flows.restricted(statement.domain, condition, coordinates) is None
+    return both.flows.restrict(statement.domain, condition, coordinates) is None

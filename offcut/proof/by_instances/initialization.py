@@ -132,11 +132,11 @@ def _smallest(
     names = [*(size.name for size in program.sizes), *one.iters]
     values = map(ix.const, (*sizes, *point))
     literals: dict[str, Expr] = dict(zip(names, values, strict=True))
-    parts = [flow.sets.unnamed(part) for part in load.index]
+    parts = [flow.sets.write_quotients(part) for part in load.index]
     element = [format_expr(ix.fold_indices(substitute(part, literals))) for part in parts]
     index = ", ".join(map(format_expr, parts))
-    store = map_own_expressions(one.store, flow.sets.unnamed)
-    asked_first = [flow.sets.unnamed(part) for part in one.predicates[:1]]
+    store = map_own_expressions(one.store, flow.sets.write_quotients)
+    asked_first = [flow.sets.write_quotients(part) for part in one.predicates[:1]]
     at = f"if {format_expr(asked_first[0])}" if asked_first else format_stmt(store)
     return _Unwritten(
         load.buffer,
@@ -157,7 +157,7 @@ class _Flow:
         program = replace(program, body=_touching(program.body, arrays))
         self.asked, self.open = arrays, False
         self.sets = ProgramSets(program.sizes, program.assumptions, {})
-        self.statements = extract_statements(self.sets, self.sets.prepared(program), "s")
+        self.statements = extract_statements(self.sets, self.sets.prepare(program), "s")
 
     def unwritten(self, certain: bool) -> Iterator[tuple[Statement, Load, Set]]:
         """Yield the reads of elements that nothing wrote before, and the instances in which.
@@ -172,7 +172,7 @@ class _Flow:
             store = one.store
             for load, path in self.reads(one, certain):
                 access = self.sets.access(one, load.buffer, load.index, path)
-                if access is None or (certain and not self.decided(one, path)):
+                if access is None or (certain and not self.is_decided(one, path)):
                     self.open = True
                     continue
                 readers.append((f"r{len(readers)}", one, load))
@@ -208,11 +208,11 @@ class _Flow:
         if store.reduce is not None and store.buffer in self.asked:
             yield Load(store.buffer, store.index, dtype_of(store.value)), ()
 
-    def decided(self, one: Statement, path: Sequence[Expr]) -> bool:
+    def is_decided(self, one: Statement, path: Sequence[Expr]) -> bool:
         """Return whether sets say all of the conditions on the way to a read."""
         parts = (part for condition in path for part in bounds_of(condition))
         at = one.coordinates
-        return all(self.sets.restricted(one.domain, part, at) is not None for part in parts)
+        return all(self.sets.restrict(one.domain, part, at) is not None for part in parts)
 
 
 def _touching(body: Sequence[Stmt], names: frozenset[str]) -> tuple[Stmt, ...]:

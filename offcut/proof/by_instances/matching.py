@@ -60,11 +60,11 @@ class _Matching:
                 ordered = [*whole[first:], *whole[:first]]
                 choices.append([[Part(statement, m)] for m in ordered])
             elif matches:
-                choices.append([self.divided(statement, matches)])
+                choices.append([self.split_by_match(statement, matches)])
             elif statement.name in self.emitted.copies:
                 choices.append([[Part(statement, None)]])
             else:
-                raise ProgramsDiffer(self.all.text(statement), self.unmatched(statement))
+                raise ProgramsDiffer(self.all.text(statement), self.first_unmatched(statement))
         for choice in product(*choices):
             yield [part for parts in choice for part in parts]
 
@@ -154,9 +154,9 @@ class _Matching:
         """Whether the values are equal on all of the domain."""
 
         def never(conditions: Sequence[Expr], path: Sequence[Expr]) -> bool:
-            domain = self.flows.kept(statement, [match.of(p) for p in path])
+            domain = self.flows.instances_on_path(statement, [match.of(p) for p in path])
             for condition in conditions:
-                here = self.flows.restricted(domain, condition, statement.coordinates)
+                here = self.flows.restrict(domain, condition, statement.coordinates)
                 if here is None:
                     return False
                 domain = here
@@ -188,7 +188,7 @@ class _Matching:
             return None
         return statement.domain & match.source.domain.preimage_pw_multi_aff(function)
 
-    def divided(self, statement: Statement, matches: Sequence[Match]) -> list[Part]:
+    def split_by_match(self, statement: Statement, matches: Sequence[Match]) -> list[Part]:
         """`statement` in parts, each with the source statement that it is of."""
         parts, rest = [], statement.domain
         for number, match in enumerate(matches):
@@ -209,7 +209,7 @@ class _Matching:
             raise ProgramsDiffer(self.all.text(statement), [case])
         return parts
 
-    def unmatched(self, statement: Statement) -> Iterator[CandidateDifference]:
+    def first_unmatched(self, statement: Statement) -> Iterator[CandidateDifference]:
         """The first sizes and instances of a statement that is none of the source's."""
         rest = statement.domain
         for _ in range(_MOST_SIZES):
@@ -241,7 +241,7 @@ class _Matching:
                 if not equal.value:
                     return False
                 continue
-            here = self.flows.restricted(domain, equal, statement.coordinates)
+            here = self.flows.restrict(domain, equal, statement.coordinates)
             domain = domain if here is None else here
         for _ in range(_MOST_INSTANCES):
             witness = self.flows.smallest(domain)

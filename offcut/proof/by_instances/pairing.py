@@ -142,7 +142,7 @@ class Sides:
         """Return the statements of a program; those of the source with primed iterators."""
         statements = extract_statements(self.flows, program, letter)
         if letter == "S":
-            statements = [_primed(statement) for statement in statements]
+            statements = [_with_primed_iterators(statement) for statement in statements]
         zero = _zero_sums(program)
         effective_statements = [self.effective(statement, zero) for statement in statements]
         written = frozenset(
@@ -167,7 +167,7 @@ class Sides:
                 holding, value = Logic("not", (condition,)), other
             else:
                 break
-            restricted = self.flows.restricted(domain, holding, statement.coordinates)
+            restricted = self.flows.restrict(domain, holding, statement.coordinates)
             if restricted is None:
                 break
             store, domain = replace(store, value=value), restricted
@@ -184,7 +184,7 @@ class Sides:
 
     def text(self, statement: Statement) -> str:
         """``C[i, j] += A[i, k] * B[k, j]``, sizes as the user wrote them."""
-        store = map_expressions(statement.store, self.flows.unnamed)
+        store = map_expressions(statement.store, self.flows.write_quotients)
         assert isinstance(store, Store)
         return text_of(replace(statement, store=store))
 
@@ -192,7 +192,8 @@ class Sides:
         """What an instance stores, over the elements that it reads."""
         values = self.values(statement, sizes, point)
         store = map_expressions(
-            statement.store, lambda expr: ix.fold_indices(rewrite(substitute(expr, values), _taken))
+            statement.store,
+            lambda expr: ix.fold_indices(rewrite(substitute(expr, values), _value_of_where)),
         )
         assert isinstance(store, Store)
         return store
@@ -210,7 +211,7 @@ class Sides:
         return values_by_name | self.flows.quotients_at(sizes)
 
 
-def _taken(node: Expr) -> Expr | None:
+def _value_of_where(node: Expr) -> Expr | None:
     """Return the value of a ``where`` whose condition is of numbers alone."""
     if not isinstance(node, Select) or variables(node.condition):
         return None
@@ -219,7 +220,7 @@ def _taken(node: Expr) -> Expr | None:
     return node.then if holds_at(node.condition, {}) else node.other
 
 
-def _primed(statement: Statement) -> Statement:
+def _with_primed_iterators(statement: Statement) -> Statement:
     """Return a source statement with its iterators told from the emitted program's."""
     iters = statement.iters
 
@@ -256,7 +257,7 @@ def strip_prime(name: str) -> str:
     return name.removesuffix("'")
 
 
-def shown(text: str) -> str:
+def text_for_user(text: str) -> str:
     """Return `text` as a user may read it."""
     return text.replace("'", "")
 
@@ -265,7 +266,9 @@ def text_of(statement: Statement) -> str:
     """``C[i, j] += A[i, k] * B[k, j]``."""
     store = statement.store
     index = ", ".join(map(format_expr, store.index))
-    return shown(f"{store.buffer}[{index}] {ASSIGN[store.reduce]} {format_expr(store.value)}")
+    return text_for_user(
+        f"{store.buffer}[{index}] {ASSIGN[store.reduce]} {format_expr(store.value)}"
+    )
 
 
 def reads_of(statement: Statement) -> Iterator[tuple[Load, tuple[Expr, ...]]]:

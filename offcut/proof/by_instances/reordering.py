@@ -33,7 +33,7 @@ class Order:
             return False
         if not all(self.is_same(part) for part in self.parts):
             return False
-        return self.once() and self.covered() and self.ordered()
+        return self.once() and self.is_covering() and self.keeps_order()
 
     def is_same(self, part: Part) -> bool:
         """Whether an instance touches the elements that its source instance touches."""
@@ -59,7 +59,7 @@ class Order:
         if a == b:
             return True
         statement = part.statement
-        differ = self.flows.restricted(
+        differ = self.flows.restrict(
             statement.domain, ix.compare("!=", a, b), statement.coordinates
         )
         return differ is not None and bool(differ.is_empty())
@@ -96,7 +96,7 @@ class Order:
                     return False
         return True
 
-    def covered(self) -> bool:
+    def is_covering(self) -> bool:
         """Whether every source instance is run."""
         rests = {s.name: s.domain for s in self.all.source.statements}
         for part in self.parts:
@@ -107,7 +107,7 @@ class Order:
             rests[name] = rests[name] - image.range()
         return all(rest.is_empty() for rest in rests.values())
 
-    def ordered(self) -> bool:
+    def keeps_order(self) -> bool:
         """Whether conflicting instances keep their order."""
         groups: dict[str, list[Part]] = {}
         for part in self.parts:

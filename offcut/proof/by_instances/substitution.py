@@ -93,9 +93,9 @@ def unify(
     match source, emitted:
         case Select(condition, then, other), Select():
             yield from _selects(source, emitted, same, path, own)
-            yield from _resolved(condition, then, other, emitted, same, path, own)
+            yield from _resolve_select(condition, then, other, emitted, same, path, own)
         case Select(condition, then, other), _:
-            yield from _resolved(condition, then, other, emitted, same, path, own)
+            yield from _resolve_select(condition, then, other, emitted, same, path, own)
         case _ if dtype_of(source) == "index" and dtype_of(emitted) == "index":
             yield Unified(equal=((source, emitted, path),))
         case Load(), Load():
@@ -109,7 +109,7 @@ def unify(
                 yield Unified()
         case Logic("and" | "or" as op, args), _:
             mine = emitted.args if isinstance(emitted, Logic) and emitted.op == op else (emitted,)
-            yield from _joined(op, args, mine, same, path, own)
+            yield from _joined_conditions(op, args, mine, same, path, own)
         case _:
             if _label(source) != _label(emitted):
                 return
@@ -163,7 +163,7 @@ def _selects(
         yield sum(choice, Unified())
 
 
-def _joined(
+def _joined_conditions(
     op: str,
     source: Sequence[Expr],
     emitted: Sequence[Expr],
@@ -178,15 +178,15 @@ def _joined(
         return
     if emitted:
         for first in unify(source[0], emitted[0], same, path, own):
-            for rest in _joined(op, source[1:], emitted[1:], same, path, own):
+            for rest in _joined_conditions(op, source[1:], emitted[1:], same, path, own):
                 yield first + rest
     if len(source) > len(emitted):
         for known in _deciders(source[0], op == "and"):
-            for rest in _joined(op, source[1:], emitted, same, path, own):
+            for rest in _joined_conditions(op, source[1:], emitted, same, path, own):
                 yield Unified(holds=((known, path),)) + rest
 
 
-def _resolved(
+def _resolve_select(
     condition: Expr,
     then: Expr,
     other: Expr,

@@ -28,7 +28,7 @@ from offcut.proof.by_instances.pairing import (
     Side,
     Sides,
     reorderable_buffers,
-    shown,
+    text_for_user,
     undecided_error,
 )
 from offcut.proof.by_instances.substitution import ReadPair
@@ -125,7 +125,7 @@ class Values:
         )
 
     @lazy_property
-    def matched(self) -> dict[str, Map]:
+    def source_instances(self) -> dict[str, Map]:
         """``emitted instance -> source instance``, by emitted statement; copies are none."""
         values = {}
         for part in self.parts:
@@ -150,7 +150,7 @@ class Values:
             if relation is None:
                 text = format_expr(read.load)
                 raise undecided_error(
-                    self.all.of, f"cannot follow the read {shown(text)}: not quasi-affine"
+                    self.all.of, f"cannot follow the read {text_for_user(text)}: not quasi-affine"
                 )
             by_read = rename_domain(relation, read.name)
             if read.load.buffer in side.written:
@@ -164,13 +164,13 @@ class Values:
             list(accesses.values()),
             self.free_here,
         )
-        initial_values = self.given(side, initial)
+        initial_values = self.initial_reads(side, initial)
         copies = [
             (part.statement.name, f"{part.statement.name}r0")
             for part in self.parts
             if part.match is None
         ]
-        relation = self.resolved(last, initial_values, direct, self.matched, copies)
+        relation = self.resolve_copies(last, initial_values, direct, self.source_instances, copies)
         return relation, self.all_terms(last, terms, copies)
 
     def source_values(self) -> tuple[UnionMap, UnionMap]:
@@ -182,7 +182,7 @@ class Values:
         for (of, load, path), name in self.there.items():
             relation = flows.access(statements[of], load.buffer, load.index, path)
             if relation is None:
-                text = shown(format_expr(load))
+                text = text_for_user(format_expr(load))
                 raise undecided_error(
                     self.all.of, f"cannot follow the read {text}: not quasi-affine"
                 )
@@ -200,7 +200,9 @@ class Values:
         for name, statement in self.copies.items():
             ((load, path),) = loads(statement.store.value)
             copies.append((name, self.there[name, load, path]))
-        relation = self.resolved(last, self.given(side, initial), direct, values, copies)
+        relation = self.resolve_copies(
+            last, self.initial_reads(side, initial), direct, values, copies
+        )
         translated = []
         for read in self.reads:
             if read.source is None:
@@ -294,13 +296,13 @@ class Values:
             self.result(buffer)
         )
 
-    def given(self, side: Side, initial: UnionMap) -> list[Map]:
+    def initial_reads(self, side: Side, initial: UnionMap) -> list[Map]:
         """What reads see of what the caller gave: the rest of it holds nothing."""
         kinds = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)
         names = {memory_name(b.name, None) for b in side.program.buffers if b.kind in kinds}
         return [each for each in map_pieces(initial) if out_name(each) in names]
 
-    def resolved(
+    def resolve_copies(
         self,
         last: UnionMap,
         initial_values: Sequence[Map],

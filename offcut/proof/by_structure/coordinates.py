@@ -41,7 +41,7 @@ def check_in_turn(
         _check_repeatable(loop.body)
     if ordered and any(place.together for place in places):
         raise NotStructural("lanes of a loop that carries a dependence")
-    if ordered and _entwined(places):
+    if ordered and _share_a_loop(places):
         raise NotStructural("nests of one loop over tiles, which run in turn")
     plain = all(not any(isinstance(e, For | Let) for e in p.path) for p in places)
     if len(places) == 1 and places[0].is_loop(loop):
@@ -137,7 +137,7 @@ def _check_repeatable(body: Sequence[Stmt]) -> None:
         raise NotStructural("a body that does not repeat")
 
 
-def _entwined(places: Sequence[Place]) -> bool:
+def _share_a_loop(places: Sequence[Place]) -> bool:
     """Whether two places lie in one loop over tiles: each of its iterations then runs both."""
     loops = [id(entry) for place in places for entry in place.path if isinstance(entry, For)]
     return len(set(loops)) != len(loops)

@@ -58,7 +58,7 @@ class Place:
         return Leaf(self.path, Tile(axes, self.body, where, self.form))
 
     @property
-    def bound(self) -> frozenset[str]:
+    def bound_names(self) -> frozenset[str]:
         """The names that it binds, and those of the loops on the way."""
         loops = (entry.iter for entry in self.path if isinstance(entry, For))
         return frozenset((*loops, *(name for name, _, _ in self.axes)))

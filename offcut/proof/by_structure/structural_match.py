@@ -89,7 +89,7 @@ class _SideBySide:
     @lazy_property
     def carried(self) -> set[tuple[int, str, str]]:
         """(top-level statement, iterator, array) of the dependences that loops of the source carry."""
-        return set(_carried(self.source))
+        return set(_carried_dependences(self.source))
 
     def carries(self, loop: For) -> bool:
         """Return whether a loop of the source carries a dependence: it accesses the array, and is named so."""
@@ -196,14 +196,14 @@ class _SideBySide:
         try:
             return self.one_loop(stmt, after, source, at)
         except (NotStructural, NotSeparable):
-            parts = self.distributed(stmt)
+            parts = self.distribute(stmt)
             if len(parts) < 2:
                 raise
         for position, part in enumerate(parts):
             source = self.loop(part, (*parts[position + 1 :], *after), source, at)
         return source
 
-    def distributed(self, loop: For) -> list[For]:
+    def distribute(self, loop: For) -> list[For]:
         """Loops that carry no dependence, repeated around each statement inside.
 
         What an iteration runs depends on what the same iteration has run alone, so that another one
@@ -214,21 +214,21 @@ class _SideBySide:
             return [loop]
         bounds = (bound for one in chain for bound in (one.lo, one.hi))
         read = {load.buffer for bound in bounds for load, _ in loads(bound)}
-        if read & {buffer for buffer, _ in _written((loop,))}:
+        if read & {buffer for buffer, _ in _buffers_written((loop,))}:
             return [loop]
         return [_around(chain, stmt) for stmt in chain[-1].body]
 
     def one_loop(
         self, stmt: For, after: Sequence[Stmt], source: list[Stmt], at: Facts
     ) -> list[Stmt]:
-        written = _written((stmt,))
+        written = _buffers_written((stmt,))
         mine: list[Stmt] = []
         while len(mine) < len(source):
             one = source[len(mine)]
             if isinstance(one, Choose):
                 break
             runs_it = stmt.iter in all_bound_names(one) or self.steps_in(one, stmt)
-            if not (_written((one,)) <= written and runs_it):
+            if not (_buffers_written((one,)) <= written and runs_it):
                 break
             mine.append(one)
         if not mine:
@@ -272,7 +272,7 @@ class _SideBySide:
     def each(self, chain: Sequence[For], places: Sequence[Place], at: Facts) -> None:
         """Whether places run the coordinates of the first loops of a chain, and inside what these do."""
         names = [one.iter for one in chain]
-        bound = {place.bound & set(names) for place in places}
+        bound = {place.bound_names & set(names) for place in places}
         if len(bound) != 1:
             raise NotStructural("nests over different coordinates")
         count = len(next(iter(bound)))
@@ -297,7 +297,7 @@ class _SideBySide:
             case For() if stmt.iter == names[0]:
                 yield Place(path, ((stmt.iter, stmt.lo, stmt.hi),), (), stmt.body, Form.FULL, False)
             case For() if stmt.iter not in self.iterators and names[0] not in all_bound_names(stmt):
-                yield self.stepped(stmt, path, steps)
+                yield self.step_loop(stmt, path, steps)
             case For() if stmt.iter not in self.iterators:
                 for inner in stmt.body:
                     yield from self.places(inner, (*path, stmt), steps, names)
@@ -322,7 +322,7 @@ class _SideBySide:
             return False
         return any(s.iter not in self.iterators for s in statements((stmt,)) if isinstance(s, For))
 
-    def stepped(self, stmt: For, path: tuple[For | Let | Expr, ...], steps: Steps) -> Place:
+    def step_loop(self, stmt: For, path: tuple[For | Let | Expr, ...], steps: Steps) -> Place:
         """Return a loop that runs several coordinates in each iteration, one after the other in its text."""
         loop = steps.loop
         for count in steps.counts():
@@ -408,7 +408,7 @@ class _SideBySide:
 
 
 @memo(64)
-def _carried(source: Program) -> tuple[tuple[int, str, str], ...]:
+def _carried_dependences(source: Program) -> tuple[tuple[int, str, str], ...]:
     """(top-level statement, iterator, array) of the dependences that loops carry."""
     carried_dependences = (one for one in dependences(source) if not _says_the_same(one))
     return tuple({(one.path[0], one.loop, one.buffer): None for one in carried_dependences})
@@ -452,8 +452,8 @@ def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:
 def _is_like(loop: For, other: Stmt) -> bool:
     """Return whether `other` is a loop over the coordinate of `loop`, too, and writes what that writes."""
     alike = isinstance(other, For) and other.iter == loop.iter
-    return alike and not _written((other,)).isdisjoint(_written((loop,)))
+    return alike and not _buffers_written((other,)).isdisjoint(_buffers_written((loop,)))
 
 
-def _written(body: tuple[Stmt, ...]) -> set[tuple[str, str | None]]:
+def _buffers_written(body: tuple[Stmt, ...]) -> set[tuple[str, str | None]]:
     return {(s.buffer, s.reduce) for s in statements(body) if isinstance(s, Store)}

@@ -21,7 +21,7 @@ def check_structure(source: Program, emitted: Program) -> None:
     """Prove that `emitted` computes what `source` does; raises NotStructural where it cannot."""
     declared = source
     source, emitted = (strip_annotations(canonicalize(program)) for program in (source, emitted))
-    if _declared(source) != _declared(emitted):
+    if _declarations(source) != _declarations(emitted):
         raise NotStructural("other declarations")
     if any(one.sizes is not None for one in accesses_outside(declared)):
         raise NotStructural("accesses that may lie outside")
@@ -38,7 +38,7 @@ def check_structure(source: Program, emitted: Program) -> None:
         raise NotStructural("a masked instance that leaves an array")
 
 
-def _declared(program: Program) -> tuple[object, ...]:
+def _declarations(program: Program) -> tuple[object, ...]:
     """What a program declares, but for the layout of what it alone sees."""
     buffers = {replace(buffer, layout=None, scope=None) for buffer in program.buffers}
     return program.sizes, program.assumptions, buffers

@@ -47,7 +47,7 @@ def are_equal_at(a: Expr, b: Expr, at: Facts) -> bool:
     if a == b:
         return True
     a, b = simplify_at(a, at), simplify_at(b, at)
-    (minus, one), (negative, other) = _signed(a), _signed(b)
+    (minus, one), (negative, other) = _sign_and_rest(a), _sign_and_rest(b)
     if (one, other) != (a, b):
         return minus == negative and are_equal_at(one, other, at)
     for one, other, swap in ((a, b, False), (b, a, True)):
@@ -118,14 +118,14 @@ def simplify_at(expr: Expr, at: Facts) -> Expr:
             return expr
 
 
-def _signed(expr: Expr) -> tuple[bool, Expr]:
+def _sign_and_rest(expr: Expr) -> tuple[bool, Expr]:
     """(whether it is negated, the rest) of a product: the sign of a factor is the sign of the product."""
     match expr:
         case Unary("neg", a):
-            minus, rest = _signed(a)
+            minus, rest = _sign_and_rest(a)
             return not minus, rest
         case Binary("*", a, b) if dtype_of(a) != "index":
-            (minus, one), (negative, other) = _signed(a), _signed(b)
+            (minus, one), (negative, other) = _sign_and_rest(a), _sign_and_rest(b)
             return minus != negative, Binary("*", one, other)
         case _:
             return False, expr

@@ -26,7 +26,7 @@ from offcut.polyhedral import Facts, Space, coefficient
 
 def hoist_conditions(program: Program) -> Program:
     """Return `program` with its conditions as far out as they go."""
-    return _Hoisting(program).made()
+    return _Hoisting(program).hoist()
 
 
 def unswitch(program: Program) -> Program:
@@ -66,7 +66,7 @@ class _Hoisting:
         self.program = program
         self.axes: set[str] = set()
 
-    def made(self) -> Program:
+    def hoist(self) -> Program:
         program = self.program
         at = Facts(Space(program.sizes, program.assumptions))
         return replace(program, body=self.block(program.body, at))
@@ -100,7 +100,7 @@ class _Hoisting:
                 out.append(atom)
             elif along := variables(atom) & self.axes:
                 inside.append(_limit(atom, along, at.loop(loop.iter, loop.lo, loop.hi)))
-            elif (limited := _limited(loop, atom, at)) is None:
+            elif (limited := _limit_loop(loop, atom, at)) is None:
                 inside.append(atom)
             else:
                 loop = limited
@@ -108,7 +108,7 @@ class _Hoisting:
         return If(conjunction(out), (result,)) if out else result
 
 
-def _limited(loop: For, atom: Expr, at: Facts) -> For | None:
+def _limit_loop(loop: For, atom: Expr, at: Facts) -> For | None:
     """Return `loop` with the iterations at which `atom` holds; None where bounds do not say them."""
     limit = bound(atom, loop.iter)
     if limit is None:

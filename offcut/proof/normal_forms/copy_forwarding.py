@@ -65,7 +65,7 @@ def find_whole_copy(program: Program, buffer: Buffer, nest: tuple[Stmt, ...]) ->
     """The store that makes each element of `buffer` what it is, where `nest` makes them all and does
     no more; None where that is not told.
     """
-    return _Copy(program, buffer).copied(nest, (), (None,) * len(buffer.shape))
+    return _Copy(program, buffer).copying_store(nest, (), (None,) * len(buffer.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class _Copy:
             return (*before, *parts, *after)
         if any(isinstance(s, Alloc) and s.buffer == name for s in statements((*nest, *after))):
             return body  # what another window holds is no element of this one
-        copied = self.copied(nest, around, held_elements)
+        copied = self.copying_store(nest, around, held_elements)
         if copied is None or stored_arrays(after) & read_arrays((copied.value,)):
             return body
         if self.reads_only_parts(copied, held_elements, after) and escaping_windows(
@@ -133,7 +133,7 @@ class _Copy:
         """
         match stmt:
             case Alloc(name, axes, body) if name == self.buffer.name:
-                window = self.held(axes)
+                window = self.window_extents(axes)
                 inner = body if window is None else self.without(body, around, window)
                 return (stmt,) if name in accessed_arrays(inner) else inner
             case Alloc():
@@ -153,7 +153,7 @@ class _Copy:
             case _:
                 return (stmt,)
 
-    def held(self, axes: Sequence[tuple[Expr, Expr]]) -> Held | None:
+    def window_extents(self, axes: Sequence[tuple[Expr, Expr]]) -> Held | None:
         """What a window holds; None of one that memory says."""
         if any(read_arrays(pair) for pair in axes):
             return None
@@ -166,7 +166,7 @@ class _Copy:
         """Whether iterations run in turn, or each has the array to itself."""
         return loop.unit is None or self.buffer.name in windowed_arrays(loop.body)
 
-    def copied(
+    def copying_store(
         self, nest: tuple[Stmt, ...], around: Sequence[For | If], ranges: Held
     ) -> Store | None:
         """A store of `nest` that makes each element what it is, where `nest` does no more."""
@@ -199,7 +199,7 @@ class _Copy:
             there = AxisRange(ix.const(0), extent) if one is None else one
             if there.names(own):
                 continue
-            counted = _counted(own, names)
+            counted = _base_and_offset(own, names)
             if counted is None or counted[0] in loops:
                 return None
             name, first = counted
@@ -247,7 +247,7 @@ class _Copy:
             for own, one, part in zip(copied.index, ranges, node.index, strict=True):
                 if one is not None and one.names(own):
                     continue  # there is no other
-                counted = _counted(own, names)
+                counted = _base_and_offset(own, names)
                 assert counted is not None
                 at[counted[0]] = ix.sub(part, counted[1])
             return ix.fold_indices(substitute(copied.value, at))
@@ -255,7 +255,7 @@ class _Copy:
         return rewrite(expr, rule)
 
 
-def _counted(index: Expr, fixed: Collection[str]) -> tuple[str, Expr] | None:
+def _base_and_offset(index: Expr, fixed: Collection[str]) -> tuple[str, Expr] | None:
     """An index as a name of its own, and what is added to it, which is fixed; None of any other."""
     own = variables(index) - set(fixed)
     if len(own) != 1:

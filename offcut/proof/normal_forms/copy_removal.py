@@ -37,7 +37,7 @@ def without_copies(program: Program, source: Program) -> tuple[Program, ...]:
         for b in program.buffers
         if b.name in buffer_of or b.name in accessed_arrays(body)
     )
-    bodies = dict.fromkeys(_joined(body, shared) for shared in (False, True))
+    bodies = dict.fromkeys(_join_tiles(body, shared) for shared in (False, True))
     return tuple(replace(program, buffers=buffers, body=one) for one in bodies)
 
 
@@ -47,7 +47,7 @@ def _without(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
     copies = {s.buffer for s in stores if _is_copy(s, name)}
     readers = [s for s in stores if name in read_arrays((s.value, *s.index))]
     if len(mine) == 1 and mine[0].reduce is None and _names(mine[0]) is not None:
-        return _forwarded(body, mine[0])
+        return _forward_store(body, mine[0])
     if len(copies) == 1 and mine and all(_is_copy(s, name) or s.buffer == name for s in readers):
         (other,) = copies
         body = rewrite_body(
@@ -71,7 +71,7 @@ def _names(store: Store) -> list[str] | None:
     return names if own and variables(store.value) <= set(names) else None
 
 
-def _forwarded(body: tuple[Stmt, ...], store: Store) -> tuple[Stmt, ...]:
+def _forward_store(body: tuple[Stmt, ...], store: Store) -> tuple[Stmt, ...]:
     names = _names(store)
     assert names is not None
 
@@ -88,7 +88,7 @@ def _is_idle(stmt: Stmt) -> bool:
     return not isinstance(stmt, Store) and not any(blocks(stmt))
 
 
-def _joined(body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
+def _join_tiles(body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
     """Return `body` with tiles that run one after the other as one: those over the same instances, and if `shared` those whose first
     axes are the same, whose further axes become loops.
     """
@@ -99,7 +99,7 @@ def _joined(body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
         if one is not None:
             statements[-1] = one
         else:
-            statements.append(map_blocks(stmt, lambda inside: _joined(inside, shared)))
+            statements.append(map_blocks(stmt, lambda inside: _join_tiles(inside, shared)))
     return tuple(statements)
 
 

@@ -77,7 +77,7 @@ def _is_in_range(program: Program, let: Let, path: tuple[Entry, ...]) -> bool:
         fixed = FixedNames(program, path, (let.name,))
     except RebindingError:
         return False
-    value = fixed.named(let.value)
+    value = fixed.name_products(let.value)
     at = Facts(Space(fixed.sizes, fixed.facts))
     low, high = ix.compare("<=", let.lo, value), ix.compare("<", value, let.hi)
     return at.holds(low) and at.holds(high)

@@ -106,7 +106,7 @@ class FixedNames:
                     facts.append(entry)
         if sizes.keys() & set(inside):
             raise RebindingError
-        facts_of_names = [one for one in map(self.named, facts) if not reads_memory(one)]
+        facts_of_names = [one for one in map(self.name_products, facts) if not reads_memory(one)]
         space = Space(tuple(sizes.values()))
         self.facts = tuple(fact for fact in facts_of_names if space.condition(fact, {}) is not None)
 
@@ -117,26 +117,30 @@ class FixedNames:
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """Return an array over these sizes."""
-        return replace(buffer, shape=tuple(map(self.named, buffer.shape)), layout=None, scope=None)
+        return replace(
+            buffer, shape=tuple(map(self.name_products, buffer.shape)), layout=None, scope=None
+        )
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """Return statements over these sizes."""
-        return map_body(body, self.named)
+        return map_body(body, self.name_products)
 
     def axes(self, axes: Sequence[tuple[Expr, Expr]]) -> tuple[tuple[Expr, Expr], ...]:
         """Return the axes of a window over these sizes."""
-        return tuple((self.named(start), self.named(count)) for start, count in axes)
+        return tuple(
+            (self.name_products(start), self.name_products(count)) for start, count in axes
+        )
 
-    def named(self, expr: Expr) -> Expr:
+    def name_products(self, expr: Expr) -> Expr:
         """Return `expr` with a size for each product, and each quotient by a product, of fixed names."""
         if dtype_of(expr) != "index":
-            return rebuild(expr, tuple(map(self.named, children(expr))))
+            return rebuild(expr, tuple(map(self.name_products, children(expr))))
         expr = rewrite(expr, self.element)
         if self.is_affine(expr) or reads_memory(expr):
             return expr
         if isinstance(expr, Binary) and expr.op in "+-*":
             return self.sum(expr)
-        over_sizes = rebuild(expr, tuple(map(self.named, children(expr))))
+        over_sizes = rebuild(expr, tuple(map(self.name_products, children(expr))))
         if self.is_affine(over_sizes) or not variables(over_sizes) <= self.known.keys():
             return over_sizes
         if over_sizes not in self.others:
@@ -194,7 +198,7 @@ class FixedNames:
 
     def atom(self, expr: Expr) -> Polynomial:
         """Return the name of a part that is no sum or product, as a polynomial."""
-        atom = self.named(expr)
+        atom = self.name_products(expr)
         if isinstance(atom, Const | Var) or (isinstance(atom, Binary) and atom.op in "+-*"):
             return self.polynomial(atom)
         name = f"#{atom}"
@@ -333,8 +337,10 @@ class _Ranges:
     def program(self, program: Program) -> Program:
         """Return `program` over begins and lengths."""
         body = tuple(map(self.statement, program.body))
-        buffers = tuple(replace(b, shape=tuple(map(self.named, b.shape))) for b in program.buffers)
-        sizes, facts = self.known(program)
+        buffers = tuple(
+            replace(b, shape=tuple(map(self.name_products, b.shape))) for b in program.buffers
+        )
+        sizes, facts = self.sizes_and_facts(program)
         used = {name for stmt in walk(body) for e in expressions(stmt) for name in variables(e)}
         used |= {name for b in buffers for extent in b.shape for name in variables(extent)}
         names = self.own | (used & self.fixed)
@@ -361,11 +367,11 @@ class _Ranges:
                 return replace(inside, lo=start, hi=ix.add(start, count))
             case Tile(axes, _, where):
                 pairs = [(a.iter, *self.pair(a.start, a.extent)) for a in axes]
-                condition = None if where is None else self.named(where)
+                condition = None if where is None else self.name_products(where)
                 return replace(inside, axes=tuple(TileAxis(*p) for p in pairs), where=condition)
             case Alloc(_, axes):
                 return replace(inside, axes=tuple(self.pair(*axis) for axis in axes))
-        return map_own_expressions(inside, self.named)
+        return map_own_expressions(inside, self.name_products)
 
     def pair(self, begin: Expr, length: Expr) -> tuple[Expr, Expr]:
         """Return a begin and a length over begins and lengths."""
@@ -375,23 +381,23 @@ class _Ranges:
         known = self.by_key.get(self.key(begin)[0])
         more = None if known is None else ix.literal_value(ix.sub(length, known.length))
         if known is not None and more is not None:
-            return self.named(begin), ix.add(known.count, more)
-        return self.named(begin), self.named(length)
+            return self.name_products(begin), ix.add(known.count, more)
+        return self.name_products(begin), self.name_products(length)
 
-    def named(self, expr: Expr) -> Expr:
+    def name_products(self, expr: Expr) -> Expr:
         """Return `expr` over begins."""
         if dtype_of(expr) != "index" or isinstance(expr, Const):
-            return rebuild(expr, tuple(map(self.named, children(expr))))
+            return rebuild(expr, tuple(map(self.name_products, children(expr))))
         key, rest = self.key(expr)
         known = self.by_key.get(key)
         if known is not None:
-            return ix.add(known.start, ix.sub(self.named(rest), ix.sub(known.begin, key)))
+            return ix.add(known.start, ix.sub(self.name_products(rest), ix.sub(known.begin, key)))
         known = self.by_count.get(key)
         if known is not None:
-            return ix.add(known.count, ix.sub(self.named(rest), ix.sub(known.length, key)))
-        return ix.fold_indices(rebuild(expr, tuple(map(self.named, children(expr)))))
+            return ix.add(known.count, ix.sub(self.name_products(rest), ix.sub(known.length, key)))
+        return ix.fold_indices(rebuild(expr, tuple(map(self.name_products, children(expr)))))
 
-    def known(self, program: Program) -> tuple[list[Size], list[Expr]]:
+    def sizes_and_facts(self, program: Program) -> tuple[list[Size], list[Expr]]:
         """Return the sizes for begins and lengths, and the facts that say how these lie in the arrays."""
         at = Facts(Space(self.source.sizes, self.source.assumptions))
         extents = dict.fromkeys(

@@ -99,7 +99,7 @@ class Body:
     hidden: frozenset[str]
     whole: Program
 
-    def opened(self) -> Body:
+    def with_any_bounds(self) -> Body:
         """Return the pair for any begin and length of its ranges: it is harder to prove, and one for many pairs."""
         source, emitted, windowed = with_opaque_tiles(
             (self.source, self.emitted, self.windowed), self.whole
@@ -161,7 +161,7 @@ class _Walk:
             for one, other in zip(source, emitted, strict=True):
                 self.inside(one, other, path)
             return
-        first = 0 if self.whole else _count_grown(source, emitted)
+        first = 0 if self.whole else _count_longer(source, emitted)
         for one, other in zip(source[:first], emitted[:first], strict=True):
             self.inside(one, other, path)
         source, emitted = source[first:], emitted[first:]
@@ -197,7 +197,7 @@ def _is_like(source: Stmt, emitted: Stmt) -> bool:
     return one == other
 
 
-def _count_grown(source: Sequence[Stmt], emitted: Sequence[Stmt]) -> int:
+def _count_longer(source: Sequence[Stmt], emitted: Sequence[Stmt]) -> int:
     """Return how many statements at the begin of two blocks are alike, and have more statements inside in one of them: a pair in each."""
     counts = [[sum(1 for _ in walk((stmt,))) for stmt in body] for body in (source, emitted)]
     pairs = zip(source, emitted, *counts, strict=False)
@@ -224,7 +224,7 @@ def _kinds(source: Program, emitted: Program, walker: _Walk) -> dict[str, Kind |
     kinds: dict[str, Kind | None] = {}
     for name in mine | theirs:
         one, other = mine.get(name), theirs.get(name)
-        same = one is not None and other is not None and _declared(one) == _declared(other)
+        same = one is not None and other is not None and _declaration(one) == _declaration(other)
         kind = (one or other or mine[name]).kind
         if kind in _SCRATCH and name not in walker.visible:
             if one is not None and other is not None and not same:
@@ -237,7 +237,7 @@ def _kinds(source: Program, emitted: Program, walker: _Walk) -> dict[str, Kind |
     return kinds
 
 
-def _declared(buffer: Buffer) -> Buffer:
+def _declaration(buffer: Buffer) -> Buffer:
     return replace(
         buffer, layout=None, scope=None, kind=Kind.LOCAL if buffer.kind in _SCRATCH else buffer.kind
     )
@@ -300,10 +300,10 @@ def count_from_elements(program: Program) -> Program:
 
 def shift_loops(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Return a block with the loops in it counting from where elements begin."""
-    return tuple(map_blocks(_shifted(stmt), shift_loops) for stmt in body)
+    return tuple(map_blocks(_shift(stmt), shift_loops) for stmt in body)
 
 
-def _shifted(stmt: Stmt) -> Stmt:
+def _shift(stmt: Stmt) -> Stmt:
     offset = stored_offset(stmt) if isinstance(stmt, For) else None
     if not isinstance(stmt, For) or offset in (None, _NO_OFFSET):
         return stmt

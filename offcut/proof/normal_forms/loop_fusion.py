@@ -37,12 +37,12 @@ def fuse_loops_like(emitted: Program, source: Program) -> Program:
         holding = [loop for loop, loops_of_store in stores if both <= loops_of_store]
         alike = [loop for loop in holding if (loop.lo, loop.hi) == (first.lo, first.hi)]
         for name in dict.fromkeys(loop.iter for loop in (*alike, *reversed(holding))):
-            one, other = _called(first, name), _called(second, name)
+            one, other = _with_iterator_name(first, name), _with_iterator_name(second, name)
             if one is not None and other is not None and _may_join(one, other):
                 return replace(one, body=(*one.body, *other.body))
         return None
 
-    return replace(source, body=_joined(source.body, as_one))
+    return replace(source, body=_join_loops(source.body, as_one))
 
 
 def fuse_ranges(program: Program) -> Program:
@@ -63,10 +63,12 @@ def fuse_ranges(program: Program) -> Program:
             return None
         return replace(first, body=(*first.body, *second.body))
 
-    return replace(program, body=_joined(program.body, as_one))
+    return replace(program, body=_join_loops(program.body, as_one))
 
 
-def _joined(body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]) -> tuple[Stmt, ...]:
+def _join_loops(
+    body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]
+) -> tuple[Stmt, ...]:
     """Return `body` with the loops that stand side by side as one, where `as_one` makes one of them."""
     statements: list[Stmt] = []
     for stmt in body:
@@ -78,10 +80,10 @@ def _joined(body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]) ->
             statements[-1] = merged_loop
         else:
             statements.append(stmt)
-    return tuple(map_blocks(stmt, lambda inner: _joined(inner, as_one)) for stmt in statements)
+    return tuple(map_blocks(stmt, lambda inner: _join_loops(inner, as_one)) for stmt in statements)
 
 
-def _called(loop: For, name: str) -> For | None:
+def _with_iterator_name(loop: For, name: str) -> For | None:
     """Return `loop` with its iterator called `name`; None where something else in it is called so."""
     if loop.iter == name:
         return loop
@@ -177,13 +179,13 @@ def concatenate_loops(program: Program) -> Program:
 
 def fuse_tiles(program: Program) -> Program:
     """`program` with such tiles as one."""
-    return replace(program, body=_fused(program.body))
+    return replace(program, body=_fuse(program.body))
 
 
-def _fused(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _fuse(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     statements: list[Stmt] = []
     for stmt in body:
-        stmt = map_blocks(stmt, _fused)
+        stmt = map_blocks(stmt, _fuse)
         last = statements[-1] if statements else None
         merged_tile = _joined_tiles(last, stmt) if isinstance(last, Tile) else None
         if merged_tile is None:

@@ -73,7 +73,7 @@ def _narrow_block(loop: For, needed: Mapping[str, Sequence[Expr]]) -> For:
     some = [one for one in common if not variables(one) & inside and not _holds(one)]
     body = loop.body
     if not any(isinstance(one, Tile | Alloc) for one in walk(body)):
-        body = _masked(body, needed)
+        body = _mask_stores(body, needed)
     return replace(loop, body=(If(conjunction(some), body),) if some else body)
 
 
@@ -123,12 +123,12 @@ def _holds(condition: Expr) -> bool:
     return isinstance(condition, Compare) and ix.is_nonnegative(ix.sub(condition.a, condition.b))
 
 
-def _masked(body: tuple[Stmt, ...], needed: Mapping[str, Sequence[Expr]]) -> tuple[Stmt, ...]:
+def _mask_stores(body: tuple[Stmt, ...], needed: Mapping[str, Sequence[Expr]]) -> tuple[Stmt, ...]:
     """Return statements of lanes with a condition around each store, that its element is asked for."""
     masked: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, Store):
             masked.append(If(conjunction(_conditions(stmt, needed)), (stmt,)))
         else:
-            masked.append(map_blocks(stmt, lambda inner: _masked(inner, needed)))
+            masked.append(map_blocks(stmt, lambda inner: _mask_stores(inner, needed)))
     return tuple(masked)

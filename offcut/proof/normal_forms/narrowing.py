@@ -201,8 +201,8 @@ class _Elements(TileRewriting):
         some, every = (loop.lo, loop.hi), (loop.lo, loop.hi)
         for one in limits:
             nearest, farthest = (last, first) if one.op == ">=" else (first, last)
-            some = _limited(some, bound(replace(one, a=nearest), loop.iter), at)
-            every = _limited(every, bound(replace(one, a=farthest), loop.iter), at)
+            some = _limit_bounds(some, bound(replace(one, a=nearest), loop.iter), at)
+            every = _limit_bounds(every, bound(replace(one, a=farthest), loop.iter), at)
         partial = replace(tile, where=_and(tile.where, limits))
         crossed = at.extreme("max", every[0], every[1])
         parts: list[Stmt] = []
@@ -348,13 +348,15 @@ def _without_condition(loop: For, at: Facts) -> Stmt:
         elif limit is None:
             inside.append(atom)
         else:
-            ends_at = _limited(ends_at, limit, at)
+            ends_at = _limit_bounds(ends_at, limit, at)
     body = (If(conjunction(inside), then),) if inside else then
     narrowed = replace(loop, lo=ends_at[0], hi=ends_at[1], body=body)
     return If(conjunction(out), (narrowed,)) if out else narrowed
 
 
-def _limited(ends_at: tuple[Expr, Expr], limit: Compare | None, at: Facts) -> tuple[Expr, Expr]:
+def _limit_bounds(
+    ends_at: tuple[Expr, Expr], limit: Compare | None, at: Facts
+) -> tuple[Expr, Expr]:
     """Return the bounds of a loop within a limit."""
     assert limit is not None
     lo, hi = ends_at

@@ -41,7 +41,9 @@ def pair_options(source: Program, emitted: Program) -> list[tuple[Program, Progr
     """Two programs for each combination of options that a call takes in both of them; None where one may take others than
     the other does.
     """
-    if find_iteration_dependent_cost(source) is not None or _asked(source) != _asked(emitted):
+    if find_iteration_dependent_cost(source) is not None or _labels_and_costs(
+        source
+    ) != _labels_and_costs(emitted):
         return None
     one, other = list(options(source.body)), list(options(emitted.body))
     if [label for label, _ in one] != [label for label, _ in other]:
@@ -72,7 +74,7 @@ def pair_whole_options(source: Program, emitted: Program) -> list[tuple[Program,
     return [(replace(source, body=a), replace(emitted, body=b)) for a, b in bodies]
 
 
-def _asked(program: Program) -> list[list[tuple[str, Expr]]]:
+def _labels_and_costs(program: Program) -> list[list[tuple[str, Expr]]]:
     """Labels and costs of each choice."""
     choices = iter(analysis(program).of(Choose))
     return [[(option.label, option.cost) for option in one.options] for one in choices]

@@ -52,20 +52,22 @@ def normalize_init(program: Program, live_buffers: Collection[str]) -> Program:
     for buffer in program.buffers:
         if buffer.kind not in (Kind.PRIVATE, Kind.LOCAL) or buffer.name in live_buffers:
             continue
-        body = _started(program.body, buffer.name)
+        body = _start_at_addition(program.body, buffer.name)
         if not indices(body, buffer.name):
             buffers = tuple(other for other in program.buffers if other != buffer)
             program = replace(program, buffers=buffers, body=body)
     return program
 
 
-def _started(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
+def _start_at_addition(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
     """Return `body` with the sums that it makes in the array of that name where they are added."""
     statements: list[Stmt] = []
     position = 0
     while position < len(body):
         here = _sum(body[position : position + 3], name)
-        statements += here or [map_blocks(body[position], lambda inner: _started(inner, name))]
+        statements += here or [
+            map_blocks(body[position], lambda inner: _start_at_addition(inner, name))
+        ]
         position += 3 if here else 1
     return tuple(statements)
 
@@ -122,11 +124,11 @@ def promote_updates(source: Program, emitted: Program) -> Program:
             continue
         if before is None or before.kind is not Kind.INPUT or theirs.kind is not Kind.OUTPUT:
             continue
-        source = _split(source, mine.name, theirs.name)
+        source = _copy_before_update(source, mine.name, theirs.name)
     return source
 
 
-def _split(program: Program, name: str, result: str) -> Program:
+def _copy_before_update(program: Program, name: str, result: str) -> Program:
     """Return `program` with the array that it updates copied to `result` before all else."""
 
     def rule(node: Expr) -> Expr | None:
@@ -185,7 +187,9 @@ def reorder_terms_like(emitted: Program, source: Program, reassociate: bool) -> 
         if not isinstance(inner, Store) or inner.reduce is None or not may_turn(chain, inner):
             return map_blocks(stmt, change)
         held = set[str]().union(*map(variables, inner.index))
-        return _nested(_sorted(chain, held, orders.get((inner.buffer, inner.reduce), [])), inner)
+        return _nest(
+            _terms_in_order(chain, held, orders.get((inner.buffer, inner.reduce), [])), inner
+        )
 
     def may_turn(chain: list[For], store: Store) -> bool:
         """Whether each term is what it is whatever has been added."""
@@ -197,7 +201,7 @@ def reorder_terms_like(emitted: Program, source: Program, reassociate: bool) -> 
     return replace(source, body=change(source.body))
 
 
-def _sorted(chain: list[For], held: set[str], order: list[str]) -> list[For]:
+def _terms_in_order(chain: list[For], held: set[str], order: list[str]) -> list[For]:
     """`chain` with the loops over terms, which are innermost, in `order` where they do not depend."""
     first = next((p for p, loop in enumerate(chain) if loop.iter not in held), len(chain))
     outer, terms = chain[:first], chain[first:]
@@ -208,7 +212,7 @@ def _sorted(chain: list[For], held: set[str], order: list[str]) -> list[For]:
     return [*outer, *sorted(terms, key=lambda loop: order.index(loop.iter))]
 
 
-def _nested(chain: list[For], body: Stmt) -> Stmt:
+def _nest(chain: list[For], body: Stmt) -> Stmt:
     for loop in reversed(chain):
         body = replace(loop, body=(body,))
     return body

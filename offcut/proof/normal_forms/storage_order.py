@@ -67,7 +67,7 @@ def undo_relayout(program: Program, live_buffers: Collection[str] = ()) -> Progr
         if (shape, source.dtype) != (result.shape, result.dtype) or source.name in windows:
             continue
         buffers = tuple(buffer for buffer in program.buffers if buffer != source)
-        body = tuple(_renamed(stmt, source.name, result.name, places) for stmt in before)
+        body = tuple(_rename_elements(stmt, source.name, result.name, places) for stmt in before)
         program = replace(program, buffers=buffers, body=(*body, *after))
     return program
 
@@ -90,7 +90,7 @@ def permute_storage_like(program: Program, source: Program) -> Program:
         if shape != theirs.shape or mine.name in windows:
             continue
         buffers = tuple(replace(b, shape=shape) if b == mine else b for b in program.buffers)
-        body = tuple(_renamed(stmt, mine.name, mine.name, places) for stmt in program.body)
+        body = tuple(_rename_elements(stmt, mine.name, mine.name, places) for stmt in program.body)
         program = replace(program, buffers=buffers, body=body)
     return program
 
@@ -105,7 +105,7 @@ def rename_conflicts(program: Program, source: Program) -> Program:
             continue
         fresh, places = names.fresh(mine.name), list(range(len(mine.shape)))
         buffers = tuple(replace(b, name=fresh) if b == mine else b for b in program.buffers)
-        body = tuple(_renamed(stmt, mine.name, fresh, places) for stmt in program.body)
+        body = tuple(_rename_elements(stmt, mine.name, fresh, places) for stmt in program.body)
         program = replace(program, buffers=buffers, body=body)
     return program
 
@@ -118,7 +118,7 @@ def _first_index(program: Program, buffer: str) -> list[str]:
     return names if len(set(names)) == len(index) else []
 
 
-def _renamed(stmt: Stmt, old: str, new: str, places: list[int]) -> Stmt:
+def _rename_elements(stmt: Stmt, old: str, new: str, places: list[int]) -> Stmt:
     """Return `stmt` with each element of `old` as the one of `new` whose axis k is its axis ``places[k]``."""
 
     def rule(node: Expr) -> Expr | None:

@@ -78,17 +78,17 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
     """
     if finite:
         program = replace(program, buffers=tuple(replace(b, finite=True) for b in program.buffers))
-    padded = _padded(program)
+    padded = _padded_arrays(program)
     if not any(_may_be_padded(stmt.value, padded) for stmt in _sums(program)):
         return {}
     plain = try_isl(lambda: forward_copies(program), program)
     before, after = list(_sums(program)), list(_sums(plain))
     if [(s.buffer, s.index) for s in before] != [(s.buffer, s.index) for s in after]:
         return {}
-    starts, other = analysis(program).starts, _otherwise_reduced(program)
+    starts, other = analysis(program).starts, _arrays_of_extremes(program)
     conditions_by_store: dict[Store, Expr | None] = {}
     for stmt, after_stmt in zip(before, after, strict=True):
-        condition = _held(program, after_stmt.value)
+        condition = _nonzero_condition(program, after_stmt.value)
         first = starts.get(stmt.buffer)
         if first is None or not all(map(_is_zero, first)) or stmt.buffer in other:
             condition = None
@@ -100,7 +100,7 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
     }
 
 
-def _padded(program: Program) -> set[str]:
+def _padded_arrays(program: Program) -> set[str]:
     """Local arrays of which some store writes zero where a condition on indices fails, and copies of these."""
     own = {buffer.name for buffer in program.buffers if buffer.kind is Kind.LOCAL}
     stores = analysis(program).of(Store)
@@ -130,7 +130,7 @@ def _may_be_padded(value: Expr, padded: set[str]) -> bool:
     )
 
 
-def _otherwise_reduced(program: Program) -> set[str]:
+def _arrays_of_extremes(program: Program) -> set[str]:
     """Arrays of which elements are greatest or least ones, which may be -0."""
     stores = analysis(program).of(Store)
     return {stmt.buffer for stmt in stores if stmt.reduce not in (None, "sum")}
@@ -142,7 +142,7 @@ def _sums(program: Program) -> Iterator[Store]:
             yield stmt
 
 
-def _held(program: Program, value: Expr) -> Expr | None:
+def _nonzero_condition(program: Program, value: Expr) -> Expr | None:
     """Where a product may be anything but zero; None where that is everywhere, or not said."""
     if not isinstance(value, Binary) or value.op != "*":
         return None

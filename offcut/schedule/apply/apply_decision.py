@@ -47,7 +47,7 @@ def apply_decision(nests: Nests, step: Primitive) -> Nests:
             help=("the same line in each option", "the line before choose"),
         )
     try:
-        result = _applied(nests, step)
+        result = _apply_step(nests, step)
         if not isinstance(step, Cover):
             covering.check_covers_stand(nests, result, step)
     except PartitionError as refused:
@@ -56,7 +56,7 @@ def apply_decision(nests: Nests, step: Primitive) -> Nests:
     return result
 
 
-def _applied(nests: Nests, step: Primitive) -> Nests:
+def _apply_step(nests: Nests, step: Primitive) -> Nests:
     match step:
         case Staging("read"):
             return staging.cache_read(nests, step)
@@ -83,7 +83,7 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
         case Cover(stage):
             return covering.tensorize(find_stage(nests, stage), step)
         case Choose(options):
-            return _chosen(nests, options)
+            return _with_options(nests, options)
         case _:
             assert_never(step)
 
@@ -112,7 +112,7 @@ def without_stages(steps: Iterable[Primitive], absent: set[str]) -> Iterator[Pri
                 yield step
 
 
-def _chosen(nests: Nests, options: Sequence[Alternative]) -> Nests:
+def _with_options(nests: Nests, options: Sequence[Alternative]) -> Nests:
     """Return `nests` of which the stages that `options` are about have several ways to run.
 
     A stage of which one option says nothing runs there in its own loops.

@@ -38,7 +38,7 @@ class Target:
     @property
     def stage(self) -> str:
         """Return the name by which `find_stage` finds it: the buffer, where one nest alone writes it."""
-        writes = sum(self.buffer in nest.written for nest in self.nests.nests)
+        writes = sum(self.buffer in nest.stored_buffers for nest in self.nests.nests)
         return self.buffer if writes == 1 else self.name
 
     @property
@@ -66,7 +66,7 @@ class Target:
                 help=help,
             )
         name = value.name if isinstance(value, Axis) else value
-        called = self._called(name, loops)
+        called = self._loops_of_axis(name, loops)
         if name in loops and not (called and called != [name]):
             return str(name)
         if len(called) == 1 and name not in loops:
@@ -79,7 +79,7 @@ class Target:
             help=help,
         )
 
-    def _called(self, name: object, loops: Sequence[str]) -> list[str]:
+    def _loops_of_axis(self, name: object, loops: Sequence[str]) -> list[str]:
         """Return those of `loops` that the source has, and whose axis the user calls `name`."""
         labels = {
             loop: label for buffer, loop, label in self.nests.axis_labels if buffer == self.buffer
@@ -109,7 +109,9 @@ class Target:
 
 def stage_names(nests: Nests) -> tuple[str, ...]:
     """Return the names of the stages, in order."""
-    targets = (Target(nests, nest.name, buffer) for nest in nests.nests for buffer in nest.written)
+    targets = (
+        Target(nests, nest.name, buffer) for nest in nests.nests for buffer in nest.stored_buffers
+    )
     return tuple(target.stage for target in targets)
 
 
@@ -118,12 +120,12 @@ def find_stage(nests: Nests, name: str) -> Target:
 
     Raises PartitionError where there is none, or several write the buffer.
     """
-    homes = [nest.name for nest in nests.nests if name in nest.written]
+    homes = [nest.name for nest in nests.nests if name in nest.stored_buffers]
     if len(homes) == 1:
         return Target(nests, homes[0], name)
     for nest in nests.nests if not homes else ():
         if nest.name == name:
-            return Target(nests, name, nest.written[0])
+            return Target(nests, name, nest.stored_buffers[0])
     raise PartitionError(
         "schedule",
         f"cannot tell the stage of {name}",

@@ -73,7 +73,7 @@ class Range:
     segment: Segment | None = None
 
 
-def _split(loop: For, cut: LoopCut) -> Split:
+def _split_of_cut(loop: For, cut: LoopCut) -> Split:
     """Return the decision that cuts a loop of a band; what it calls loops is no name of any other."""
     split = split_of(loop.iter, cut)
     names = (f"{loop.iter}.{number}" for number in range(len(split.names)))
@@ -101,7 +101,9 @@ class BandLoops(NestLoops):
         block: CutBlock,
     ) -> None:
         pairs = zip(band, cuts, strict=True)
-        self.splits = {loop.iter: _split(loop, cut) for loop, cut in pairs if cut is not None}
+        self.splits = {
+            loop.iter: _split_of_cut(loop, cut) for loop, cut in pairs if cut is not None
+        }
         outer_loops = [split.names[:-1] for split in self.splits.values()]
         depth = max(map(len, outer_loops))
         order = [
@@ -124,13 +126,13 @@ class BandLoops(NestLoops):
         """Return whether the loops from `first` inwards are one tile."""
         return first in self.tile.values()
 
-    def fixed(self, axis: str, at: At) -> At:
+    def with_root_bounds(self, axis: str, at: At) -> At:
         """Return `at`, with the bounds of the root of `axis`; in terms of other loops of the tile, if it depends on these."""
         (root,) = self.nest.origins(axis)
-        if root in at.window or not self.needed(root) - set(at.offsets):
-            return super().fixed(axis, at)
+        if root in at.window or not self.roots_in_bounds(root) - set(at.offsets):
+            return super().with_root_bounds(axis, at)
         loop = self.band[root]
-        return at.updated(window={**at.window, root: (loop.lo, loop.hi)}, early=at.early | {root})
+        return at.replace(window={**at.window, root: (loop.lo, loop.hi)}, early=at.early | {root})
 
     def counter(self, split: SplitPair) -> str:
         """Return what the loop over the tiles of `split` is called."""
@@ -141,20 +143,20 @@ class BandLoops(NestLoops):
         (root,) = self.nest.origins(split.axis)
         if root in at.early:
             return self.crossed_loop(split, root, parts, at)
-        return self.segmented(split, parts, at)
+        return self.segments(split, parts, at)
 
-    def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+    def segments(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the outer loop of a split, once for each segment of its strategy; its bounds are the same for all other loops."""
         (root,) = self.nest.origins(split.axis)
         lo, extent, tile = self.base(split.axis, at), self.extent(split.axis, at), split.factor
-        hi = self.bound(root, 1, at) if root == split.axis else ix.add(lo, extent)
+        hi = self.root_bound(root, 1, at) if root == split.axis else ix.add(lo, extent)
         if at.facts.holds(ix.compare("<=", extent, tile - 1)):
             bounds = f"{format_expr(lo)}:{format_expr(hi)}"
             short = f"{root} in {bounds} is shorter than a tile of {tile}"
             self.cutting.notes[f"{short}, so it is one tile"] = None
             one = {**at.segments, root: whole_segment(lo, hi, tile)}
             place = TilePlace(ix.const(0), extent)
-            return self.one_tile(split, place, place, parts, at.updated(segments=one))
+            return self.one_tile(split, place, place, parts, at.replace(segments=one))
         with self.cutting.blame(root):
             self.check(split, self.band[root], extent, at)
             sequential = root in self.cutting.carried.sequential
@@ -221,8 +223,8 @@ class BandLoops(NestLoops):
         def clipped(start: Expr, stop: Expr) -> tuple[Stmt, ...]:
             window = {**at.window, root: (start, stop)}
             crossing = {**at.segments, root: crossing_segment(tile)}
-            here = at.updated(window=window, segments=crossing)
-            return self.opened(split.outer, ix.const(0), parts, here)
+            here = at.replace(window=window, segments=crossing)
+            return self.inside_loop(split.outer, ix.const(0), parts, here)
 
         body: tuple[Stmt, ...] = ()
         if free:
@@ -231,7 +233,7 @@ class BandLoops(NestLoops):
             if full.count != ix.const(0):
                 window = {**at.window, root: (lo_max, end)}
                 around = {name: one for name, one in at.segments.items() if name != root}
-                inner = at.updated(window=window, early=at.early - {root}, segments=around)
+                inner = at.replace(window=window, early=at.early - {root}, segments=around)
                 body += self.segment(split, full, full.owned[1], parts, inner, always_loop=True)
         if by_row == CUT:
             # A row goes on after the full tiles at `end`, or at `lo` if it starts later.
@@ -245,7 +247,7 @@ class BandLoops(NestLoops):
 
         def masked(place: TilePlace) -> tuple[Stmt, ...]:
             start = ix.sub(ix.add(end, place.start), lo)
-            inner = at.updated(facts=place.inside(facts), segments=with_crossing)
+            inner = at.replace(facts=place.inside(facts), segments=with_crossing)
             shifted = replace(place, start=start, height=ix.const(tile))
             return self.one_tile(split, shifted, place, parts, inner)
 
@@ -264,7 +266,7 @@ class BandLoops(NestLoops):
         if segment is None:
             free = not self.tile.keys() & (variables(loop.lo) | variables(loop.hi))
             return Range(loop.lo, loop.hi, (loop.lo, ix.sub(loop.hi, loop.lo)) if free else None)
-        lo, hi = self.bound(root, 0, at), self.bound(root, 1, at)
+        lo, hi = self.root_bound(root, 0, at), self.root_bound(root, 1, at)
         while leaf not in at.starts:  # loops further in are not open yet, or bounds cross its tile
             if leaf == root:
                 return Range(lo, hi, None, None, segment)

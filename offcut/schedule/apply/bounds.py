@@ -72,7 +72,7 @@ def _accesses(
     for stmt in body:
         match stmt:
             case For(name, lo, hi, inner, unit=unit):
-                now = _bound(ranges, name, lo, ix.sub(hi, 1))
+                now = _bound_range(ranges, name, lo, ix.sub(hi, 1))
                 several = counted or unit in COUNTED_UNITS
                 yield from _accesses(inner, buffer, now, stored, several)
             case Tile(axes, inner):
@@ -80,7 +80,7 @@ def _accesses(
                 for axis in axes:
                     whole = ix.sub(ix.add(axis.start, axis.extent), 1)
                     last = _last_coordinate(axis) if counted else whole
-                    now = _bound(now, axis.iter, axis.start, last)
+                    now = _bound_range(now, axis.iter, axis.start, last)
                 yield from _accesses(inner, buffer, now, stored, counted)
             case Let(name, lo, hi, _, inner):
                 now = {**ranges, name: (ix.const(lo), ix.const(hi - 1))}
@@ -122,6 +122,6 @@ def _last_coordinate(axis: TileAxis) -> Expr:
     return reduce(ix.minimum, lasts)
 
 
-def _bound(ranges: Ranges, name: str, first: Expr, last: Expr) -> Ranges:
+def _bound_range(ranges: Ranges, name: str, first: Expr, last: Expr) -> Ranges:
     low, high = ends(first, ranges), ends(last, ranges)
     return {**ranges, name: low and high and (low[0], high[1])}

@@ -20,7 +20,7 @@ from offcut.core import index as ix
 from offcut.core import program as tile
 from offcut.core.expr import Load, variables
 from offcut.core.program import Store, Tile, TileAxis
-from offcut.core.spelling import meant
+from offcut.core.spelling import suggestion
 from offcut.core.text.printer import format_expr
 from offcut.describe.intrinsic import find_instruction
 from offcut.describe.microkernel import Microkernel
@@ -159,7 +159,7 @@ def undeclared_error(what: object, at: str, own: Sequence[str] = ()) -> Partitio
             if own
             else "it is not a declared instruction"
         )
-        + meant(str(what), own),
+        + suggestion(str(what), own),
         help=("decl_tensor_intrin(computation, lowering)",),
     )
 
@@ -223,7 +223,7 @@ def check_tile(
     attached = (
         partial(_attached_off_points, target.nests, nest)
         if own
-        else partial(target.nests.attached, nest.name)
+        else partial(target.nests.attached_nests, nest.name)
     )
     inner_stage = next((one.name for leaf in loops for one in attached(leaf)), None)
     if inner_stage is not None:
@@ -237,7 +237,7 @@ def check_tile(
 def _attached_off_points(nests: Nests, reader: Nest, axis: str) -> tuple[Nest, ...]:
     """Return the nests that are computed in a loop of a tile of `reader`, and not at each of its points."""
     at_points = nests.at_points(reader)
-    return tuple(one for one in nests.attached(reader.name, axis) if one not in at_points)
+    return tuple(one for one in nests.attached_nests(reader.name, axis) if one not in at_points)
 
 
 def _check_named(
@@ -396,7 +396,9 @@ def _match(
                 "a lowering that returns three: body, reset, update",
             )
         raise refuse(f"{coverage.question.value}: {coverage}")
-    return next(one.match for one in coverage.covered if one.start != "reset" or one.match.operands)
+    return next(
+        one.match for one in coverage.instances if one.start != "reset" or one.match.operands
+    )
 
 
 def _root_below(nest: Nest, leaf: str) -> str | None:

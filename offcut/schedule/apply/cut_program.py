@@ -99,7 +99,7 @@ def cut_program(
     check_marks(source, users.of_sizes)
     check_program_fits(source)
     check_extents(source, "partition", users.names)
-    homes = {name: _loops_named(source, name) for name in cuts}
+    homes = {name: _loops_of_name(source, name) for name in cuts}
     names = Names(used_names(source))
     space = Space(source.sizes, source.assumptions)
     separated = separate(source, copies)
@@ -181,11 +181,11 @@ def _loops(body: Sequence[Stmt]) -> list[For]:
     return [stmt for stmt in statements(tuple(body)) if isinstance(stmt, For)]
 
 
-def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | None]:
+def _loops_of_name(program: Program, name: str) -> tuple[str, frozenset[str] | None]:
     """(iterator, buffers) of the loops that the user calls `name`; refused where that is not clear."""
     label, _, iterator = name.rpartition(".")
     all_loops = _loops(program.body)
-    known = _qualified(all_loops)
+    known = _qualified_names(all_loops)
     matches = [loop for loop in all_loops if loop.iter == iterator]
     if label:
         matches = [loop for loop in matches if label in stored_arrays(loop.body)]
@@ -194,7 +194,7 @@ def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | Non
             "partition",
             f"cannot find the axis {name!r}",
             because="several axes have that name",
-            help=(", ".join(_qualified(matches)),),
+            help=(", ".join(_qualified_names(matches)),),
         )
     if not matches:
         raise PartitionError(
@@ -206,7 +206,7 @@ def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | Non
     return iterator, frozenset({label}) if label else None
 
 
-def _qualified(loops: Sequence[For]) -> list[str]:
+def _qualified_names(loops: Sequence[For]) -> list[str]:
     """``C.i`` for every loop and every buffer that it writes."""
     return list(
         dict.fromkeys(f"{b}.{one.iter}" for one in loops for b in sorted(stored_arrays(one.body)))

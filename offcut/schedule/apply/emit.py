@@ -74,7 +74,7 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
         )
         for nest in one.nests
         if one.is_at_points(nest)
-        for buffer in nest.written
+        for buffer in nest.stored_buffers
     }
     declared = (
         replace(one, kind=Kind.PRIVATE) if one.name in private and one.kind is Kind.LOCAL else one
@@ -92,7 +92,7 @@ def element_at_point(reader: Nest, producer: Nest, behind: tuple[Stmt, ...]) -> 
 
     Raises PartitionError if there are more.
     """
-    (buffer,), (of, *_) = producer.written, reader.written
+    (buffer,), (of, *_) = producer.stored_buffers, reader.stored_buffers
     elements = dict.fromkeys(load for load in loads_of(behind) if load.buffer == buffer)
     inside = all_bound_names(behind)
     if len(elements) == 1 and not any(variables(load) & inside for load in elements):
@@ -163,14 +163,14 @@ class Lowering:
         """
         parts, windows = [body], dict[str, Alloc]()
         arrays = self.places.get((nest.name, axis), ())
-        for producer in reversed(self.nests.attached(nest.name, axis)):
+        for producer in reversed(self.nests.attached_nests(nest.name, axis)):
             behind = tuple(stmt for part in parts for stmt in part)
             box = self.box(nest, producer, behind, at)
             point = [root for root, _ in box]
             reach = {root: (start, ix.add(start, extent)) for root, (start, extent) in box}
-            inner = At(at.facts, reach, segments=self.moved(nest, producer, point, at))
+            inner = At(at.facts, reach, segments=self.root_segments(nest, producer, point, at))
             parts.insert(0, self.nest(producer, inner))
-            where, (buffer, *_) = producer.placed, producer.written
+            where, (buffer, *_) = producer.placed, producer.stored_buffers
             if where is None or buffer not in arrays:
                 continue
             axes = tuple(interval for _, interval in box)
@@ -195,7 +195,7 @@ class Lowering:
         if producer.is_group:
             roots = (root.name for root in producer.roots)
             return tuple(zip(roots, self.iteration(reader, at), strict=False))
-        (buffer,) = producer.written
+        (buffer,) = producer.stored_buffers
         point, shape = point_of(producer, buffer), self.nests.buffer(buffer).shape
         assert point is not None
         if self.nests.is_at_points(producer):
@@ -204,7 +204,7 @@ class Lowering:
                 (root, (part, ix.const(1))) for root, part in zip(point, element, strict=True)
             )
         beside = is_unread_result(self.nests, producer)
-        of = reader.written[0] if beside else buffer
+        of = reader.stored_buffers[0] if beside else buffer
         return tuple(zip(point, footprint(behind, of, shape, at.facts, beside), strict=True))
 
     def iteration(self, nest: Nest, at: At) -> tuple[tuple[Expr, Expr], ...]:
@@ -222,15 +222,15 @@ class Lowering:
         rest = ((ix.const(0), extent) for extent in self.nests.buffer(buffer).shape[len(first) :])
         return Alloc(buffer, (*first, *rest), ())
 
-    def moved(
+    def root_segments(
         self, reader: Nest, producer: Nest, point: Sequence[str], at: At
     ) -> dict[str, Segment]:
         """Return the segments of a stage's roots: those of the loops that name its elements in what reads it."""
         if producer.is_group:
             return {}
-        (buffer,) = producer.written
+        (buffer,) = producer.stored_buffers
         if is_unread_result(self.nests, producer):
-            roots = zip(point, point_of(reader, reader.written[0]) or (), strict=True)
+            roots = zip(point, point_of(reader, reader.stored_buffers[0]) or (), strict=True)
             return {root: at.segments[of] for root, of in roots if of in at.segments}
         inside = (reader, *(n for n in self.nests.nests if n.at and n.at[0] == reader.name))
         segments: dict[str, Segment] = {}
@@ -248,7 +248,7 @@ def _is_staged_in(nests: Nests, producer: Nest, nest: Nest) -> bool:
     """
     assert producer.at is not None
     in_memory = producer.placed is not None and producer.placed.memory is not None
-    scopes = any(nests.buffer(name).scope for name in producer.written)
+    scopes = any(nests.buffer(name).scope for name in producer.stored_buffers)
     return in_memory or scopes or producer.at[0] == nest.name
 
 

@@ -234,7 +234,7 @@ class WayLoops(Tiles):
         self.match, self.cutting = way.match, cutting
         self.narrowed = any(stage.narrowed for stage in way.group)
 
-    def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+    def segments(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the outer loop of a split, once for each segment of its strategy."""
         extent, strategy = self.extent(split.axis, at), strategy_of(split)
         with self.cutting.blame(self.nest.origins(split.axis)[0]):

@@ -36,7 +36,7 @@ def check_compute_inline(target: Target) -> None:
     because, help_ = "", tuple[str, ...]()
     after = nests.nests[nests.nests.index(nest) + 1 :]
     sources = read_arrays(store.value for store in stores)
-    writers = [n.name for n in after if sources & set(n.written)]
+    writers = [n.name for n in after if sources & set(n.stored_buffers)]
     inner = [n.name for n in nests.nests if n.at is not None and n.at[0] == nest.name]
     kind = nests.buffer(buffer).kind
     if kind is not Kind.LOCAL:
@@ -52,7 +52,7 @@ def check_compute_inline(target: Target) -> None:
         because = "it reads itself"
     elif writers:
         because = f"{writers[0]} writes what it reads"
-    elif not nest.untouched:
+    elif not nest.is_untouched:
         because = "its loops are scheduled already"
     elif inner:
         because = f"{inner[0]} is computed in its loops"

@@ -75,7 +75,7 @@ class LoopCutter:
             inner = at
             for one in chain:
                 inner = inner.loop(one.iter, one.lo, one.hi)
-            return _wrapped(chain, self.block(chain[-1].body, inner))
+            return _wrap(chain, self.block(chain[-1].body, inner))
         first = cut_places[0]
         sums = [k for k in cut_places if chain[k].iter in self.carried.reductions]
         # The terms of a sum keep their order: the second loop over them is cut inside of a tile.
@@ -83,20 +83,20 @@ class LoopCutter:
         for one in chain[:first]:
             at = at.loop(one.iter, one.lo, one.hi)
         if self.distributes(chain[first:]):
-            parts = [_wrapped(chain[first:], (inner,))[0] for inner in chain[-1].body]
+            parts = [_wrap(chain[first:], (inner,))[0] for inner in chain[-1].body]
             pieces = tuple(stmt for part in parts for stmt in self.nest(_loop(part), at))
-            return _wrapped(chain[:first], pieces)
+            return _wrap(chain[:first], pieces)
         band = chain[first : last + 1]
         end = last + 1
         while end < len(chain) and self.joins(chain[end], band):
             band = (*band, chain[end])
             end += 1
-        body = _wrapped(chain[end:], chain[-1].body) if end < len(chain) else chain[-1].body
-        return _wrapped(chain[:first], self.band(band, body, at))
+        body = _wrap(chain[end:], chain[-1].body) if end < len(chain) else chain[-1].body
+        return _wrap(chain[:first], self.band(band, body, at))
 
     def band(self, band: Sequence[For], body: tuple[Stmt, ...], at: Facts) -> tuple[Stmt, ...]:
         """Return the loops of `band` around `body`, cut; where their tails are `mix`, in every way that competes."""
-        mixed = self.mixed(band, body)
+        mixed = self.mixed_loops(band, body)
         if not mixed:
             return self.with_cuts(band, body, at)
         iterators = {loop.iter for loop in band}
@@ -111,11 +111,11 @@ class LoopCutter:
                 tile = cut.tiles[-1]
                 check_takes(f"loop {loop.iter}", one, tile)
                 cost = Binary("*", cost, self.cutting.price(runs(one, extent, tile), tile))
-            with self.cutting.decided([loop for loop, _ in mixed], one):
+            with self.cutting.decide([loop for loop, _ in mixed], one):
                 options.append(Option(one.name, cost, self.with_cuts(band, body, at)))
         return (Choose(tuple(options)),)
 
-    def mixed(self, band: Sequence[For], body: tuple[Stmt, ...]) -> list[tuple[For, LoopCut]]:
+    def mixed_loops(self, band: Sequence[For], body: tuple[Stmt, ...]) -> list[tuple[For, LoopCut]]:
         """Return the loops whose sequence is one choice, out here: those of the band, and those inside that
         run equally often in every tile.
         """
@@ -176,7 +176,7 @@ def _is_plain(loop: For) -> bool:
     return loop.unit is None
 
 
-def _wrapped(chain: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _wrap(chain: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for loop in reversed(chain):
         body = (replace(loop, body=body),)
     return body

@@ -229,8 +229,8 @@ def build_split(target: Target, pair: SplitPair) -> Nests:
     new_nest = replace(
         nest,
         relations=(*nest.relations, pair),
-        parts=tuple(_replaced(part, (pair.axis,), loops) for part in nest.parts),
-        marks=_moved(nest, pair.axis, pair.outer),
+        parts=tuple(_replace_loops(part, (pair.axis,), loops) for part in nest.parts),
+        marks=_moved_marks(nest, pair.axis, pair.outer),
     )
     return target.nests.with_nest(new_nest)
 
@@ -291,8 +291,8 @@ def build_fuse(target: Target, step: Fuse) -> Nests:
     new_nest = replace(
         nest,
         relations=(*nest.relations, step),
-        parts=tuple(_replaced(part, pair, (step.fused,)) for part in nest.parts),
-        marks=_moved(nest, step.outer, step.fused),
+        parts=tuple(_replace_loops(part, pair, (step.fused,)) for part in nest.parts),
+        marks=_moved_marks(nest, step.outer, step.fused),
     )
     return target.nests.with_nest(new_nest)
 
@@ -368,19 +368,19 @@ def bind(target: Target, step: Bind) -> Nests:
             first=first,
             help=("one line for a loop",),
         )
-    return target.nests.with_nest(_marked(target.nest, Mark(name, unit, step)))
+    return target.nests.with_nest(_with_mark(target.nest, Mark(name, unit, step)))
 
 
-def _marked(nest: Nest, mark: Mark) -> Nest:
+def _with_mark(nest: Nest, mark: Mark) -> Nest:
     return replace(nest, marks=(*(m for m in nest.marks if m.axis != mark.axis), mark))
 
 
-def _moved(nest: Nest, axis: str, to: str) -> tuple[Mark, ...]:
+def _moved_marks(nest: Nest, axis: str, to: str) -> tuple[Mark, ...]:
     """Return the marks, those of a loop that is gone on the loop that is outermost in its place."""
     return tuple(replace(m, axis=to) if m.axis == axis else m for m in nest.marks)
 
 
-def _replaced(part: Part, old: tuple[str, ...], new: tuple[str, ...]) -> Part:
+def _replace_loops(part: Part, old: tuple[str, ...], new: tuple[str, ...]) -> Part:
     if old[0] not in part.loops:
         return part
     place = part.loops.index(old[0])

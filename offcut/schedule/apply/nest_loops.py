@@ -114,7 +114,7 @@ class NestLoops(Offsets):
         known = at
         for root, (lo, hi) in at.window.items():
             if ix.sub(hi, lo) == ix.const(1) and self.has_plain_loop(root):
-                known, _ = self.completed(root, ix.const(0), known)
+                known, _ = self.with_offset(root, ix.const(0), known)
         parts = [
             (tuple(name for name in part.loops if self.is_open(name, known)), part)
             for part in self.nest.parts
@@ -125,7 +125,7 @@ class NestLoops(Offsets):
         """Return whether a loop is still to come at a place: it has more than one value there, or others are computed in it."""
         if name not in at.offsets:
             return True
-        attached = () if self.inside is None else self.nests.attached(self.nest.name, name)
+        attached = () if self.inside is None else self.nests.attached_nests(self.nest.name, name)
         return any(not self.nests.is_at_points(one) for one in attached)
 
     def has_plain_loop(self, root: str) -> bool:
@@ -150,7 +150,7 @@ class NestLoops(Offsets):
         """Return the loop over `axis` around `parts`; several where its tail is treated apart."""
         if axis in at.offsets:
             return self.computed_inside(axis, self.block(parts, at), at).statements
-        origin, at = self.nest.made_by(axis), self.fixed(axis, at)
+        origin, at = self.nest.made_by(axis), self.with_root_bounds(axis, at)
         if isinstance(origin, SplitPair) and axis == origin.outer:
             if origin.level.room is not None:
                 return self.block_loop(origin, origin.level.room, parts, at)
@@ -159,7 +159,9 @@ class NestLoops(Offsets):
             if self.covers(origin, parts):
                 return self.split_loop(origin, parts, at)
         if self.nest.root(axis) is not None:
-            return self.plain(axis, self.bound(axis, 0, at), self.bound(axis, 1, at), parts, at)
+            return self.plain(
+                axis, self.root_bound(axis, 0, at), self.root_bound(axis, 1, at), parts, at
+            )
         return self.plain(axis, ix.const(0), self.extent(axis, at), parts, at)
 
     def covers(self, split: SplitPair, parts: Sequence[Open]) -> bool:
@@ -174,18 +176,20 @@ class NestLoops(Offsets):
         """``for axis in lo:hi``; the offset of a root is counted from `lo`."""
         name = axis if self.keeps_names else self.names.fresh(axis)
         offset = ix.sub(Var(name), lo)
-        inner = at.updated(facts=at.facts.loop(name, lo, hi))
-        body = self.opened(axis, offset, parts, inner)
+        inner = at.replace(facts=at.facts.loop(name, lo, hi))
+        body = self.inside_loop(axis, offset, parts, inner)
         if not self.keeps_names:
             self.names.release(name)
         unit = self.nest.mark(axis).unit
         return (For(name, lo, hi, body, unit=unit),) if body else ()
 
-    def opened(self, axis: str, offset: Expr, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+    def inside_loop(
+        self, axis: str, offset: Expr, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
         """What is inside the loop over `axis`, whose offset is now known."""
-        known, guards = self.completed(axis, offset, at)
+        known, guards = self.with_offset(axis, offset, at)
         for guard in guards:
-            known = known.updated(facts=known.facts.where(guard))
+            known = known.replace(facts=known.facts.where(guard))
         body = self.computed_inside(axis, self.block(parts, known), known).statements
         return (If(conjunction(guards), body),) if guards and body else body
 
@@ -209,11 +213,11 @@ class NestLoops(Offsets):
                 because=f"{split.inner} is not directly inside {split.outer}",
                 help=(f"an order with {split.outer} {split.inner} side by side",),
             )
-        lo, hi = self.bound(root, 0, at), self.bound(root, 1, at)
+        lo, hi = self.root_bound(root, 0, at), self.root_bound(root, 1, at)
         name = root if self.keeps_names else self.names.fresh(root)
         number = self.names.fresh(split.outer)
-        inner = at.updated(facts=at.facts.loop(name, lo, hi))
-        known, guards = self.completed(root, ix.sub(Var(name), lo), inner)
+        inner = at.replace(facts=at.facts.loop(name, lo, hi))
+        known, guards = self.with_offset(root, ix.sub(Var(name), lo), inner)
         own = self.block([(loops[1:], part) for loops, part in parts], known)
         if guards:
             own = (If(conjunction(guards), own),)
@@ -254,7 +258,7 @@ class NestLoops(Offsets):
 
         def case(tile: int, sizes: tuple[int, ...], limited: Segment) -> tuple[Stmt, ...]:
             own = replace(split, level=Level(tile, split.tail, sizes))
-            known = at.updated(segments={**at.segments, origin: limited})
+            known = at.replace(segments={**at.segments, origin: limited})
             return self.split_loop(own, parts, known)
 
         return height_cases(split.level.classes, at.segments[origin], at.extents[by], case)
@@ -267,33 +271,33 @@ class NestLoops(Offsets):
         """
         root, tile = split.axis, split.factor
         if root not in at.early:
-            return self.segmented(split, parts, at)
+            return self.segments(split, parts, at)
         strategy = self.strategy(split)
         lower, upper = (self.ends_of_bound(root, end, at, self.open_tile) for end in (0, 1))
         one_code = not strategy.among and all(
             not segment.lets for segment in segments(strategy, EXTENT, tile)
         )
         if not one_code or not all(ix.is_affine(one) for one in (*lower, *upper)):
-            return self.segmented(split, parts, at)
+            return self.segments(split, parts, at)
         (start, first), (_, stop) = lower, upper
         if strategy == GUARD:
-            rows = at.updated(window={**at.window, root: (start, stop)})
-            return self.segmented(split, parts, rows)
+            rows = at.replace(window={**at.window, root: (start, stop)})
+            return self.segments(split, parts, rows)
         segment = inner_segment(lower, upper, tile, at.facts)
         full = segment.owned[1]
         between = (start, first), (first, ix.add(first, full)), (ix.add(first, full), stop)
-        before, inside, after = (at.updated(window={**at.window, root: one}) for one in between)
+        before, inside, after = (at.replace(window={**at.window, root: one}) for one in between)
         body: tuple[Stmt, ...] = ()
         if not at.facts.holds(ix.compare(">=", start, first)):
-            body += self.segmented(split, parts, before)
+            body += self.segments(split, parts, before)
         if segment.count != ix.const(0):
-            whole = inside.updated(early=at.early - {root})
+            whole = inside.replace(early=at.early - {root})
             body += self.segment(split, segment, full, parts, whole, always_loop=True)
         if not at.facts.holds(ix.compare("<=", stop, ix.add(first, full))):
-            body += self.segmented(split, parts, after)
+            body += self.segments(split, parts, after)
         return body
 
-    def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+    def segments(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
         extent = self.extent(split.axis, at)
         over_sizes = variables(extent) <= {size.name for size in self.nests.sizes}
@@ -305,18 +309,18 @@ class NestLoops(Offsets):
             return self.segment(split, even, extent, parts, at, always_loop=True)
         strategy = self.strategy(split)
         if not strategy.among:
-            return self.tailed(split, strategy, extent, parts, at)
+            return self.tail_segments(split, strategy, extent, parts, at)
         options = (
             Option(
                 one.name,
                 self.nests.tile_cost(runs(one, extent, split.factor), split.factor),
-                self.tailed(split, one, extent, parts, at),
+                self.tail_segments(split, one, extent, parts, at),
             )
             for one in strategy.among
         )
         return (Choose(tuple(options)),)
 
-    def tailed(
+    def tail_segments(
         self, split: SplitPair, strategy: Strategy, extent: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
         """Return the segments that `strategy` gives."""
@@ -371,7 +375,7 @@ class NestLoops(Offsets):
         def tile(place: TilePlace) -> tuple[Stmt, ...]:
             if last and lone:  # the last tile ends where the loop does
                 place = replace(place, height=ix.sub(extent, place.start))
-            here = at.updated(facts=place.inside(facts), segments=by_root, limits=limits)
+            here = at.replace(facts=place.inside(facts), segments=by_root, limits=limits)
             if self.staged and not segment.predicate:
                 sets = not segment.lets and ix.is_affine(place.start) and ix.is_affine(place.height)
                 if not sets:
@@ -412,11 +416,11 @@ class NestLoops(Offsets):
         place, real  of the tile; as it is called there, and as it is
         """
         value = real.counter or ix.floordiv(real.start, split.factor)
-        inner = at.updated(
+        inner = at.replace(
             starts={**at.starts, split.inner: place.start},
             extents={**at.extents, split.inner: place.height},
         )
-        return self.opened(split.outer, value, parts, inner)
+        return self.inside_loop(split.outer, value, parts, inner)
 
     def opaque(
         self,
@@ -437,7 +441,7 @@ class NestLoops(Offsets):
         facts = facts.loop(h.name, ix.const(least), ix.const(most + 1))
         facts = facts.where(ix.compare("<=", ix.add(s, h), extent))
         opaque_place = replace(place, start=s, height=h)
-        body = self.one_tile(split, opaque_place, place, parts, at.updated(facts=facts))
+        body = self.one_tile(split, opaque_place, place, parts, at.replace(facts=facts))
         for variable in (s, h):
             self.names.release(variable.name)
         values = {s.name: place.start, h.name: place.height}

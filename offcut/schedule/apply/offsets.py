@@ -49,7 +49,7 @@ class At:
     limits: Mapping[str, Expr] = field(default_factory=dict)
     segments: Mapping[str, Segment] = field(default_factory=dict)
 
-    def updated(self, **changes: Any) -> At:
+    def replace(self, **changes: Any) -> At:
         """Return the place with fields changed, as `dataclasses.replace` does, which takes twice as many calls."""
         return At(**{**vars(self), **changes})
 
@@ -72,9 +72,9 @@ class Offsets:
 
     def coordinate(self, root: str, at: At) -> Expr:
         """Return the value of a root whose offset is known."""
-        return ix.simplify(ix.add(self.bound(root, 0, at), at.offsets[root]))
+        return ix.simplify(ix.add(self.root_bound(root, 0, at), at.offsets[root]))
 
-    def bound(self, root: str, end: int, at: At) -> Expr:
+    def root_bound(self, root: str, end: int, at: At) -> Expr:
         """Return the lower (0) or upper (1) bound of a root here, in the names of the loops around."""
         return at.window[root][end] if root in at.window else self.own_bound(root, end, at)
 
@@ -110,7 +110,7 @@ class Offsets:
 
     def whole_loop(self, root: str, at: At) -> Ends:
         """Return the least and the greatest value of a root."""
-        return self.bound(root, 0, at), ix.sub(self.bound(root, 1, at), 1)
+        return self.root_bound(root, 0, at), ix.sub(self.root_bound(root, 1, at), 1)
 
     def open_tile(self, root: str, at: At) -> Ends:
         """Return the least and the greatest value of a root in the innermost tile of it that is open; in all of its loop if none is."""
@@ -123,7 +123,7 @@ class Offsets:
             return self.whole_loop(root, at)
         return self.base(axis, at), ix.sub(self.end(axis, at), 1)
 
-    def needed(self, root: str) -> set[str]:
+    def roots_in_bounds(self, root: str) -> set[str]:
         """Return the roots in the bounds of a root."""
         loop = self.nest.root(root)
         assert loop is not None
@@ -133,7 +133,7 @@ class Offsets:
         """Return the roots in an expression."""
         return {name for name in variables(expr) if self.nest.root(name) is not None}
 
-    def fixed(self, axis: str, at: At) -> At:
+    def with_root_bounds(self, axis: str, at: At) -> At:
         """Return `at`, with the bounds of the roots of `axis` what they are when their first loop opens."""
         unknown = [root for root in self.nest.origins(axis) if root not in at.window]
         if not unknown:
@@ -141,15 +141,15 @@ class Offsets:
         window, early = dict(at.window), set(at.early)
         for root in unknown:
             window[root] = self.own_bound(root, 0, at), self.own_bound(root, 1, at)
-            if self.needed(root) - set(at.offsets):
+            if self.roots_in_bounds(root) - set(at.offsets):
                 early.add(root)
-        return at.updated(window=window, early=frozenset(early))
+        return at.replace(window=window, early=frozenset(early))
 
     def late_bounds(self, name: str, at: At) -> list[Expr]:
         """What roots that were opened too early must satisfy, now that `name` is known too."""
         conditions: list[Expr] = []
         for root in sorted(at.early):
-            needed = {root, *self.needed(root)}
+            needed = {root, *self.roots_in_bounds(root)}
             if name in needed and needed <= set(at.offsets):
                 value = self.coordinate(root, at)
                 conditions.append(ix.compare(">=", value, self.own_bound(root, 0, at)))
@@ -163,7 +163,7 @@ class Offsets:
         origin = self.nest.made_by(axis)
         match origin:
             case None:
-                return ix.sub(self.bound(axis, 1, at), self.bound(axis, 0, at))
+                return ix.sub(self.root_bound(axis, 1, at), self.root_bound(axis, 0, at))
             case SplitPair(parent, outer):
                 if axis != outer:
                     return ix.const(origin.factor)
@@ -171,10 +171,10 @@ class Offsets:
             case Fuse(_, outer, inner):
                 return ix.mul(self.extent(outer, at), self.extent(inner, at))
 
-    def completed(self, axis: str, offset: Expr, at: At) -> tuple[At, tuple[Expr, ...]]:
+    def with_offset(self, axis: str, offset: Expr, at: At) -> tuple[At, tuple[Expr, ...]]:
         """Return `at` with this offset, and all that follow from it; conditions under which they exist."""
         offsets, guards = dict(at.offsets), []
-        here = at.updated(offsets=offsets)
+        here = at.replace(offsets=offsets)
         pending = [(axis, offset)]
         while pending:
             name, value = pending.pop()
@@ -229,7 +229,7 @@ class Offsets:
         """Return the value of the root of `leaf` where the offset of `leaf` is 0."""
         origin = self.nest.made_by(leaf)
         if origin is None:
-            return self.bound(leaf, 0, at)
+            return self.root_bound(leaf, 0, at)
         assert isinstance(origin, SplitPair)
         start = at.starts.get(leaf)
         if start is None:
@@ -240,7 +240,7 @@ class Offsets:
         """Return the least upper bound of the root of `leaf` that holds for all of its ancestors."""
         origin = self.nest.made_by(leaf)
         if origin is None:
-            return self.bound(leaf, 1, at)
+            return self.root_bound(leaf, 1, at)
         assert isinstance(origin, SplitPair)
         mine = ix.add(self.base(leaf, at), self.extent(leaf, at))
         above = self.end(origin.axis, at)

@@ -46,8 +46,8 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
     because, help_ = "", tuple[str, ...]()
     if nest.name == consumer.name:
         because = f"{target.buffer} and {consumer.buffer} are one nest"
-    elif len(nest.written) != 1:
-        because = f"its nest writes {' and '.join(nest.written)}"
+    elif len(nest.stored_buffers) != 1:
+        because = f"its nest writes {' and '.join(nest.stored_buffers)}"
     elif is_unread_result(nests, nest) and not reads(nests, nest.name, consumer.buffer):
         because = _not_alike(nest, consumer, axis)
     elif because := _why_not_whole(target, consumer):
@@ -55,7 +55,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         help_ = (Advice.of(write, " makes a local buffer that computes it"),)
     elif point_of(nest, target.buffer) is None:
         because = f"a store of {target.buffer} does not name its element by loops alone"
-    elif (ragged := _ragged(nest, target.buffer)) is not None:
+    elif (ragged := _ragged_loop(nest, target.buffer)) is not None:
         because = f"the bounds of {ragged.name} depend on other loops"
     else:
         readers = [n.name for n in nests.nests if reads(nests, n.name, target.buffer)]
@@ -79,7 +79,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
 
 def is_unread_result(nests: Nests, nest: Nest) -> bool:
     """Whether a nest computes a result that nothing reads: at a loop of another it is computed beside that one's elements."""
-    (buffer, *more) = nest.written
+    (buffer, *more) = nest.stored_buffers
     result = not more and nests.buffer(buffer).kind is Kind.OUTPUT
     return result and not any(reads(nests, other.name, buffer) for other in nests.nests)
 
@@ -120,7 +120,11 @@ def _not_alike(nest: Nest, consumer: Target, axis: str | None) -> str:
     Theorem: both have the same elements, and all of the other's are stored inside the loop, so that these boxes cover both.
     """
     other = consumer.nest
-    points = [point_of(one, one.written[0]) for one in (nest, other) if len(one.written) == 1]
+    points = [
+        point_of(one, one.stored_buffers[0])
+        for one in (nest, other)
+        if len(one.stored_buffers) == 1
+    ]
     ranges = [
         [(r.lo, r.hi) for name in point or () for r in (one.root(name),) if r is not None]
         for one, point in zip((nest, other), points, strict=False)
@@ -132,7 +136,7 @@ def _not_alike(nest: Nest, consumer: Target, axis: str | None) -> str:
     return ""
 
 
-def _ragged(nest: Nest, buffer: str) -> Root | None:
+def _ragged_loop(nest: Nest, buffer: str) -> Root | None:
     """Return a loop over an axis of `buffer` that is not as long everywhere."""
     for name in point_of(nest, buffer) or ():
         root = nest.root(name)
@@ -243,7 +247,7 @@ def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
     for nest in nests.nests:
         if nest.at is None or nests.is_at_points(nest):
             continue
-        for buffer in nest.written:
+        for buffer in nest.stored_buffers:
             if not nest.is_group:
                 if nests.buffer(buffer).kind is Kind.LOCAL:
                     places.setdefault(nest.at, []).append(buffer)
@@ -251,7 +255,7 @@ def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
                 users = {
                     one.name
                     for one in nests.nests
-                    if buffer in one.written or reads(nests, one.name, buffer)
+                    if buffer in one.stored_buffers or reads(nests, one.name, buffer)
                 }
                 homes = (
                     at for at in _places_around(nests, nest) if users <= {*nests_inside(nests, at)}

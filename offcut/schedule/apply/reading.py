@@ -40,7 +40,7 @@ def with_axis_labels(nests: Nests, users: Users) -> Nests:
     A name that another loop of the stage has stays that loop's: texts that a target prints name loops of the program.
     """
     buffers = dict(users.buffers)
-    loops = {name: nest.loops_of(name) for nest in nests.nests for name in nest.written}
+    loops = {name: nest.loops_of(name) for nest in nests.nests for name in nest.stored_buffers}
     pairs = ((full.rpartition("."), loop) for full, loop in users.axes)
     called = ((buffers.get(stage, stage), loop, label) for (stage, _, label), loop in pairs)
     return replace(
@@ -59,7 +59,7 @@ def nests_of_program(program: Program) -> Nests:
         name = f"{first}_{firsts[:position].count(first)}" if several else first
         nests.append(read_nest(body, name))
     crossing = {
-        one.buffer for n in nests for one in loads_of(n.plain) if one.buffer not in n.written
+        one.buffer for n in nests for one in loads_of(n.plain) if one.buffer not in n.stored_buffers
     }
     buffers = tuple(
         replace(one, kind=Kind.LOCAL) if one.kind is Kind.PRIVATE and one.name in crossing else one

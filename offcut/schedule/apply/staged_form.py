@@ -146,12 +146,12 @@ class Nest:
     vectors: VectorTile | None = None
 
     @property
-    def written(self) -> tuple[str, ...]:
+    def stored_buffers(self) -> tuple[str, ...]:
         """Return the buffers that it writes, in order."""
         return tuple(dict.fromkeys(s.buffer for part in self.parts for s in part.stores))
 
     @property
-    def untouched(self) -> bool:
+    def is_untouched(self) -> bool:
         """Return whether no loop of it has been changed."""
         decisions = self.relations or self.marks or self.at or self.covered or self.vectors
         return not decisions
@@ -326,12 +326,12 @@ class Nests:
         """These, with one more equation by which stages were changed."""
         return replace(self, rewrites=(*self.rewrites, rewrite))
 
-    def attached(self, nest: str, axis: str | None) -> tuple[Nest, ...]:
+    def attached_nests(self, nest: str, axis: str | None) -> tuple[Nest, ...]:
         """Return the nests that are computed inside that loop, or before the loops of `nest`: first those that copy what no other of
         them computes, so that memory is asked before anything waits, each of both kinds in order.
         """
         here = [one for one in self.nests if one.at == (nest, axis)]
-        buffers = {buffer for one in here for buffer in one.written}
+        buffers = {buffer for one in here for buffer in one.stored_buffers}
         late = {one.name for one in here if not one.copies or buffers & read_arrays(_values(one))}
         return tuple(sorted(here, key=lambda one: one.name in late))
 
@@ -341,14 +341,14 @@ class Nests:
         """
         declared = reader.covered is not None and reader.covered.wanted is None
         innermost = reader.parts[0].loops[-1:] if len(reader.parts) == 1 and not declared else ()
-        here = self.attached(reader.name, *innermost) if innermost else ()
+        here = self.attached_nests(reader.name, *innermost) if innermost else ()
         return tuple(one for one in here if self._is_of_points(one))
 
     def _is_of_points(self, nest: Nest) -> bool:
         """Return whether an element of a nest that is placed in a tile may live in registers, as long as one instance."""
         where = nest.placed
         plain = where is None or not (where.memory or where.inplace or where.depth != 1)
-        scopes = any(self.buffer(buffer).scope for buffer in nest.written)
+        scopes = any(self.buffer(buffer).scope for buffer in nest.stored_buffers)
         return plain and not scopes and nest.covered is None and nest.vectors is None
 
     def is_at_points(self, nest: Nest) -> bool:

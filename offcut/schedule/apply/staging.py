@@ -151,7 +151,7 @@ def check_cache_read(nests: Nests, buffer: str, readers: Sequence[str]) -> None:
         )
     places = [k for k, nest in enumerate(nests.nests) if nest.name in readers]
     for late in nests.nests[min(places) : max(places) + 1]:
-        if buffer in late.written:
+        if buffer in late.stored_buffers:
             raise PartitionError(
                 "cache_read",
                 f"cannot read a copy of {buffer}",
@@ -238,7 +238,7 @@ def check_unwritten(nests: Nests, step: Staging, value: Expr, readers: Sequence[
     used = read_arrays((value,))
     places = [k for k, nest in enumerate(nests.nests) if nest.name in readers]
     for late in nests.nests[min(places) : max(places) + 1]:
-        written = used & set(late.written)
+        written = used & set(late.stored_buffers)
         if written and late.name not in used:
             raise PartitionError(
                 "stage_value",
@@ -315,7 +315,7 @@ def _reading(nests: Nests, step: Staging, staged: StagedValue) -> list[Nest]:
     """
     replaced, new_nests = set[str](), list[Nest]()
     for nest in nests.nests:
-        if nest.name in step.readers or set(step.readers) & set(nest.written):
+        if nest.name in step.readers or set(step.readers) & set(nest.stored_buffers):
             before, nest = nest, with_expressions(nest, staged.read_in)
             replaced |= {nest.name} if nest != before else set()
         new_nests.append(nest)
@@ -386,13 +386,13 @@ def check_cache_write(target: Target, step: Staging) -> None:
     """
     nests, nest, buffer = target.nests, target.nest, target.buffer
     because, help_ = "", tuple[str, ...]()
-    others = [n.name for n in nests.nests if n.name != nest.name and buffer in n.written]
+    others = [n.name for n in nests.nests if n.name != nest.name and buffer in n.stored_buffers]
     point, axes = point_of(nest, buffer), _named_axes(target, step)
-    if not nest.untouched:
+    if not nest.is_untouched:
         because = "its loops are scheduled already"
         help_ = ("caches come first, then loops",)
-    elif nest.written != (buffer,):
-        because = f"its nest writes {' and '.join(nest.written)}"
+    elif nest.stored_buffers != (buffer,):
+        because = f"its nest writes {' and '.join(nest.stored_buffers)}"
     elif others:
         because = f"{', '.join(others)} writes it too"
     elif nests.buffer(buffer).kind is Kind.INOUT:
@@ -473,19 +473,24 @@ def with_statements(nest: Nest, change: Callable[[Stmt], Stmt]) -> Nest:
     """Return `nest` with `change` applied to each of its statements, from the leaves up."""
     return replace(
         nest,
-        plain=_changed(nest.plain, change),
-        parts=tuple(replace(part, body=_changed(part.body, change)) for part in nest.parts),
+        plain=_change_statements(nest.plain, change),
+        parts=tuple(
+            replace(part, body=_change_statements(part.body, change)) for part in nest.parts
+        ),
     )
 
 
-def _changed(body: tuple[Stmt, ...], change: Callable[[Stmt], Stmt]) -> tuple[Stmt, ...]:
+def _change_statements(body: tuple[Stmt, ...], change: Callable[[Stmt], Stmt]) -> tuple[Stmt, ...]:
     statements: list[Stmt] = []
     for stmt in body:
         match stmt:
             case For():
-                stmt = replace(stmt, body=_changed(stmt.body, change))
+                stmt = replace(stmt, body=_change_statements(stmt.body, change))
             case If():
-                then, other = _changed(stmt.then, change), _changed(stmt.other, change)
+                then, other = (
+                    _change_statements(stmt.then, change),
+                    _change_statements(stmt.other, change),
+                )
                 stmt = replace(stmt, then=then, other=other)
             case _:
                 pass

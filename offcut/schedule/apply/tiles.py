@@ -68,11 +68,12 @@ class Tiles(NestLoops):
             return first in vectors.loops
         if not self.nest.copies or self.nest.mark(first).unit is not None:
             return False
-        touched = {*self.nest.written, *(load.buffer for load in loads_of(self.nest.plain))}
+        touched = {*self.nest.stored_buffers, *(load.buffer for load in loads_of(self.nest.plain))}
         if not any(b.scope is not None for b in self.nests.buffers if b.name in touched):
             return False  # from main memory to main memory
         return all(
-            self.root_below(leaf) is not None and not any(self.nests.attached(self.nest.name, leaf))
+            self.root_below(leaf) is not None
+            and not any(self.nests.attached_nests(self.nest.name, leaf))
             for loops, _ in parts
             for leaf in loops
         ) and all(self.is_box(loops) for loops, _ in parts)
@@ -178,16 +179,16 @@ class Tiles(NestLoops):
             root = self.root_below(leaf)
             assert root is not None
             if self.nest.vectors is not None and root not in stored:
-                at = at.updated(offsets={**at.offsets, **offsets})
-            at = self.fixed(leaf, at)
+                at = at.replace(offsets={**at.offsets, **offsets})
+            at = self.with_root_bounds(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
             extent = ix.distance(start, end)
             if self.is_fixed(leaf, start, extent):
-                offsets[root] = ix.sub(start, self.bound(root, 0, at))
+                offsets[root] = ix.sub(start, self.root_bound(root, 0, at))
                 continue
             called[leaf] = name = root if self.keeps_names else self.names.fresh(root)
             names += [] if self.keeps_names else [name]
-            offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
+            offsets[root] = ix.sub(Var(name), self.root_bound(root, 0, at))
             if self.nest.vectors is not None or (self.nest.is_of_host and root in stored):
                 extent, limits, own_form = self.segment_extent(leaf, root, extent, at)
                 forms.add(own_form)
@@ -206,7 +207,7 @@ class Tiles(NestLoops):
                 axes.append(TileAxis(name, start, extent))
             else:
                 reductions.append((name, start, ix.add(start, extent)))
-        inner, at_points = at.updated(offsets=offsets), self.nests.at_points(self.nest)
+        inner, at_points = at.replace(offsets=offsets), self.nests.at_points(self.nest)
         for leaf in (name for one in at_points for part in one.parts for name in part.loops):
             called.setdefault(leaf, self.names.fresh(leaf))
             self.names.release(called[leaf])

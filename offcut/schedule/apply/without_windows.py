@@ -39,7 +39,7 @@ def join_tiles(program: Program) -> Program:
 
 def _block(body: tuple[Stmt, ...], loops: bool) -> tuple[Stmt, ...]:
     block: list[Stmt] = []
-    for stmt in _unwindowed(body):
+    for stmt in _remove_windows(body):
         tile = _to_tile(stmt) if loops or isinstance(stmt, Tile) else None
         if tile is None:
             block.append(map_blocks(stmt, lambda inner: _block(inner, loops)))
@@ -52,11 +52,11 @@ def _block(body: tuple[Stmt, ...], loops: bool) -> tuple[Stmt, ...]:
     return tuple(block)
 
 
-def _unwindowed(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _remove_windows(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return tuple(
         inner
         for stmt in body
-        for inner in (_unwindowed(stmt.body) if isinstance(stmt, Alloc) else (stmt,))
+        for inner in (_remove_windows(stmt.body) if isinstance(stmt, Alloc) else (stmt,))
     )
 
 

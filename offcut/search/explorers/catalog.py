@@ -49,7 +49,9 @@ class Evolution:
         for _ in range(self.generations):
             children = []
             for _ in range(self.population):
-                child = space.crossed(_parent(living, judge, rng), _parent(living, judge, rng), rng)
+                child = space.crossover(
+                    _parent(living, judge, rng), _parent(living, judge, rng), rng
+                )
                 if rng.random() < self.mutation:
                     child = space.step(child, rng)
                 children.append(child)
@@ -174,18 +176,18 @@ def get_explorer(explorer: object) -> tuple[str, Explorer]:
     Raises DescribeError for anything else, and for a plug-in that cannot be loaded.
     """
     if isinstance(explorer, str):
-        return explorer, _made(_loaded(explorer), explorer)
+        return explorer, _make(_load(explorer), explorer)
     name = getattr(explorer, "__name__", type(explorer).__name__)
-    return str(name), _made(explorer, repr(explorer))
+    return str(name), _make(explorer, repr(explorer))
 
 
-def _loaded(name: str) -> object:
+def _load(name: str) -> object:
     if name in EXPLORERS:
         return EXPLORERS[name]
     return load_entry_point(GROUP, "explorer", name, ", ".join(EXPLORERS), _OTHERWISE)
 
 
-def _made(value: Any, text: str) -> Explorer:
+def _make(value: Any, text: str) -> Explorer:
     explorer = value() if isclass(value) else value
     if isinstance(explorer, Explorer):
         return explorer

@@ -244,7 +244,7 @@ async def _served(pool: Pool, device: str, ready: Callable[[], None]) -> None:
         await worker
     except Exception as error:
         if "name taken" in str(error.__cause__):  # dask has no exception of its own for it
-            raise _taken(pool, device) from error
+            raise _taking(pool, device) from error
         raise no_scheduler_error(pool, "worker", error) from error
     loop = asyncio.get_running_loop()
     closing: set[asyncio.Task[object]] = set()  # the loop itself does not hold them
@@ -266,7 +266,7 @@ def _own_host(pool: Pool) -> str:
         raise no_scheduler_error(pool, "worker", error) from error
 
 
-def _taken(pool: Pool, device: str) -> TargetError:
+def _taking(pool: Pool, device: str) -> TargetError:
     return TargetError(
         "worker",
         f"cannot be device {device!r} of {pool.address}",

@@ -148,7 +148,7 @@ class InFlightTasks(Generic[Label]):
 
     def send(self, device: Device, label: Label, task: Callable[..., Any], *arguments: Any) -> None:
         """Start ``task(*given)`` on an idle device; `task` is a function of a module that is there."""
-        future = self._submitted(device, task, *arguments)
+        future = self._submit(device, task, *arguments)
         self._flying[device] = future, label
         future.add_done_callback(lambda _: self._ended.set())
 
@@ -173,9 +173,9 @@ class InFlightTasks(Generic[Label]):
     def tell(self, device: Device, task: Callable[..., Any], *arguments: Any) -> None:
         """Run a last, short task on an idle device, and wait for it a while; whether it ran, nobody asks."""
         with suppress(Exception):
-            self._submitted(device, task, *arguments).result(timeout=self.pool.answer)
+            self._submit(device, task, *arguments).result(timeout=self.pool.answer)
 
-    def _submitted(self, device: Device, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def _submit(self, device: Device, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
         return self.client.submit(
             task,
             *arguments,
@@ -259,7 +259,7 @@ class TaskDispatcher(ABC, Generic[Item]):
         """Return the task that tells a device that this work is over."""
 
     @abstractmethod
-    def crashed(self, item: Item, because: str) -> Any:
+    def result_of_crash(self, item: Item, because: str) -> Any:
         """Return what is told of an item that every device went with."""
 
     def result(self, value: Any, device: Device | None) -> Any:
@@ -291,7 +291,7 @@ class TaskDispatcher(ABC, Generic[Item]):
             self._send(work)
             if len(self.tasks):
                 idle_since = monotonic()
-            elif monotonic() - idle_since > self.tasks.pool.wait or self._only_refused():
+            elif monotonic() - idle_since > self.tasks.pool.wait or self._is_refused_by_all():
                 raise self._nobody()
             for one in self.tasks.results():
                 self._take(one, work, tell)
@@ -315,9 +315,9 @@ class TaskDispatcher(ABC, Generic[Item]):
         if one.lost:
             self._admitted.discard(one.device)
             self._gone[name] = one.lost
-            for item in work.lost(parcel):
+            for item in work.give_up_or_retry(parcel):
                 because = f"{work.losses[item]} workers went or hung with it; {name}: {one.lost}"
-                tell(self.crashed(item, because))
+                tell(self.result_of_crash(item, because))
         elif isinstance(one.raised, OffcutError | InternalError):
             raise one.raised
         elif one.raised is not None:
@@ -340,7 +340,7 @@ class TaskDispatcher(ABC, Generic[Item]):
             for value in one.value:
                 tell(self.result(value, one.device))
 
-    def _only_refused(self) -> bool:
+    def _is_refused_by_all(self) -> bool:
         """Return whether there are devices, none of which takes the work."""
         devices = self.tasks.devices.now()
         return bool(devices) and all(device in self._aside for device in devices)
@@ -392,7 +392,7 @@ class _Work(Generic[Item]):
             self.waiting.popleft()
         return parcel
 
-    def lost(self, parcel: tuple[Item, ...]) -> list[Item]:
+    def give_up_or_retry(self, parcel: tuple[Item, ...]) -> list[Item]:
         """Put a parcel behind all others; return those items that were lost too often, which stay away."""
         self.losses.update(parcel)
         over = [item for item in parcel if self.losses[item] > REQUEUES]

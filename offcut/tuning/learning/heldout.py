@@ -178,7 +178,9 @@ def _alone(training: Dataset, new: Dataset, seed: int, settings: Settings | None
     )
     model = train(flat, seed, settings)
     tested = new.only(names)
-    prediction = model.corrected(tested.features, np.full(len(new), flat.closed[0]), tested.centre)
+    prediction = model.corrected_seconds(
+        tested.features, np.full(len(new), flat.closed[0]), tested.centre
+    )
     return prediction.seconds, prediction.spread, 0.0
 
 

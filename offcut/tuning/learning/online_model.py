@@ -200,7 +200,7 @@ class OnlineModel:
         else:
             features, seconds = self._before(schedule)
             if self._fit is not None:
-                seconds = self._fit.corrected(features, seconds, self._centre).seconds
+                seconds = self._fit.corrected_seconds(features, seconds, self._centre).seconds
         return {key: float(one) for key, one in zip(self.keys, seconds, strict=True)}
 
     def refit(self, times: Times) -> None:
@@ -256,7 +256,9 @@ class OnlineModel:
             return features, closed
         own_columns = columns(self._names, self.model.names, self.named)
         centre = self._centre[:, own_columns]
-        return features, self.model.corrected(features[:, own_columns], closed, centre).seconds
+        return features, self.model.corrected_seconds(
+            features[:, own_columns], closed, centre
+        ).seconds
 
     def _rows(self, times: Times) -> Dataset | None:
         rows = [(schedule, at, *self._before(schedule)) for schedule, at in times.items()]

@@ -55,7 +55,9 @@ class Nest:
     tilings: Tilings
 
     def simulated(self, tiling: Tiling) -> float:
-        schedule = Schedule(self.request.program.name, self.deciding.written(self.made, tiling))
+        schedule = Schedule(
+            self.request.program.name, self.deciding.tiling_decisions(self.made, tiling)
+        )
         options = replace(DEFAULT, schedule=schedule)
         program, users = self.request.program, self.request.users
         planned = next(self.target.policy(program, users, options))
@@ -81,7 +83,7 @@ def nest(kind: str, machine: str) -> Nest:
 def test_turn_by_turn_a_tiling_takes_what_the_simulator_says(kind: str, machine: str) -> None:
     known = nest(kind, machine)
     for tiling in known.tilings.nearest(2)[::8]:
-        assert known.tilings.walked(tiling) == nearly(known.simulated(tiling), rel=0.02)
+        assert known.tilings.exact_cycles(tiling) == nearly(known.simulated(tiling), rel=0.02)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -91,8 +93,8 @@ def test_the_clock_ranks_the_tilings_that_are_good_turn_by_turn_first(
 ) -> None:
     tilings = nest(kind, machine).tilings
     few, many = (tilings.nearest(2, most) for most in (WALKED, 20 * WALKED))
-    best = min(map(tilings.walked, few))
-    assert all(best <= 1.01 * tilings.walked(tiling) for tiling in many[WALKED:][::7])
+    best = min(map(tilings.exact_cycles, few))
+    assert all(best <= 1.01 * tilings.exact_cycles(tiling) for tiling in many[WALKED:][::7])
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -101,7 +103,7 @@ def test_the_clock_is_near_what_good_tilings_take_turn_by_turn(kind: str, machin
     tilings = nest(kind, machine).tilings
     off = []
     for same in tilings.same_loops():
-        off += [cycles / tilings.walked(tiling) for cycles, tiling in same.nearest(2, 2)]
+        off += [cycles / tilings.exact_cycles(tiling) for cycles, tiling in same.nearest(2, 2)]
     assert np.mean(np.abs(np.array(off) - 1)) < 0.1
 
 
@@ -109,7 +111,7 @@ def test_where_slots_begin_anew_an_even_number_of_tiles_is_better() -> None:
     """Of 64 rows, five tiles of 13 keep every other load waiting, and four of 16 do not."""
     known = nest("dense", "vta")
     thirteen, sixteen = (
-        known.tilings.walked(Tiling((("j", 128), ("i", rows)), ("j", "i"), ("j", 2)))
+        known.tilings.exact_cycles(Tiling((("j", 128), ("i", rows)), ("j", "i"), ("j", 2)))
         for rows in (13, 16)
     )
     assert sixteen < 0.95 * thirteen

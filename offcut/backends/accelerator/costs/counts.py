@@ -51,7 +51,7 @@ class NestCounts:
     exact_bytes: Exactness
 
 
-def counted(at: Ran) -> NestCounts:
+def nest_counts(at: Ran) -> NestCounts:
     """Return what a nest issues, moves and keeps, at any sizes.
 
     at  the nest at typical sizes: its largest instances there say what each takes
@@ -62,7 +62,7 @@ def counted(at: Ran) -> NestCounts:
         work, largest = nest.work[leaf.number], at.largest.get(leaf.number)
         each = None if largest is None else per_instance(work, largest)
         issued, exactness = _instance(work, each, nest.spec)
-        leaves.append(counts.over(issued, ancestors).mapped(nest.derived.expand))
+        leaves.append(counts.over(issued, ancestors).map(nest.derived.expand))
         bytes_exactness.append(exactness)
     moved = least_exact(counts.exactness, *bytes_exactness)
     return NestCounts(leaves, at.kept, counts.exactness, moved)
@@ -102,7 +102,7 @@ class _LoopSums:
             self.exactness = least_exact(self.exactness, count.exactness)
             return count.value
 
-        return one.mapped(settle)
+        return one.map(settle)
 
 
 def _instance(

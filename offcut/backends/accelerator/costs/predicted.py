@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from math import lcm
 
-from offcut.backends.accelerator.costs.counts import counted
+from offcut.backends.accelerator.costs.counts import nest_counts
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.instruction_selection import (
@@ -73,7 +73,7 @@ def cost_of(
     pieces = [
         replace(p, bytes={name: p.bytes.get(name, 0) for name in memories}) for p in piece_costs
     ]
-    kept_words = _kept([one.kept for one in streams], machine)
+    kept_words = _largest_resident_bytes([one.kept for one in streams], machine)
     operations = count_operations(described, sizes)
     return Cost(
         kernel=described.name,
@@ -148,7 +148,7 @@ def formulas_of(
         for number, option in enumerate(phase.options):
             nest = option.nest
             typical_run = _with_tails(run_of(nest, typical), typical)
-            counts, overhead = counted(typical_run), typical_run.overhead
+            counts, overhead = nest_counts(typical_run), typical_run.overhead
             bytes_are = counts.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
             exactness = replace(
                 exactness,
@@ -159,7 +159,7 @@ def formulas_of(
             choice = (len(choices), number) if len(phase.options) > 1 else None
             runs = Compare(">", nest_totals.runs, ZERO)
             call = simplify_cost(Select(runs, cycles.formula, real(0.0)))
-            pieces.append(_predicted(nest, nest_totals, {"call": call}, choice))
+            pieces.append(_predicted_nest(nest, nest_totals, {"call": call}, choice))
             ways.append(Way(option.label, option.cost if by_cost else cycles.formula))
             filled.append(counts.kept)
             within = max(within, cycles.within)
@@ -167,7 +167,9 @@ def formulas_of(
         issued_ += most
         if len(ways) > 1:
             choices.append(tuple(ways))
-    sizes: dict[str, Expr] = {name: ix.const(size) for name, size in _kept(filled, machine).items()}
+    sizes: dict[str, Expr] = {
+        name: ix.const(size) for name, size in _largest_resident_bytes(filled, machine).items()
+    }
     return Formulas(
         described,
         Prediction(tuple(pieces), tuple(choices), sizes, {}, exactness),
@@ -196,10 +198,10 @@ def _with_tails(ran: Ran, typical: Mapping[str, int]) -> Ran:
 def _piece(of: Ran) -> PieceCost:
     nest_totals = totals(of.nest, of.leaves, of.overhead)
     cycles = {name: real(count) for name, count in resources(of).items()}
-    return piece_at(_predicted(of.nest, nest_totals, cycles, None), {})
+    return piece_at(_predicted_nest(of.nest, nest_totals, cycles, None), {})
 
 
-def _predicted(
+def _predicted_nest(
     nest: LoweredNest, nest_totals: Totals, cycles: Mapping[str, Expr], way: tuple[int, int] | None
 ) -> Predicted:
     piece = Piece(nest.stage, "whole", (), _microkernel(nest) or None, way)
@@ -222,7 +224,7 @@ def _microkernel(nest: LoweredNest) -> str:
     return next((name for name in named if name is not None), "")
 
 
-def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int]:
+def _largest_resident_bytes(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int]:
     return {
         memory.name: max((one.get(memory.name, 0) for one in filled), default=0)
         for memory in machine.memory
@@ -254,7 +256,7 @@ def formula(nest: LoweredNest) -> PeriodicFit:
     """Cycles over the sizes of a nest."""
     derived = nest.derived
     sizes = [size for size in nest.program.sizes if size.name not in derived.lets]
-    exprs = [derived.expand(expr) for expr in _asked(nest)]
+    exprs = [derived.expand(expr) for expr in _symbolic_terms(nest)]
     read = frozenset[str]().union(*map(variables, exprs))
     least = {size.name: size.min for size in sizes}
 
@@ -269,7 +271,7 @@ def formula(nest: LoweredNest) -> PeriodicFit:
     return fit_periodic(cycles, [size for size in sizes if size.name in read], divisors)
 
 
-def _asked(nest: LoweredNest) -> Iterator[Expr]:
+def _symbolic_terms(nest: LoweredNest) -> Iterator[Expr]:
     """Yield how often loops run, whether, how many words leaves have along their axes, and where main memory ends."""
     yield from bounds_of(nest.nodes)
     for work in nest.work:
@@ -339,10 +341,10 @@ class Totals:
         self.instructions = ix.add(self.instructions, one.instructions)
         match work.does:
             case Copy(place=place):
-                self.moved(place, one)
+                self.count_transfer(place, one)
                 self.add_operation(one)  # by which it is filled, where that is not by zeros
             case Result():
-                self.moved(MemorySpace.OUTPUTS, one)
+                self.count_transfer(MemorySpace.OUTPUTS, one)
             case Product():
                 self.add_product(one)
             case Operation():
@@ -351,7 +353,7 @@ class Totals:
     def add_overhead(self, one: Issued) -> None:
         """Note micro-ops that are brought, and the end."""
         self.instructions = ix.add(self.instructions, one.instructions)
-        self.moved(MemorySpace.MICRO_OPS, one)
+        self.count_transfer(MemorySpace.MICRO_OPS, one)
 
     def add_product(self, one: Issued) -> None:
         """Note products of words."""
@@ -360,22 +362,22 @@ class Totals:
             *((MemorySpace.INPUTS, 1), (MemorySpace.WEIGHTS, 1)),
             *((MemorySpace.ACCUMULATORS, 2), (MemorySpace.MICRO_OPS, 1)),
         ):
-            self.touched(place, ix.mul(visits, one.steps))
+            self.count_accesses(place, ix.mul(visits, one.steps))
 
     def add_operation(self, one: Issued) -> None:
         """Note an operation on words."""
         self.vectors = ix.add(self.vectors, one.steps, one.pairs)
-        self.touched(MemorySpace.MICRO_OPS, ix.add(one.steps, one.pairs, one.resets))
+        self.count_accesses(MemorySpace.MICRO_OPS, ix.add(one.steps, one.pairs, one.resets))
         visits = ix.add(ix.mul(2, one.steps), ix.mul(3, one.pairs), one.resets)
-        self.touched(MemorySpace.ACCUMULATORS, visits)
+        self.count_accesses(MemorySpace.ACCUMULATORS, visits)
 
-    def moved(self, place: MemorySpace, one: Issued) -> None:
+    def count_transfer(self, place: MemorySpace, one: Issued) -> None:
         """Note words that are moved."""
         self.bytes[place] = ix.add(self.bytes.get(place, ZERO), one.bytes)
         memory = MemorySpace.ACCUMULATORS if place is MemorySpace.OUTPUTS else place
-        self.touched(memory, ix.add(one.words, one.zeros))
+        self.count_accesses(memory, ix.add(one.words, one.zeros))
 
-    def touched(self, place: MemorySpace, words: Expr) -> None:
+    def count_accesses(self, place: MemorySpace, words: Expr) -> None:
         """Note words that a memory on the chip gives or takes."""
         self.chip[place] = ix.add(self.chip.get(place, ZERO), words)
 
@@ -398,6 +400,6 @@ def totals(nest: LoweredNest, leaves: Sequence[Issued], overhead: Issued) -> Tot
         return ix.mul(often, count) if variables(made.runs) - variables(count) else count
 
     for work, one in zip(nest.work, leaves, strict=True):
-        made.add(work, one.mapped(where_any))
-    made.add_overhead(overhead.mapped(where_any))
+        made.add(work, one.map(where_any))
+    made.add_overhead(overhead.map(where_any))
     return made

@@ -128,7 +128,7 @@ def encode_micro_op(op: MicroOp, spec: AcceleratorSpec) -> int:
     Raises StreamError, with the field, for a value that does not fit it.
     """
     values = {"dst": op.dst, "src": op.src, "wgt": op.wgt}
-    layout = _placed(micro_op(dict(_depths(spec))), 0)
+    layout = _place_fields(micro_op(dict(_depths(spec))), 0)
     for name, (_, bits) in layout.items():
         if not 0 <= values[name] < 1 << bits:
             raise _unfit(op, name, values[name], bits)
@@ -140,7 +140,7 @@ def decode_micro_op(word: int, spec: AcceleratorSpec) -> MicroOp:
 
     Raises StreamError for bits that are none.
     """
-    layout = _placed(micro_op(dict(_depths(spec))), 0)
+    layout = _place_fields(micro_op(dict(_depths(spec))), 0)
     decoded = MicroOp(**{name: word >> at & (1 << bits) - 1 for name, (at, bits) in layout.items()})
     if encode_micro_op(decoded, spec) != word:
         raise _meaningless(word, "bits are set that no field of a micro-op has")
@@ -160,10 +160,10 @@ def _layout(name: str, depths: _Depths) -> _Layout:
     """The first bit and the width of each field of a format."""
     first, second = instructions(dict(depths))[name]
     begin = min(64, INSTRUCTION_BITS - sum(bits for _, bits in second))
-    return {**_placed(first, 0), **_placed(second, begin)}
+    return {**_place_fields(first, 0), **_place_fields(second, begin)}
 
 
-def _placed(fields: Fields, at: int) -> dict[str, tuple[int, int]]:
+def _place_fields(fields: Fields, at: int) -> dict[str, tuple[int, int]]:
     positions = {}
     for name, bits in fields:
         positions[name] = (at, bits)
@@ -201,12 +201,15 @@ def _values(instruction: Instruction) -> dict[str, int]:
             values |= {"y": y, "x": x, "stride": stride}
         case Gemm(begin, end, outer, inner, reset):
             values |= {"reset": int(reset), "begin": begin, "end": end}
-            values |= _looped("outer", outer) | _looped("inner", inner)
+            values |= _loop_fields("outer", outer) | _loop_fields("inner", inner)
         case Alu(op, begin, end, outer, inner, immediate):
             values |= {"begin": begin, "end": end, "op": _OPERATIONS.index(op)}
-            values |= _looped("outer", outer) | _looped("inner", inner)
+            values |= _loop_fields("outer", outer) | _loop_fields("inner", inner)
             if immediate is not None:
-                values |= {"use_immediate": 1, "immediate": _unsigned(instruction, immediate)}
+                values |= {
+                    "use_immediate": 1,
+                    "immediate": _unsigned_immediate(instruction, immediate),
+                }
         case Finish():
             pass
         case _:
@@ -214,7 +217,7 @@ def _values(instruction: Instruction) -> dict[str, int]:
     return values
 
 
-def _looped(name: str, loop: Loop) -> dict[str, int]:
+def _loop_fields(name: str, loop: Loop) -> dict[str, int]:
     return {
         name: loop.extent,
         f"{name}_dst": loop.dst,
@@ -223,7 +226,7 @@ def _looped(name: str, loop: Loop) -> dict[str, int]:
     }
 
 
-def _unsigned(instruction: Instruction, immediate: int) -> int:
+def _unsigned_immediate(instruction: Instruction, immediate: int) -> int:
     """An immediate of 16 bits in two's complement."""
     if not -(1 << 15) <= immediate < 1 << 15:
         raise StreamError(

@@ -85,7 +85,12 @@ def _rows(
         match instruction:
             case Load(place=MemorySpace.MICRO_OPS):
                 buffer.update(_brought(instruction, stream.micro_ops))
-        yield position, unit, _said(unit, instruction.tokens), _does(instruction, buffer, names)
+        yield (
+            position,
+            unit,
+            _tokens_text(unit, instruction.tokens),
+            _does(instruction, buffer, names),
+        )
 
 
 def _brought(load: Load, micro_ops: tuple[MicroOp, ...]) -> Iterator[tuple[int, MicroOp]]:
@@ -117,25 +122,25 @@ def _does(instruction: Instruction, buffer: Mapping[int, MicroOp], names: Names)
         case Gemm(begin, end, outer, inner, reset):
             ops = [buffer.get(word, MicroOp(0)) for word in range(begin, end)]
             loops = f"  of micro-ops[{begin}:{end}]{_loops(outer, inner)}"
-            dst = _touched(
+            dst = _word_range(
                 (op.dst for op in ops), (outer.extent, outer.dst), (inner.extent, inner.dst)
             )
             if reset:
                 return f"accumulators{dst} = 0{loops}"
-            src = _touched(
+            src = _word_range(
                 (op.src for op in ops), (outer.extent, outer.src), (inner.extent, inner.src)
             )
-            wgt = _touched(
+            wgt = _word_range(
                 (op.wgt for op in ops), (outer.extent, outer.wgt), (inner.extent, inner.wgt)
             )
             return f"accumulators{dst} += inputs{src} · weights{wgt}{loops}"
         case Alu(op, begin, end, outer, inner, immediate):
             ops = [buffer.get(word, MicroOp(0)) for word in range(begin, end)]
             loops = f"  of micro-ops[{begin}:{end}]{_loops(outer, inner)}"
-            dst = _touched(
+            dst = _word_range(
                 (op.dst for op in ops), (outer.extent, outer.dst), (inner.extent, inner.dst)
             )
-            src = _touched(
+            src = _word_range(
                 (op.src for op in ops), (outer.extent, outer.src), (inner.extent, inner.src)
             )
             other = f"accumulators{src}" if immediate is None else str(immediate)
@@ -161,7 +166,7 @@ _SIGNS = {
 }
 
 
-def _touched(words: Iterable[int], *loops: tuple[int, int]) -> str:
+def _word_range(words: Iterable[int], *loops: tuple[int, int]) -> str:
     """The range from the first to the last word that loops by some factors reach from these."""
     known = list(words)
     if not known or not all(extent for extent, _ in loops):
@@ -187,7 +192,7 @@ def _end(dram: int, y: int, x: int, stride: int) -> int:
     return dram + (y - 1) * stride + x if y and x else dram
 
 
-def _said(unit: Unit, tokens: Tokens) -> str:
+def _tokens_text(unit: Unit, tokens: Tokens) -> str:
     before, after = _NEIGHBOURS[unit]
     waits = [(tokens.pop_prev, before), (tokens.pop_next, after)]
     tells = [(tokens.push_prev, before), (tokens.push_next, after)]

@@ -186,10 +186,10 @@ class ValueRanges:
         """Return the values of an element."""
         if load.buffer not in self.known:
             self.known[load.buffer] = _whole(load.dtype)  # of what is computed from itself
-            self.known[load.buffer] = self.stored(load)
+            self.known[load.buffer] = self.stored_value(load)
         return self.known[load.buffer]
 
-    def stored(self, load: Load) -> Interval:
+    def stored_value(self, load: Load) -> Interval:
         """What all stores in a buffer make of its elements."""
         stores = self.stores.get(load.buffer, [])
         starts = [self.value(leaf.store.value) for leaf, _ in stores if leaf.store.reduce is None]
@@ -223,9 +223,11 @@ class ValueRanges:
 
     def value(self, expr: Expr) -> Interval:
         """Return the values of an expression."""
-        return interval(expr, self._known, lambda node, bounds: _within(bounds, dtype_of(node)))
+        return interval(
+            expr, self._known_value, lambda node, bounds: _within(bounds, dtype_of(node))
+        )
 
-    def _known(self, expr: Expr) -> Interval | None:
+    def _known_value(self, expr: Expr) -> Interval | None:
         match expr:
             case Load():
                 return self.of(expr)

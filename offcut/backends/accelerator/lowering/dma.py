@@ -56,7 +56,7 @@ def dma_instructions(chip: int, dram: int, axes: Sequence[TransferAxis]) -> Iter
     rest.sort(key=lambda axis: -axis.chip)
     row = TransferAxis(1, 1, 1, 0, 1)
     while rest and _goes_on(row, rest[-1]):
-        row = _joined(row, rest.pop())
+        row = _joined_axis(row, rest.pop())
     column = TransferAxis(1, row.extent, 0, 0, 1)
     if rest and rest[-1].chip == row.extent:
         column = rest.pop()
@@ -80,6 +80,6 @@ def _goes_on(row: TransferAxis, axis: TransferAxis) -> bool:
     return row.is_whole and axis.chip == row.extent and axis.dram == row.extent
 
 
-def _joined(row: TransferAxis, axis: TransferAxis) -> TransferAxis:
+def _joined_axis(row: TransferAxis, axis: TransferAxis) -> TransferAxis:
     count = row.extent
     return TransferAxis(axis.extent * count, 1, 1, axis.lo * count, axis.hi * count)

@@ -55,7 +55,7 @@ class Image:
 
 def emit_stream(nest: LoweredNest, sizes: Mapping[str, int]) -> tuple[Stream, dict[str, Image]]:
     """Return the stream of a nest, and where its arrays lie, by what `Lowered.images` calls them."""
-    return Emitter(nest, sizes).made()
+    return Emitter(nest, sizes).emit()
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Emitter:
         dst, src, wgt = ((1 << bits.get(f"outer_{one}", 0)) - 1 for one in ("dst", "src", "wgt"))
         return Limits((1 << bits["outer"]) - 1, (dst, src, wgt), self.ops.depth)
 
-    def made(self) -> tuple[Stream, dict[str, Image]]:
+    def emit(self) -> tuple[Stream, dict[str, Image]]:
         """Both passes; no instruction where there is no result."""
         self.lay_images()
         if self.idle:
@@ -148,7 +148,7 @@ class Emitter:
         self.spare = first_free_word(ends, self.spec)
 
     @property
-    def taken(self) -> dict[str, int]:
+    def bytes_by_memory(self) -> dict[str, int]:
         """Bytes of each memory that windows take."""
         total: dict[str, int] = {}
         for region, words in self.room.items():
@@ -163,7 +163,7 @@ class Emitter:
         if key in self.known:
             source, emitted = self.known[key]
             more = self.source(work, values()) - source if work.moves else 0
-            self.stream += [_moved(one, more) for one in emitted] if more else emitted
+            self.stream += [_shift_instruction(one, more) for one in emitted] if more else emitted
             return
         asked, first, fills = values(), len(self.stream), len(self.ops.starts)
         self.issue_as(number, asked)
@@ -225,7 +225,7 @@ class Emitter:
             wide, high = left + rows.x + right, top + rows.y + bottom
             padded = any(rows.pad)
             if padded and (fill or max(rows.pad) > self.pad or not rows.x or not self.is_one(rows)):
-                instructions += self.filled(place, rows.chip, high, wide, fill)
+                instructions += self.fill_words(place, rows.chip, high, wide, fill)
                 for row in range(rows.y):
                     at = rows.chip + (top + row) * wide + left
                     there = rows.dram + row * rows.stride
@@ -249,7 +249,7 @@ class Emitter:
                 at = rows.dram + row * rows.stride + first
                 yield Load(place, rows.chip + row * rows.x + first, at, 1, count, count)
 
-    def filled(
+    def fill_words(
         self, place: MemorySpace, chip: int, high: int, wide: int, fill: int
     ) -> Iterator[Instruction]:
         """Words of one value."""
@@ -368,7 +368,7 @@ class Emitter:
         """Instructions of the compute unit on words: products, where `op` is None."""
         limits = self.gemm_limits if op is None else self.alu_limits
         for part in split_into_instructions(base, axes, limits):
-            begin, first = self.ops.kept(part.micro_ops)
+            begin, first = self.ops.micro_op_place(part.micro_ops)
             if first:
                 yield Load(MemorySpace.MICRO_OPS, 0, 0, 0, 0, 0)  # as many as it is found to have
             end = begin + len(part.micro_ops)
@@ -378,7 +378,7 @@ class Emitter:
                 yield Alu(op, begin, end, part.outer, part.inner, immediate)
 
 
-def _moved(one: Instruction, words: int) -> Instruction:
+def _shift_instruction(one: Instruction, words: int) -> Instruction:
     """Return the instruction so many words of main memory further on, where it has any."""
     match one:
         case Load(place, sram, dram, y, x, stride, pad, tokens) if x:
@@ -430,7 +430,7 @@ class _MicroOps:
     def __post_init__(self) -> None:
         self.held: dict[tuple[MicroOp, ...], int] = {}
 
-    def kept(self, ops: tuple[MicroOp, ...]) -> tuple[int, bool]:
+    def micro_op_place(self, ops: tuple[MicroOp, ...]) -> tuple[int, bool]:
         """Where a sequence begins, and whether it is the first of a fill."""
         if ops in self.held:
             return self.held[ops], False

@@ -236,7 +236,7 @@ class InstructionSelection:
 
     def product(self, leaf: Leaf) -> Product:
         """Return a sum of products by the matrix unit."""
-        judgement, match = self.judged(leaf, leaf.store, product_name(self.spec))
+        judgement, match = self.cover_of_leaf(leaf, leaf.store, product_name(self.spec))
         inputs, weights = match.operand("A"), match.operand("B")
         (row, column), depth = self.lanes_of(match), match.axis("p")
         self.put(leaf, leaf.store, MemorySpace.ACCUMULATORS, (row, column))
@@ -250,7 +250,7 @@ class InstructionSelection:
         read = [load for load, _ in loads(store.value) if load.buffer in self.scoped]
         every: tuple[Load | Store, ...] = (store, *read)
         bound = [one for one in every if self.holds_accumulators(one.buffer)]
-        judgement, match = self.judged(leaf, store, own, bound)
+        judgement, match = self.cover_of_leaf(leaf, store, own, bound)
         dtype = self.program.buffer(store.buffer).dtype
         selected = recipe(
             match.microkernel.name, dict(match.operands), store, dtype, self.ranges.of
@@ -265,7 +265,7 @@ class InstructionSelection:
             self.put(leaf, element, MemorySpace.ACCUMULATORS, self.lanes_of(match))
         return Operation(selected, judgement)
 
-    def judged(
+    def cover_of_leaf(
         self,
         leaf: Leaf,
         store: Store,
@@ -289,7 +289,7 @@ class InstructionSelection:
             else instructions_of(store, name, dtype, self.spec)
         )
         if requested is not None and not kernels and name != own and find_instruction(name):
-            return requested, self.judged(
+            return requested, self.cover_of_leaf(
                 replace(leaf, source=leaf.store), store, own, bound, own_kernels
             )[1]
         buffer, lanes = self.bound_lanes(bound)
@@ -306,7 +306,7 @@ class InstructionSelection:
             if isinstance(coverage, Refusal):
                 refusals.append(coverage)
             elif coverage.cover.microkernel == name:  # the start of a sum is not what adds to it
-                (covered,) = coverage.covered
+                (covered,) = coverage.instances
                 axes = _in_words(kernel, coverage.cover.axes)
                 return replace(coverage.cover, axes=axes), covered.match
         refusal = max(refusals, key=lambda one: _QUESTIONS.index(one.question), default=None)
@@ -431,7 +431,9 @@ class InstructionSelection:
                 "has no token of that",
             )
         own = load_of(place, load.dtype, self.spec)
-        judgement, _ = self.judged(leaf, replace(store, value=load), own.name, (store,), (own,))
+        judgement, _ = self.cover_of_leaf(
+            leaf, replace(store, value=load), own.name, (store,), (own,)
+        )
         return Copy(place, load, tuple(bounds), fill, judgement)
 
     def result(self, leaf: Leaf) -> Result:
@@ -449,7 +451,7 @@ class InstructionSelection:
         assert isinstance(source, Load)
         value = source if source.dtype == dtype else Cast(source, dtype)
         own = store_of(source.dtype, dtype, self.spec)
-        judgement, match = self.judged(
+        judgement, match = self.cover_of_leaf(
             leaf, replace(store, value=value), own.name, (source,), (own,)
         )
         self.put(leaf, source, MemorySpace.ACCUMULATORS, self.lanes_of(match))

@@ -187,7 +187,7 @@ class _Reader:
                 return self.block(body, replace(at, windows={**at.windows, buffer: window}))
             case Let(name, lo, hi, value, body):
                 if not ix.is_affine(value, {*at.loops}):
-                    raise _refused(
+                    raise _refusal(
                         stmt,
                         f"{name} is not an affine value of the loops around it, and tokens are of such loops alone",
                         "a let over sizes alone, which the host computes before",
@@ -202,7 +202,7 @@ class _Reader:
         nest = box(stmt)
         if nest is not None:
             if (tile := tile_of(stmt)) is not None and tile.multicast is not None:
-                raise _refused(tile, "there is one of each unit", "a copy by each")
+                raise _refusal(tile, "there is one of each unit", "a copy by each")
             loops, store = normalize_box(nest)
             self.count += 1
             return (Leaf(self.count - 1, loops, store, at.windows, at.loops, stmt),)
@@ -212,8 +212,8 @@ class _Reader:
             return (Repeat(stmt.iter, stmt.lo, stmt.hi, nodes),)
         if isinstance(stmt, Choose):
             because = "the host chooses before a stream begins, and the costs of these options are of an iteration"
-            raise _refused(stmt, because, *(option.label for option in stmt.options))
-        raise _refused(
+            raise _refusal(stmt, because, *(option.label for option in stmt.options))
+        raise _refusal(
             stmt, "it is not a loop, tile, window or condition around copies and operations"
         )
 
@@ -271,7 +271,7 @@ def normalize_box(box: Box) -> Box:
     return axes, store
 
 
-def _refused(stmt: Stmt, because: str, *help: str) -> TargetError:
+def _refusal(stmt: Stmt, because: str, *help: str) -> TargetError:
     return TargetError(
         "compile",
         "cannot issue instructions for a statement",

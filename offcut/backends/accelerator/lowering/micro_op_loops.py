@@ -39,7 +39,7 @@ def split_into_instructions(
     base: tuple[int, int, int], axes: Sequence[Steps], limits: Limits
 ) -> Iterator[Part]:
     """The instructions that visit all words, each once."""
-    todo = _merged([axis for axis in axes if axis[0] != 1])
+    todo = _mergeneighbours([axis for axis in axes if axis[0] != 1])
     if any(extent == 0 for extent, _ in todo):
         return
     own = sorted(
@@ -72,7 +72,7 @@ def _fits(axis: Steps, limits: Limits) -> bool:
     )
 
 
-def _merged(axes: Sequence[Steps]) -> list[Steps]:
+def _mergeneighbours(axes: Sequence[Steps]) -> list[Steps]:
     """Neighbours as one loop where all operands go on as they did."""
     merged: list[Steps] = []
     for extent, steps in axes:

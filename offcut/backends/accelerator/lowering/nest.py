@@ -397,7 +397,8 @@ def _regions(works: Sequence[LoweredLeaf], apart: bool) -> list[LoweredLeaf]:
             if alloc.inplace not in (None, below.get((alloc.buffer, window.number))):
                 raise _not_inplace(alloc, one.leaf.windows.get(alloc.inplace))
     return [
-        _placed(one, {s.buffer: places[_key(one, s.buffer)] for s, _ in one.chip}) for one in works
+        _place_leaf(one, {s.buffer: places[_key(one, s.buffer)] for s, _ in one.chip})
+        for one in works
     ]
 
 
@@ -408,7 +409,7 @@ def _own_place(region: str, window: Window | None) -> WindowPlace:
     return WindowPlace(region, window.slots, window.slot, window.alloc)
 
 
-def _placed(work: LoweredLeaf, places: Mapping[str, WindowPlace]) -> LoweredLeaf:
+def _place_leaf(work: LoweredLeaf, places: Mapping[str, WindowPlace]) -> LoweredLeaf:
     """Return a leaf whose operands have places, and which asks for their slots."""
     slot_of = {buffer: place.slot for buffer, place in places.items() if place.slots > 1}
     asked = (*work.asked, *dict.fromkeys(slot_of.values()))

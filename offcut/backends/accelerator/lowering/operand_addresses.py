@@ -87,7 +87,7 @@ def operand_address(
     for axis, part in enumerate(index):
         moving = [name for name, _, _ in leaf.axes if name in variables(part)]
         if lanes.lanes_of(axis) > 1 and moving and part != Var(moving[0]):
-            raise _refused(leaf, f"{buffer} is read within words, at {format_expr(part)}")
+            raise _refusal(leaf, f"{buffer} is read within words, at {format_expr(part)}")
     window = leaf.windows.get(buffer)
     if window is None:
         return OperandAddress(buffer, lanes, steps, False, (*first, *shape))
@@ -95,7 +95,7 @@ def operand_address(
         for part in (start, first[axis]):
             count = lanes.lanes_of(axis)
             if count > 1 and not is_multiple(part, count):
-                raise _refused(
+                raise _refusal(
                     leaf,
                     f"{buffer} begins at {format_expr(part)}, and a word has {count} elements",
                     f"tiles of multiples of {count} along {format_expr(index[axis])}",
@@ -109,11 +109,11 @@ def _step(leaf: Leaf, part: Expr, name: str) -> int:
     """By how much an index moves with an axis of the leaf."""
     moved = ix.to_linear(ix.sub(substitute(part, {name: ix.add(Var(name), 1)}), part))
     if moved.terms:
-        raise _refused(leaf, f"{format_expr(part)} does not move by a constant with {name}")
+        raise _refusal(leaf, f"{format_expr(part)} does not move by a constant with {name}")
     return moved.const
 
 
-def _refused(leaf: Leaf, because: str, *help: str) -> AddressError:
+def _refusal(leaf: Leaf, because: str, *help: str) -> AddressError:
     return AddressError(
         "compile",
         "cannot find the words of a statement",

@@ -33,7 +33,7 @@ def compile_walker(
     lines.append("  pass")
     _write(nodes, shapes, asked, "  ", lines)
     scope: dict[str, Any] = {}
-    exec("\n".join(lines), {"true": True, "false": False, "promised": _promised}, scope)
+    exec("\n".join(lines), {"true": True, "false": False, "promised": _bounded_value}, scope)
     walker: Callable[[Issue, Values], None] = scope["issue"]
     return walker
 
@@ -65,7 +65,7 @@ def _write(
         _write(node.body, shapes, asked, indent + "  ", lines)
 
 
-def _promised(name: str, value: int, lo: int, hi: int) -> tuple[int]:
+def _bounded_value(name: str, value: int, lo: int, hi: int) -> tuple[int]:
     """Return the one iteration of a `let`."""
     return (check_promise(name, value, lo, hi),)
 

@@ -97,10 +97,10 @@ def to_words(array: Array, lanes: LaneLayout, dtype: str, spread: bool) -> Array
     array = array.astype(dtype, copy=False).reshape(*array.shape, *(1 for _ in free))
     if spread:
         array = np.broadcast_to(array, (*array.shape[: array.ndim - len(free)], *free))
-    return layout_of(lanes).laid(array).reshape(-1, *lanes.counts)
+    return layout_of(lanes).arrange(array).reshape(-1, *lanes.counts)
 
 
 def from_words(words: Array, lanes: LaneLayout, shape: Sequence[int]) -> Array:
     """The array whose words these are."""
     layout, whole = layout_of(lanes), (*shape, *(1 for axis in lanes.axes if axis is None))
-    return layout.taken(words.reshape(layout.extents(whole)), whole).reshape(shape)
+    return layout.restore(words.reshape(layout.extents(whole)), whole).reshape(shape)

@@ -53,7 +53,7 @@ class Nests:
         for one, layouts in stage_groups(program, prepare_computation(computation)[-1], spec):
             ways = [_Way(one, layout, label) for label, layout in layouts]
             parts = _options_in(first, one)
-            counts = [sum(way.read(part) is not None for part in parts) for way in ways]
+            counts = [sum(way.point_of(part) is not None for part in parts) for way in ways]
             pairs = zip(ways, counts, strict=True)
             each.append(tuple(way for way, many in pairs for _ in range(max(many, 1))))
         return cls(first, tuple(each))
@@ -62,21 +62,23 @@ class Nests:
     def space(self) -> ScheduleSpace:
         """Return the schedules that there are."""
         options = tuple(choice for ways in self.each for one in ways for choice in one.options)
-        return product_space(self.first, options, self.written, self.read)
+        return product_space(self.first, options, self.schedule_of, self.point_of)
 
-    def written(self, point: Point) -> Schedule:
+    def schedule_of(self, point: Point) -> Schedule:
         """Return the schedule of a point."""
         steps, at = list[Primitive](), 0
         for ways in self.each:
             options = []
             for one in ways:
                 part = point[at : at + len(one.options)]
-                options.append((one.label, one.deciding.written(one.made, one.tiling(part))))
+                options.append(
+                    (one.label, one.deciding.tiling_decisions(one.made, one.tiling(part)))
+                )
                 at += len(one.options)
             steps += chosen_among(options)
         return Schedule(self.first.name, tuple(steps))
 
-    def read(self, schedule: Schedule) -> Point | None:
+    def point_of(self, schedule: Schedule) -> Point | None:
         """Return the point that a schedule is; None if it is none. Of a layout that has fewer options there, the last one stands
         several times.
         """
@@ -85,7 +87,7 @@ class Nests:
             parts = _options_in(schedule, ways[0].deciding)
             for _, alike in groupby(ways, lambda way: way.label):
                 same = list(alike)
-                points = [own for part in parts if (own := same[0].read(part)) is not None]
+                points = [own for part in parts if (own := same[0].point_of(part)) is not None]
                 if not 1 <= len(points) <= len(same):
                     return None
                 for at in range(len(same)):
@@ -163,7 +165,7 @@ class _Way:
         depth = (str(axis), DEPTH) if axis in loops else None
         return self.deciding.with_tail(self.made, Tiling(cut, loops, depth))
 
-    def read(self, steps: Sequence[Primitive]) -> Point | None:
+    def point_of(self, steps: Sequence[Primitive]) -> Point | None:
         """Return the part of a point that decisions are, those of other nests aside; None if they are none of this layout."""
         point = self.point(self.deciding.tiling(self.made, steps))
         own = () if point is None else self.deciding.decisions(self.made, self.tiling(point))

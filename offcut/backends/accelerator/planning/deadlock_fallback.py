@@ -86,7 +86,7 @@ def plan_without_deadlock(
 
 def split_statements(program: Program, spec: AcceleratorSpec) -> Program:
     """Return `program` with a statement for each operation; itself where it has no others."""
-    return _StatementSplitter(program, spec).made()
+    return _StatementSplitter(program, spec).make_program()
 
 
 class _StatementSplitter:
@@ -98,7 +98,7 @@ class _StatementSplitter:
         self.held = {b.name for b in program.buffers if b.scope == memory}
         self.scoped = {b.name for b in program.buffers if b.scope is not None}
 
-    def made(self) -> Program:
+    def make_program(self) -> Program:
         """Return the program."""
         body = self.block(self.program.body)
         if not self.added:

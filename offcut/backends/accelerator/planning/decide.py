@@ -114,7 +114,7 @@ class _Deciding:
         yield from self.splits(self.last, outer)
         yield Order(self.last, (*(self.heads[a] for a in outer), *self.inside(self.last)))
         inmost = self.heads[outer[-1]] if outer else None
-        for stage in reversed(self.ordered(inner, parts)):
+        for stage in reversed(self.computation_order(inner, parts)):
             if stage in self.results:
                 yield At(stage, self.last, inmost)
                 continue
@@ -172,7 +172,7 @@ class _Deciding:
                 yield Staging("value", text, one.buffer, reader, axes, memory)
             pending.clear()
 
-    def ordered(self, inner: Sequence[str], parts: Sequence[Staging]) -> list[str]:
+    def computation_order(self, inner: Sequence[str], parts: Sequence[Staging]) -> list[str]:
         """Return the stages on the chip in the order in which they are computed."""
         ordered_parts = []
         for stage in (*inner, self.last):

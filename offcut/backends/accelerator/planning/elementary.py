@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.planning.refusals import (
-    not_started,
-    not_stored,
     refuse,
+    unsupported_reduction,
+    unsupported_result,
 )
 from offcut.backends.accelerator.planning.roles import Layouts, Roles, product_layouts, word_layouts
-from offcut.backends.accelerator.planning.staging import Element, Staged, element_of, staged
+from offcut.backends.accelerator.planning.staging import Element, Staged, element_of, stage_element
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
@@ -93,7 +93,7 @@ def operations(
 
     Raises TargetError for what no instruction does, with what would be accepted.
     """
-    return _Operations(computation, group, spec, names, wished).made()
+    return _Operations(computation, group, spec, names, wished).operations()
 
 
 def layouts_of(computation: Computation, group: Sequence[Stage], spec: AcceleratorSpec) -> Layouts:
@@ -131,15 +131,15 @@ class _Operations:
         loops = lead.axes, lead.reduce_axes
         return product_layouts(factors, *loops, sizes, constants, self.elements(), self.spec)
 
-    def made(self) -> Operations:
+    def operations(self) -> Operations:
         """Return the whole group."""
         lead, *rest = self.group
         self.check_types()
-        laid = self.layouts.taken(self.wished)
+        laid = self.layouts.preferred(self.wished)
         self.roles = laid.roles
         started = None
         if lead.reducer is not None:
-            started = self.started(lead, laid.swapped)
+            started = self.reduction_statements(lead, laid.swapped)
         else:
             self.stage(lead)
         for stage in rest:
@@ -199,7 +199,7 @@ class _Operations:
                 look(stage.value)
         return unique
 
-    def started(self, lead: Stage, swapped: bool) -> tuple[Store, Store]:
+    def reduction_statements(self, lead: Stage, swapped: bool) -> tuple[Store, Store]:
         """Return the start and the update of the sum, maximum or minimum.
 
         swapped  whether the second factor of a product is the inputs'
@@ -212,8 +212,8 @@ class _Operations:
             first, second = reversed(factors) if swapped else factors
             lanes = self.roles.rows, self.roles.columns, self.roles.depth
             pair = (
-                self.copied(first, MemorySpace.INPUTS, loops, (lanes[0], lanes[2])),
-                self.copied(second, MemorySpace.WEIGHTS, loops, (lanes[1], lanes[2])),
+                self.read_of_copy(first, MemorySpace.INPUTS, loops, (lanes[0], lanes[2])),
+                self.read_of_copy(second, MemorySpace.WEIGHTS, loops, (lanes[1], lanes[2])),
             )
             ordered = reversed(pair) if swapped else pair
             a, b = (Cast(read, "int32") for read in ordered)
@@ -221,9 +221,9 @@ class _Operations:
         else:
             element = element_of(_bare(lead.value))
             if element is None:
-                raise not_started(lead, self.spec)
-            value = _widened(
-                self.copied(element, MemorySpace.ACCUMULATORS, loops), dtype_of(lead.value)
+                raise unsupported_reduction(lead, self.spec)
+            value = _widen(
+                self.read_of_copy(element, MemorySpace.ACCUMULATORS, loops), dtype_of(lead.value)
             )
         self.values[lead.buffer] = Load(accumulators, self.point, dtype_of(lead.body))
         self.result(lead)
@@ -256,7 +256,7 @@ class _Operations:
         if own.kind not in (Kind.OUTPUT, Kind.INOUT) and not self.is_read_elsewhere(stage):
             return
         if own.dtype not in STORED:
-            raise not_stored(self.computation, self.group, stage, self.spec)
+            raise unsupported_result(self.computation, self.group, stage, self.spec)
         value = self.values[stage.buffer]
         if isinstance(value, Const):
             value = self.step(own.dtype, value, stage.buffer)
@@ -273,11 +273,11 @@ class _Operations:
                 body = body.a
         value = self.value(body, stage.buffer)
         if own.kind is Kind.PRIVATE:
-            value = self.named(value, stage)
+            value = self.accumulator_value(value, stage)
         self.values[stage.buffer] = value
         self.result(stage)
 
-    def named(self, value: Expr, stage: Stage) -> Load:
+    def accumulator_value(self, value: Expr, stage: Stage) -> Load:
         """Return the value of a stage that is no result, in accumulators of its name."""
         last_step = self.steps[-1] if self.steps else None
         if last_step is not None and isinstance(value, Load) and value.buffer == last_step.buffer:
@@ -307,14 +307,14 @@ class _Operations:
                 return self.values[buffer]
         element = element_of(expr)
         if element is not None and element.load.buffer not in self.values:
-            return self.copied(element, MemorySpace.ACCUMULATORS, self.axes)
+            return self.read_of_copy(element, MemorySpace.ACCUMULATORS, self.axes)
         match expr:
             case Cast(a, "int32") if dtype_of(a) != "bool":
                 inner = self.value(a, wish)
                 return (
                     Const(inner.value, "int32")
                     if isinstance(inner, Const)
-                    else _widened(inner, "int32")
+                    else _widen(inner, "int32")
                 )
             case Cast(a, dtype) if dtype in STORED and dtype_of(a) in ("int32", *STORED):
                 return self.step(dtype, Cast(self.value(a, wish), dtype), wish)
@@ -337,7 +337,7 @@ class _Operations:
         self.steps.append(Store(name, self.point, value))
         return Load(name, self.point, dtype)
 
-    def copied(
+    def read_of_copy(
         self,
         element: Element,
         place: MemorySpace,
@@ -358,7 +358,7 @@ class _Operations:
             suffix = {MemorySpace.INPUTS: "in", MemorySpace.WEIGHTS: "wgt"}.get(place, "acc")
             name = self.names.fresh(f"{element.load.buffer}_{suffix}")
             named = [lane for lane in within if lane is not None]
-            self.copies[element] = staged(name, element, loops, place, named, self.names)
+            self.copies[element] = stage_element(name, element, loops, place, named, self.names)
         copy = self.copies[element]
         return Load(copy.name, copy.index, element.load.dtype)
 
@@ -387,7 +387,7 @@ def _bare(expr: Expr) -> Expr:
     return expr
 
 
-def narrowed(computation: Computation) -> Computation:
+def narrow_elements(computation: Computation) -> Computation:
     """Return `computation` whose elements are widened where they are used, not where they are padded: a load moves bytes."""
 
     def rule(node: Expr) -> Expr | None:
@@ -406,7 +406,7 @@ def _fits(value: int, dtype: str) -> bool:
     return least <= value <= least + (255 if dtype in STORED else 2**32 - 1)
 
 
-def _widened(value: Expr, dtype: str) -> Expr:
+def _widen(value: Expr, dtype: str) -> Expr:
     return value if dtype_of(value) == dtype else Cast(value, dtype)
 
 

@@ -43,8 +43,8 @@ def split_groups(computation: Computation) -> tuple[Computation, ...]:
     regrouped = _Regrouped(read)
     groups: list[Group] = []
     for group in read.groups:
-        groups += regrouped.parted(group)
-    groups = regrouped.joined(groups)
+        groups += regrouped.split_channels(group)
+    groups = regrouped.join_channels(groups)
     if not regrouped.added:
         return (computation,)
     return read, _with_groups(read, groups, regrouped.added)
@@ -119,7 +119,7 @@ class _Regrouped:
         self.added.append(Buffer(name, self.dtypes[of], shape, Kind.LOCAL))
         return name
 
-    def parted(self, group: Group) -> list[Group]:
+    def split_channels(self, group: Group) -> list[Group]:
         """The group, behind copies of the factors of its sum that have an axis for groups."""
         lead, *rest = group
         factors = all_loads(lead.value)
@@ -135,7 +135,7 @@ class _Regrouped:
             pairs = [_of_two(part, every) for part in factor.index]
             pairs = [pair if pair is not None and pair[0].name in both else None for pair in pairs]
             if factor not in copies and any(pairs) and self.is_whole(factor, pairs):
-                copy, copies[factor] = self.copied(factor, pairs)
+                copy, copies[factor] = self.copy_of_factor(factor, pairs)
                 parts.append((copy,))
 
         def rule(node: Expr) -> Expr | None:
@@ -152,7 +152,7 @@ class _Regrouped:
             for pair, extent in zip(pairs, shape, strict=True)
         )
 
-    def copied(
+    def copy_of_factor(
         self, factor: Load, pairs: Sequence[tuple[StageAxis, StageAxis] | None]
     ) -> tuple[Stage, Load]:
         """The copy of an array with two axes for each index of two parts, and how it is read."""
@@ -173,7 +173,7 @@ class _Regrouped:
         body = Load(factor.buffer, tuple(index), factor.dtype)
         return Stage(name, name, tuple(axes), (), body), Load(name, tuple(read), factor.dtype)
 
-    def joined(self, groups: Sequence[Group]) -> list[Group]:
+    def join_channels(self, groups: Sequence[Group]) -> list[Group]:
         """Groups, where one that reads sums at parts of its indices runs along these parts, and is joined behind."""
         joined_groups: list[Group] = []
         for group in groups:
@@ -193,7 +193,7 @@ class _Regrouped:
         """
         own = {stage.buffer for stage in sums}
         reads = {node for node in _loads(group) if node.buffer in own}
-        others = (one for one in groups if one is not group and own.isdisjoint(_stored(one)))
+        others = (one for one in groups if one is not group and own.isdisjoint(_stored_arrays(one)))
         crossing = any(node.buffer in own for one in others for node in _loads(one))
         *inner, last = (self.kinds.get(stage.buffer) for stage in group)
         has_private_stages = last in (Kind.OUTPUT, Kind.LOCAL) and all(
@@ -241,7 +241,7 @@ def _bounds(stage: Stage) -> tuple[tuple[str, Expr], ...]:
     return tuple((axis.name, axis.extent) for axis in stage.axes)
 
 
-def _stored(group: Group) -> set[str]:
+def _stored_arrays(group: Group) -> set[str]:
     return {stage.buffer for stage in group}
 
 

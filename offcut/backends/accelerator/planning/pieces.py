@@ -35,7 +35,7 @@ class Stream:
         return next(one for one in self.options if one.chosen)
 
     @property
-    def stored(self) -> frozenset[str]:
+    def stored_arrays(self) -> frozenset[str]:
         """Return the arrays that it leaves in main memory."""
         work = self.ran.nest.work
         return frozenset(one.leaf.store.buffer for one in work if isinstance(one.does, Result))
@@ -75,7 +75,7 @@ def pieces_of(
     products = {one.name for one in microkernels(spec) if one.reduce_axes}
     for top in program.body:
         stored = stored_arrays((top,))
-        stream = next((one for one in streams if one.stored & stored), None)
+        stream = next((one for one in streams if one.stored_arrays & stored), None)
         if stream is None:
             continue
         body: tuple[Stmt, ...] = (top,)
@@ -84,7 +84,7 @@ def pieces_of(
             body = next((o.body for o in top.options if o.label == label), top.options[0].body)
         tiles = [stmt for stmt in walk(body) if isinstance(stmt, Tile)]
         of = [tile for tile in tiles if tile.microkernel in products] or [
-            tile for tile in tiles if stored_arrays((tile,)) & stream.stored
+            tile for tile in tiles if stored_arrays((tile,)) & stream.stored_arrays
         ]
         runs: dict[int, _Run] = {id(tile): _Run() for tile in of}
         _visit(body, dict(sizes), runs)
@@ -94,7 +94,7 @@ def pieces_of(
             if run.instances:
                 pieces.append(
                     PlannedPiece(
-                        stage="".join(sorted(stream.stored)[:1]),
+                        stage="".join(sorted(stream.stored_arrays)[:1]),
                         role=tile.role.value,
                         roles={},
                         ranges=dict(run.ranges),

@@ -19,7 +19,7 @@ from offcut.backends.accelerator.planning.elementary import (
     Operations,
     lanes,
     layouts_of,
-    narrowed,
+    narrow_elements,
     operations,
 )
 from offcut.backends.accelerator.planning.grouped_products import is_regrouping, split_groups
@@ -152,7 +152,7 @@ def migrate_schedule(
                 tiles = {cut.axis: cut.tile for cut in way.splits}
                 order = ((axis, tiles.get(axis, 1)) for axis in way.loops)
                 tiling = Tiling(tuple(order), way.loops, way.depth)
-                options.append((way.label, one.written(group_operations, tiling)))
+                options.append((way.label, one.tiling_decisions(group_operations, tiling)))
             steps += chosen_among(options)
     return tuple(steps)
 
@@ -173,7 +173,7 @@ def _foreign(spec: AcceleratorSpec, because: str) -> PartitionError:
 def prepare_computation(computation: Computation) -> tuple[Computation, ...]:
     """Return steps from a computation to the one whose nests are decided: grouped axes apart, elements widened late."""
     steps = split_groups(computation)
-    last = _stored_between(narrowed(steps[-1]))
+    last = _stored_between(narrow_elements(steps[-1]))
     return steps if last == steps[-1] else (*steps, last)
 
 
@@ -336,7 +336,7 @@ class GroupDecisions:
             )
         return None
 
-    def written(self, operations: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
+    def tiling_decisions(self, operations: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
         """Return the decisions that a tiling is.
 
         Raises PartitionError for tiles that begin inside of a word.

@@ -27,7 +27,7 @@ def refuse(spec: AcceleratorSpec, at: str, because: str, *help: str) -> TargetEr
     )
 
 
-def not_started(stage: Stage, spec: AcceleratorSpec) -> TargetError:
+def unsupported_reduction(stage: Stage, spec: AcceleratorSpec) -> TargetError:
     """The refusal of a sum, maximum or minimum that neither unit has."""
     value = stage.value
     because = f"it is a {stage.reducer} of {format_expr(value)}"
@@ -45,7 +45,7 @@ def not_started(stage: Stage, spec: AcceleratorSpec) -> TargetError:
     return refuse(spec, stage.label, because, *help, "a sum, maximum or minimum of elements")
 
 
-def not_stored(
+def unsupported_result(
     computation: Computation, group: Sequence[Stage], stage: Stage, spec: AcceleratorSpec
 ) -> TargetError:
     """The refusal of a stage whose words main memory would have to keep whole: of its result, or of who reads it.

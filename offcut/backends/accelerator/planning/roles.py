@@ -82,7 +82,7 @@ class Layouts:
     every: Mapping[Roles, Laid]
     chosen: tuple[Roles, ...]
 
-    def taken(self, wished: Roles | None) -> Laid:
+    def preferred(self, wished: Roles | None) -> Laid:
         """Return `wished` where it is among them, else the best."""
         wished_layout = None if wished is None else self.every.get(wished)
         return self.every[self.chosen[0]] if wished_layout is None else wished_layout

@@ -64,7 +64,7 @@ class Staged:
         return next((at for at, part in enumerate(self.index) if part == Var(axis)), None)
 
 
-def staged(
+def stage_element(
     name: str,
     element: Element,
     axes: Sequence[StageAxis],

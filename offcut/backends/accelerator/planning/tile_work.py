@@ -108,7 +108,7 @@ class TileWork:
         self, key: Hashable, loops: Sequence[str], number: Callable[[Mapping[str, int]], float]
     ) -> Counts:
         """Return a number that the tiles along some loops say, computed once for a key: of no loop that is cut, alone."""
-        if key not in self.known:
+        if key not in self.memo:
             axes, known = [axis for axis in self.axes if axis in loops], self.of.numbers
             each = list[float]()
             for sizes in product(*(self.options[axis] for axis in axes)):
@@ -118,12 +118,12 @@ class TileWork:
                 each.append(known[at_sizes])
             values = np.array(each, float).reshape([len(self.options[axis]) for axis in axes])
             at = tuple(self.every[axis] for axis in axes)
-            self.known[key] = values[at] if axes else values.reshape(1)
-        numbers: Counts = self.known[key]
+            self.memo[key] = values[at] if axes else values.reshape(1)
+        numbers: Counts = self.memo[key]
         return numbers
 
     @lazy_property
-    def known(self) -> dict[Hashable, Any]:
+    def memo(self) -> dict[Hashable, Any]:
         """Return what has been computed, by its key."""
         return {}
 
@@ -153,8 +153,8 @@ class TileWork:
     def moves(self, what: Transfer, ends: Ends) -> Work:
         """Return what an instance takes at ends of `what.ends`."""
         key = "moves", what.name, ends
-        if key in self.known:
-            work: Work = self.known[key]
+        if key in self.memo:
+            work: Work = self.memo[key]
             return work
         ordered = sorted(
             enumerate(what.parts), key=lambda one: not any(a in self.axes for a, _ in one[1].loops)
@@ -179,14 +179,12 @@ class TileWork:
         ):  # windows of which a part is missing: filled by the vector unit, then moved row by row
             zeros = np.zeros(1)
             padded = np.minimum(missing, 1.0)
-            self.known["boxes", *key[1:]] = np.maximum(np.round(calls), 1)
-            self.known["fills", *key[1:]] = self.fills_of(
-                calls, words - (1 - padded) * words_on_bus
-            )
+            self.memo["boxes", *key[1:]] = np.maximum(np.round(calls), 1)
+            self.memo["fills", *key[1:]] = self.fills_of(calls, words - (1 - padded) * words_on_bus)
             calls = (1 - padded) * calls + padded * rows
         own = calls * spec.instruction_cycles[what.unit] + zeros
         bus = spec.resources[BUS].cycles(rows, words_on_bus * size)
-        self.known[key] = Work(own, bus, calls)
+        self.memo[key] = Work(own, bus, calls)
         return self.moves(what, ends)
 
     def fills_of(self, calls: Counts, words: Counts) -> Work:
@@ -200,13 +198,13 @@ class TileWork:
     def fills(self, what: Transfer, ends: Ends) -> Work:
         """Return what it takes to fill a window with what main memory has not; `ends` as in `moves`."""
         self.moves(what, ends)
-        work: Work = self.known["fills", what.name, ends]
+        work: Work = self.memo["fills", what.name, ends]
         return work
 
     def boxes(self, what: Transfer) -> Counts:
         """Return in how many boxes, each of rows side by side, that is done."""
         self.moves(what, frozenset())
-        boxes: Counts = self.known["boxes", what.name, frozenset()]
+        boxes: Counts = self.memo["boxes", what.name, frozenset()]
         return boxes
 
     def part(self, key: Hashable, part: Part, which: int, ends: Ends) -> Counts:

@@ -76,12 +76,12 @@ class TilingProgram:
         for copy in self.of.copies:
             if self.same.level(copy, self.order) == at:
                 if copy.fill:
-                    yield from self.filled(copy)
+                    yield from self.filled_boxes(copy)
                     continue
                 moves = partial(self.same.moves, copy)
                 yield Run(copy.unit.value, moves, (), (copy.name,), fills=True, ends=copy.ends)
 
-    def filled(self, copy: Transfer) -> Iterator[Node]:
+    def filled_boxes(self, copy: Transfer) -> Iterator[Node]:
         """Yield a copy whose windows the vector unit fills, box by box, before the rows of a box are moved there."""
         same = self.same
         boxes = same.boxes(copy)

@@ -74,11 +74,11 @@ class Tilings(NestAtSizes):
             ranked = sorted(ranked, key=lambda candidate: candidate[0])[:most]
         return [tiling for cycles, tiling in ranked if cycles <= NEAR * ranked[0][0]]
 
-    def walked(self, tiling: Tiling) -> float:
+    def exact_cycles(self, tiling: Tiling) -> float:
         """Return the cycles of a tiling, turn by turn, its last tiles in the windows of the others."""
         same, depths = self.alone(tiling)
         body = TilingProgram(same, tiling.order).nodes
-        return walk(body, depths, self.spec.resources, 0).timed().cycles
+        return walk(body, depths, self.spec.resources, 0).end_time().cycles
 
     def alone(self, tiling: Tiling) -> tuple[SameLoops, Mapping[Hashable, int]]:
         """Return a tiling as a `SameLoops` of one, and the number of slots of each window."""
@@ -151,7 +151,7 @@ def by_size(
 
     @cache
     def walked(at: int, tiling: Tiling) -> float:
-        return at_sizes[at].walked(tiling)
+        return at_sizes[at].exact_cycles(tiling)
 
     def cycles(tilings: Sequence[Tiling], sizes: int) -> NDArray[np.float64]:
         return np.array([[walked(at, one) for at in range(sizes)] for one in tilings])
@@ -165,7 +165,7 @@ def by_size(
     every = cycles([drafts[at] for at in order[:FINALISTS]], alone)
     off = (every / every.min(axis=0)).mean(axis=1)
     alike = (drafts[order[at]] for at in np.flatnonzero(off <= off.min() + ALIKE))
-    first = min(alike, key=least.walked)
+    first = min(alike, key=least.exact_cycles)
     if most == 1 or len(at_sizes) == 1:
         return (first,)
     others = (one for at in at_sizes[alone - 1 :] for one in at.nearest(depth, SHORTLISTED))

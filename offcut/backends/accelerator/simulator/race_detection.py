@@ -82,7 +82,7 @@ class AccessHistory:
         """The instructions that the next one of a unit must follow, one of each other unit at most."""
         predecessors: dict[int, Predecessor] = {}
         for one in touched:
-            memory, words = self._reached(one)
+            memory, words = self._touched_parts(one)
             for other in range(3):
                 if other == unit:
                     continue
@@ -101,7 +101,7 @@ class AccessHistory:
                 self._check_written(position, one, memory, words)
         self._count[unit] += 1
         for one in touched:
-            memory, words = self._reached(one)
+            memory, words = self._touched_parts(one)
             (self._written if one.write else self._read)[memory][unit, words] = self._count[unit]
         return tuple(predecessors.values())
 
@@ -144,7 +144,7 @@ class AccessHistory:
         if never.any():
             self.unwritten.append((position, one.place, self._word(one, int(never.argmax()))))
 
-    def _reached(self, one: Touched) -> tuple[str, slice | Words]:
+    def _touched_parts(self, one: Touched) -> tuple[str, slice | Words]:
         """The memory, and its parts that are touched."""
         memory, parts = self._parts[one.place]
         words = one.words

@@ -112,7 +112,7 @@ def _run(
         events=tuple(timing.events),
         races=races,
         unwritten=unwritten,
-        left=timing.left,
+        left=timing.unpopped_tokens,
     )
 
 

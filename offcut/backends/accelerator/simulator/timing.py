@@ -108,11 +108,11 @@ class Timing:
         self._ended: list[list[float]] = [[], [], []]
         self._channels = {pair: _Channel(*pair) for pair in ((0, 1), (1, 0), (1, 2), (2, 1))}
         self._pops = [
-            self._named((tokens.pop_prev, unit - 1, unit), (tokens.pop_next, unit + 1, unit))
+            self._pushers((tokens.pop_prev, unit - 1, unit), (tokens.pop_next, unit + 1, unit))
             for unit, tokens in self._tokens()
         ]
         self._pushes = [
-            self._named((tokens.push_prev, unit, unit - 1), (tokens.push_next, unit, unit + 1))
+            self._pushers((tokens.push_prev, unit, unit - 1), (tokens.push_next, unit, unit + 1))
             for unit, tokens in self._tokens()
         ]
         self._asking: list[float | None] = [None, None, None]  # since when, for the bus
@@ -131,7 +131,7 @@ class Timing:
         return max(self._free)
 
     @property
-    def left(self) -> dict[tuple[Unit, Unit], int]:
+    def unpopped_tokens(self) -> dict[tuple[Unit, Unit], int]:
         """Tokens that nobody has popped, by who pushed them for whom."""
         return {
             (UNITS[one.source], UNITS[one.sink]): len(one.pushed) - len(one.popped)
@@ -252,7 +252,7 @@ class Timing:
         for unit, instruction in zip(self._unit, self._instructions, strict=True):
             yield unit, instruction.tokens
 
-    def _named(self, *asked: tuple[bool, int, int]) -> tuple[_Channel, ...]:
+    def _pushers(self, *asked: tuple[bool, int, int]) -> tuple[_Channel, ...]:
         return tuple(self._channels[source, sink] for wanted, source, sink in asked if wanted)
 
     def _deadlock(self) -> StreamError:

@@ -107,10 +107,10 @@ def _sizes(rows: int, columns: int) -> Iterator[tuple[int, int, int]]:
         for n, k in ((1, 1), (17, 4), (33, 9)):
             n, k = min(n, columns), min(k, max(TILE_WORK // (m * min(n, columns)), 1))
             yield m, n, k
-    for n in _listed(columns, ALL_UP_TO):
+    for n in _sampled_extents(columns, ALL_UP_TO):
         yield 1, n, 2
         yield min(rows, 6), n, 5
-    for k in (0, *_listed(LONGEST, ALL_TERMS_UP_TO)):
+    for k in (0, *_sampled_extents(LONGEST, ALL_TERMS_UP_TO)):
         yield 1, 1, k
         yield min(rows, 5), min(columns, 17 if k <= LONG_TERMS else 3), k
     low, narrow = (min(*both) for both in zip((rows, columns), PAIRS_UP_TO, strict=True))
@@ -128,7 +128,7 @@ def _inside(most: int) -> set[int]:
     return {1, most, max(most - 1 - most % 2, 1), most // 2 | 1} - {0} if most > 2 else {1, most}
 
 
-def _listed(most: int, all_up_to: int) -> list[int]:
+def _sampled_extents(most: int, all_up_to: int) -> list[int]:
     """Values of an axis: all that are small, some further ones, and the greatest."""
     return sorted({*range(1, min(most, all_up_to) + 1), *(n for n in FURTHER if n <= most), most})
 
@@ -208,7 +208,7 @@ class Operand:
         """Where its first element is, or would be."""
         return int(self.around.ctypes.data) - self.first * self.matrix.itemsize
 
-    def changed(self, before: Array) -> tuple[int, int] | None:
+    def first_changed_element(self, before: Array) -> tuple[int, int] | None:
         """Return row and column of the first element whose bytes are not those of `before`; None if there is none."""
         if self.around.tobytes() == before.tobytes():
             return None

@@ -153,7 +153,7 @@ def _check(kernel: Microkernel, foreign: Foreign) -> None:
         return
     if ended.status is JobStatus.RETURNED:
         number, because = ended.value
-        raise _refused(kernel.name, calls[number], because)
+        raise _refusal(kernel.name, calls[number], because)
     if ended.last_message is None and ended.status is not JobStatus.RAISED:
         raise TargetError(
             "external_microkernel",
@@ -164,10 +164,10 @@ def _check(kernel: Microkernel, foreign: Foreign) -> None:
     if ended.status is JobStatus.RAISED or ended.last_message is None:
         raise InternalError(f"{kernel.name} could not be checked: {ended.because}\n{ended.details}")
     call = calls[ended.last_message]
-    raise _refused(kernel.name, call, function.explain(call, ended))
+    raise _refusal(kernel.name, call, function.explain(call, ended))
 
 
-def _refused(name: str, call: Call, because: str) -> DescribeError:
+def _refusal(name: str, call: Call, because: str) -> DescribeError:
     return DescribeError(
         "external_microkernel",
         f"cannot take {name}",
@@ -227,7 +227,7 @@ class _Function:
         c_after = np.array(c.matrix)
         c.matrix[...] = c_before
         for name, one, bytes_before in zip(_NAMES, (a, b, c), before, strict=True):
-            at = one.changed(bytes_before)
+            at = one.first_changed_element(bytes_before)
             if at is not None:
                 rows, columns = one.matrix.shape
                 is_element = 0 <= at[0] < rows and at[1] < columns

@@ -100,7 +100,7 @@ class Addressing(Scalars, ABC):
         return Elements(self.f, width, self.isa.fma, self.functions, scalef)
 
     @contextmanager
-    def placed(self, memory: Mapping[str, Memory]) -> Iterator[None]:
+    def placing(self, memory: Mapping[str, Memory]) -> Iterator[None]:
         """Inside, these buffers lie elsewhere, or exist at all."""
         outer_memory = self.memory
         self.memory = {**outer_memory, **memory}
@@ -119,7 +119,7 @@ class Addressing(Scalars, ABC):
                 offset = self.offset(memory, axis, at)
             total = ir.add(self.f, total, offset)
         if memory.layout is not None and memory.layout.swizzle is not None:
-            total = ir.swizzled(self.f, total, memory.layout.swizzle)
+            total = ir.swizzle_offset(self.f, total, memory.layout.swizzle)
         return base if total == "0" else self.f.let(f"getelementptr i8, ptr {base}, i64 {total}")
 
     def offset(self, memory: Memory, axis: int, at: str) -> str:
@@ -158,7 +158,7 @@ class Addressing(Scalars, ABC):
                 total = e.binary("+", "index", total, digit)
         if memory.layout is not None and (swizzle := memory.layout.swizzle) is not None:
             kind = f"<{lanes.width} x i64>"
-            total = ir.swizzled(self.f, total, swizzle, kind)
+            total = ir.swizzle_offset(self.f, total, swizzle, kind)
         vector = f"<{lanes.width} x i64>"
         return self.f.let(f"getelementptr i8, ptr {memory.base}, {vector} {total}")
 
@@ -190,10 +190,10 @@ class Addressing(Scalars, ABC):
     def load(self, buffer: str, index: Sequence[Expr], dtype: str, lanes: Lanes) -> str:
         """The elements at `index`; lanes that are off read nothing."""
         memory, e = self.memory[buffer], self.elements(lanes.width)
-        stored, align = e.stored(dtype), item_bytes(dtype)
+        stored, align = e.memory_type(dtype), item_bytes(dtype)
         mask = self.mask_of(lanes)
         if memory.layout is not None and memory.layout.bits is not None:
-            return e.loaded(self.of_shared_bytes(buffer, memory.layout, index, lanes), dtype)
+            return e.widen_loaded(self.of_shared_bytes(buffer, memory.layout, index, lanes), dtype)
         match self.along(memory, index, lanes):
             case Spacing(1, 0):
                 address = self.address(memory, index)
@@ -203,14 +203,14 @@ class Addressing(Scalars, ABC):
                     )
                 else:
                     element = self.load_if_any(address, dtype, mask or "", lanes)
-                raw = self.splat_stored(element, dtype, lanes)
+                raw = self.splat(element, dtype, lanes)
             case Spacing(1, 1):
                 address = self.address(memory, index)
                 raw = self.beside(address, dtype, mask, lanes.width, memory.load_metadata)
             case Spacing(1, -1):
                 address = self.address(memory, index)
                 address, mask = self.turned_back(address, mask, align, lanes)
-                raw = self.reversed(stored, self.beside(address, dtype, mask, lanes.width), lanes)
+                raw = self.reverse(stored, self.beside(address, dtype, mask, lanes.width), lanes)
             case Spacing(1, step) if 1 < step <= min(FEW_APART, lanes.width):
                 raw = self.every(step, self.address(memory, index), dtype, mask, lanes)
             case Spacing(share, 1):
@@ -218,8 +218,8 @@ class Addressing(Scalars, ABC):
             case Spacing(share, step) if step == share:
                 raw = self.member_of_each(share, memory, index, mask, lanes)
             case _:
-                raw = self.gathered(buffer, index, mask, lanes)
-        return e.loaded(raw, dtype)
+                raw = self.gather(buffer, index, mask, lanes)
+        return e.widen_loaded(raw, dtype)
 
     def of_shared_bytes(
         self, buffer: str, layout: Layout, index: Sequence[Expr], lanes: Lanes
@@ -230,7 +230,7 @@ class Addressing(Scalars, ABC):
         assert bits is not None
         f, last, free = self.f, layout.per_byte - 1, 8 - bits
         of_places, of_bytes = f"<{lanes.width} x i64>", f"<{lanes.width} x i8>"
-        bytes_of_lanes = self.gathered(buffer, index, self.mask_of(lanes), lanes)
+        bytes_of_lanes = self.gather(buffer, index, self.mask_of(lanes), lanes)
         place = f.let(f"and {of_places} {self.lane_index(index[axis], lanes)}, splat (i64 {last})")
         after = f.let(f"sub {of_places} splat (i64 {last}), {place}")
         after = f.let(f"mul {of_places} {after}, splat (i64 {bits})")
@@ -240,7 +240,7 @@ class Addressing(Scalars, ABC):
         down = "lshr" if self.memory[buffer].dtype in UNSIGNED else "ashr"
         return f.let(f"{down} {of_bytes} {up}, splat (i8 {free})")
 
-    def gathered(self, buffer: str, index: Sequence[Expr], mask: str | None, lanes: Lanes) -> str:
+    def gather(self, buffer: str, index: Sequence[Expr], mask: str | None, lanes: Lanes) -> str:
         """Elements that lie anywhere, one by one."""
         memory = self.memory[buffer]
         addresses = self.lane_addresses(memory, index, lanes)
@@ -263,18 +263,20 @@ class Addressing(Scalars, ABC):
         What lies between these elements is read too, but nothing past the last, and nothing where lanes are off.
         """
         f, width, item = self.f, lanes.width, item_bytes(dtype)
-        stored, bits = self.elements(width).stored(dtype), f"<{width} x i1>"
+        stored, bits = self.elements(width).memory_type(dtype), f"<{width} x i1>"
         permuted = "poison"
         for part in range(step):
             address = f.let(f"getelementptr i8, ptr {first}, i64 {part * width * item}")
             places = [part * width + lane for lane in range(width)]
             there: str | None = None
             if mask is not None:
-                wanted = _listed("i1", (str(at % step == 0).lower() for at in places))
-                spread = self.shuffled("i1", mask, width, (at // step for at in places))
+                wanted = _vector_constant("i1", (str(at % step == 0).lower() for at in places))
+                spread = self.shuffle("i1", mask, width, (at // step for at in places))
                 there = f.let(f"and {bits} {spread}, {wanted}")
             elif part == step - 1:
-                there = _listed("i1", (str(at <= step * (width - 1)).lower() for at in places))
+                there = _vector_constant(
+                    "i1", (str(at <= step * (width - 1)).lower() for at in places)
+                )
             vector = self.beside(address, dtype, there, width)
             # Lanes that earlier parts filled stay as they are; of those behind, this part fills the first.
             lanes_of_half = (
@@ -285,7 +287,7 @@ class Addressing(Scalars, ABC):
             )
             both = f"{stored} {permuted}, {stored} {vector}"
             permuted = f.let(
-                f"shufflevector {both}, <{width} x i32> {_listed('i32', lanes_of_half)}"
+                f"shufflevector {both}, <{width} x i32> {_vector_constant('i32', lanes_of_half)}"
             )
         return permuted
 
@@ -294,10 +296,10 @@ class Addressing(Scalars, ABC):
         width, count = lanes.width, lanes.width // share
         some = None if mask is None else self.some_of_each(share, mask, width)
         if some is not None:
-            some = self.shuffled("i1", some, width, range(0, width, share))
+            some = self.shuffle("i1", some, width, range(0, width, share))
         raw = self.beside(first, dtype, some, count)
         owners = (lane // share for lane in range(width))
-        return self.shuffled(STORED[dtype], raw, count, owners)
+        return self.shuffle(STORED[dtype], raw, count, owners)
 
     def member_of_each(
         self, group: int, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes
@@ -320,11 +322,13 @@ class Addressing(Scalars, ABC):
             member = int(self.values[name])
         else:
             first, member, bits = self.address(memory, index), 0, f"<{width} x i1>"
-            wanted = _listed("i1", (str(lane % group == 0).lower() for lane in range(width)))
+            wanted = _vector_constant(
+                "i1", (str(lane % group == 0).lower() for lane in range(width))
+            )
             some = wanted if some is None else self.f.let(f"and {bits} {some}, {wanted}")
         raw = self.beside(first, dtype, some, width)
         owners = (lane // group * group + member for lane in range(width))
-        return self.shuffled(STORED[dtype], raw, width, owners)
+        return self.shuffle(STORED[dtype], raw, width, owners)
 
     def says_member(
         self, name: str, count: int, memory: Memory, index: Sequence[Expr], lanes: Lanes
@@ -340,16 +344,16 @@ class Addressing(Scalars, ABC):
         bits, some = f"<{width} x i1>", ""
         for member in range(group):
             places = (lane // group * group + member for lane in range(width))
-            one = self.shuffled("i1", mask, width, places)
+            one = self.shuffle("i1", mask, width, places)
             some = self.f.let(f"or {bits} {some}, {one}") if some else one
         return some
 
-    def shuffled(
+    def shuffle(
         self, kind: str, vector: str, width: int, lanes: Iterable[int], second: str = "poison"
     ) -> str:
         """Lanes of a vector of so many elements, and of a second one behind it, in an order."""
         places, source = [*lanes], f"<{width} x {kind}>"
-        mask = f"<{len(places)} x i32> {_listed('i32', places)}"
+        mask = f"<{len(places)} x i32> {_vector_constant('i32', places)}"
         return self.f.let(f"shufflevector {source} {vector}, {source} {second}, {mask}")
 
     def beside(
@@ -359,7 +363,7 @@ class Addressing(Scalars, ABC):
 
         metadata  of a load of all lanes
         """
-        stored, align = self.elements(width).stored(dtype), item_bytes(dtype)
+        stored, align = self.elements(width).memory_type(dtype), item_bytes(dtype)
         if mask is None:
             return self.f.let(f"load {stored}, ptr {first}, align {align}{metadata}")
         bits = f"<{width} x i1>"
@@ -375,11 +379,11 @@ class Addressing(Scalars, ABC):
     ) -> tuple[str, str | None]:
         """Where the last lane lies, of lanes that lie back to back from `first` on, and the mask from there on."""
         last = self.f.let(f"getelementptr i8, ptr {first}, i64 {-item * (lanes.width - 1)}")
-        return last, mask and self.reversed(f"<{lanes.width} x i1>", mask, lanes)
+        return last, mask and self.reverse(f"<{lanes.width} x i1>", mask, lanes)
 
-    def reversed(self, kind: str, vector: str, lanes: Lanes) -> str:
+    def reverse(self, kind: str, vector: str, lanes: Lanes) -> str:
         """A vector from its last lane to its first."""
-        turned = f"<{lanes.width} x i32> {_listed('i32', reversed(range(lanes.width)))}"
+        turned = f"<{lanes.width} x i32> {_vector_constant('i32', reversed(range(lanes.width)))}"
         return self.f.let(f"shufflevector {kind} {vector}, {kind} poison, {turned}")
 
     def load_if_any(self, address: str, dtype: str, mask: str, lanes: Lanes) -> str:
@@ -394,7 +398,7 @@ class Addressing(Scalars, ABC):
             self.f.do(f"store {STORED[dtype]} {element}, ptr {slot}")
         return self.f.let(f"load {STORED[dtype]}, ptr {slot}")
 
-    def splat_stored(self, element: str, dtype: str, lanes: Lanes) -> str:
+    def splat(self, element: str, dtype: str, lanes: Lanes) -> str:
         """An element as it lies in memory, in every lane."""
         kind = f"<{lanes.width} x {STORED[dtype]}>"
         one = self.f.let(f"insertelement {kind} poison, {STORED[dtype]} {element}, i32 0")
@@ -405,7 +409,7 @@ class Addressing(Scalars, ABC):
         """Write the elements at `index`; lanes that are off write nothing."""
         memory, e = self.memory[buffer], self.elements(lanes.width)
         dtype = memory.dtype
-        stored, align = e.stored(dtype), item_bytes(dtype)
+        stored, align = e.memory_type(dtype), item_bytes(dtype)
         raw, bits = e.storable(value, dtype), f"<{lanes.width} x i1>"
         suffix = f"v{lanes.width}{_SUFFIX[STORED[dtype]]}"
         mask = self.mask_of(lanes)
@@ -422,7 +426,7 @@ class Addressing(Scalars, ABC):
         address = self.address(memory, index)
         if lying == BACK:
             address, mask = self.turned_back(address, mask, align, lanes)
-            raw = self.reversed(stored, raw, lanes)
+            raw = self.reverse(stored, raw, lanes)
         if mask is not None and memory.layout is not None:
             # A panel holds whole vectors: its columns past the extent are zero.
             zero = "zeroinitializer"
@@ -432,12 +436,12 @@ class Addressing(Scalars, ABC):
             self.f.do(f"store {stored} {raw}, ptr {address}, align {align}")
             return
         if item_bytes(dtype) < 8 and STORED[dtype].startswith("i"):
-            mask = self.unfolded(mask, lanes.width)
+            mask = self.opaque_mask(mask, lanes.width)
         name = f"llvm.masked.store.{suffix}.p0"
         self.f.declares.add(f"declare void @{name}({stored}, ptr, i32, {bits})")
         self.f.do(f"call void @{name}({stored} {raw}, ptr {address}, i32 {align}, {bits} {mask})")
 
-    def unfolded(self, mask: str, width: int) -> str:
+    def opaque_mask(self, mask: str, width: int) -> str:
         """Return a mask of which LLVM does not learn that one lane alone is on.
 
         Such a store of what was truncated in one register becomes one of an element before that (LLVM 22, AVX-512), which
@@ -447,20 +451,20 @@ class Addressing(Scalars, ABC):
             return mask
         whole = max(width, 8)  # lanes of the least mask that a register class has
         if whole > width:
-            lanes = _listed("i32", (min(lane, width) for lane in range(whole)))
+            lanes = _vector_constant("i32", (min(lane, width) for lane in range(whole)))
             mask = self.f.let(
                 f"shufflevector <{width} x i1> {mask}, <{width} x i1> zeroinitializer, <{whole} x i32> {lanes}"
             )
         mask = self.f.let(f'call <{whole} x i1> asm "", "=k,0"(<{whole} x i1> {mask})')
         if whole > width:
-            lanes = _listed("i32", range(width))
+            lanes = _vector_constant("i32", range(width))
             mask = self.f.let(
                 f"shufflevector <{whole} x i1> {mask}, <{whole} x i1> poison, <{width} x i32> {lanes}"
             )
         return mask
 
 
-def _listed(kind: str, values: Iterable[object]) -> str:
+def _vector_constant(kind: str, values: Iterable[object]) -> str:
     """A vector of constants."""
     return f"<{', '.join(f'{kind} {value}' for value in values)}>"
 

@@ -105,7 +105,7 @@ class Storage(Vectors):
                 updated_arrays[buffer.name] = memory
             else:
                 self.memory[buffer.name] = memory
-        self.updated(updated_arrays)
+        self.copy_updates(updated_arrays)
         outside = spilled_buffers(self.program)
         self.windows = windows_of(self.program)
         for buffer in self.program.buffers:
@@ -114,7 +114,7 @@ class Storage(Vectors):
             if buffer.kind is Kind.LOCAL or buffer.name in outside:
                 self.memory[buffer.name] = self.dense(buffer, self.home(buffer))
 
-    def updated(self, memories: Mapping[str, Memory]) -> None:
+    def copy_updates(self, memories: Mapping[str, Memory]) -> None:
         """Copy what the program updates from the arrays that are given to its results."""
         for name, memory in memories.items():
             self.copy(self.program.buffer(name), memory, self.memory[name])
@@ -155,7 +155,7 @@ class Storage(Vectors):
                 base = self.f.let(f"getelementptr i8, ptr {base}, i64 {before}")
         memory = self.dense(window, base)
         origins = tuple(self.scalar(start) for start, _ in alloc.axes)
-        with self.placed({window.name: replace(memory, origins=origins)}):
+        with self.placing({window.name: replace(memory, origins=origins)}):
             yield
         self.open_bytes = before
 
@@ -213,7 +213,7 @@ class Storage(Vectors):
         extents = [self.scalar(extent) for extent in buffer.shape]
         step, origins = str(item_bytes(buffer.dtype)), ("0",) * len(extents)
         if buffer.layout is not None:
-            return self.laid(buffer, buffer.layout, base, extents)
+            return self.memory_of(buffer, buffer.layout, base, extents)
         strides = [""] * len(extents)
         for axis in reversed(range(len(extents))):
             strides[axis] = step
@@ -223,7 +223,9 @@ class Storage(Vectors):
             )
         return Memory(base, buffer.dtype, tuple(strides), origins)
 
-    def laid(self, buffer: Buffer, layout: Layout, base: str, extents: Sequence[str]) -> Memory:
+    def memory_of(
+        self, buffer: Buffer, layout: Layout, base: str, extents: Sequence[str]
+    ) -> Memory:
         """Return a buffer whose elements lie as a layout says; its coordinates follow one another row by row.
 
         Where elements share a byte, digits count the bytes.
@@ -232,7 +234,7 @@ class Storage(Vectors):
             each, shared = layout.per_byte, [*extents]
             up = ir.add(self.f, extents[axis], str(each - 1))
             shared[axis] = ir.floordiv(self.f, up, str(each))
-            byte_address = self.laid(buffer, layout.of_bytes(), base, shared)
+            byte_address = self.memory_of(buffer, layout.of_bytes(), base, shared)
             of_elements = tuple(
                 tuple((step * each if at == axis else step, end, unit) for step, end, unit in of)
                 for at, of in enumerate(byte_address.digits)
@@ -277,14 +279,14 @@ class Storage(Vectors):
         def add_up(f: FunctionWriter) -> None:
             total, magnitude = "0", "0.0"
             for _, size in self.scratch:
-                total = ir.add(f, total, self.aligned(size))
+                total = ir.add(f, total, self.aligned_bytes(size))
                 magnitude = f.let(f"fadd double {magnitude}, {self.magnitude(size)}")
-            self.capped(total, magnitude)
+            self.cap_total(total, magnitude)
 
         text = self.over_sizes(add_up).text()
         return f"define i64 @offcut_workspace(ptr %sizes) nounwind {{\n{text}\n}}"
 
-    def capped(self, total: str, magnitude: str) -> None:
+    def cap_total(self, total: str, magnitude: str) -> None:
         """Return `total`, or 2^61 where its magnitude shows that it may have passed int64."""
         huge = self.f.let(f"fcmp ogt double {magnitude}, 0x43C0000000000000")
         self.f.do(f"ret i64 {self.f.let(f'select i1 {huge}, i64 {1 << 61}, i64 {total}')}")
@@ -299,7 +301,7 @@ class Storage(Vectors):
         self.f.declares |= f.declares
         return f
 
-    def aligned(self, size: Expr) -> str:
+    def aligned_bytes(self, size: Expr) -> str:
         """`size` bytes rounded up to cache lines; none where an extent is negative, which no loop runs to."""
         up = ir.add(self.f, ir.maximum(self.f, self.scalar(size), "0"), "63")
         return ir.mul(self.f, ir.floordiv(self.f, up, "64"), "64")

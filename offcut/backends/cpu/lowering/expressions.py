@@ -36,14 +36,14 @@ class Expressions(Addressing):
 
     tables   constant tables of the module, by name
     current_store    the assignment whose value is being computed
-    store_path      the lanes that run it, as `Lanes.path`
+    store_lanes      the lanes that run it; a value for another number of lanes, such as one that all of these read, is not of them
     """
 
     def __init__(self, program: Program, isa: Isa) -> None:
         super().__init__(program, isa)
         self.tables: dict[str, str] = {}
         self.current_store: Store | None = None
-        self.store_path: str | None = None
+        self.store_lanes = Lanes(1, None)
 
     def value(self, expr: Expr, lanes: Lanes, slots: Mapping[str, str]) -> str:
         """An expression for a vector of instances; `slots` hold what the tile has written."""
@@ -57,8 +57,8 @@ class Expressions(Addressing):
             case Load(buffer, index, _):
                 if buffer in slots:
                     return self.f.let(f"load {e.kind(dtype)}, ptr {slots[buffer]}")
-                if self.is_always_inside(expr):
-                    lanes = replace(lanes, path=self.store_path)
+                if self.store_lanes.width == lanes.width and self.is_always_inside(expr):
+                    lanes = replace(lanes, path=self.store_lanes.path)
                 return self.load(buffer, index, dtype, lanes)
             case Binary(op, a, b):
                 x, y = self.value(a, lanes, slots), self.value(b, lanes, slots)
@@ -97,7 +97,7 @@ class Expressions(Addressing):
             extents.get(part) == extent for part, extent in zip(load.index, shape, strict=True)
         )
 
-    def reduced(
+    def reduce(
         self, op: str, old: str, term: Expr, dtype: str, lanes: Lanes, slots: Mapping[str, str]
     ) -> str:
         """``old op term``; a product is contracted into the sum, as microkernels do."""
@@ -108,12 +108,12 @@ class Expressions(Addressing):
                 path = holds
                 if lanes.path is not None:
                     path = self.f.let(f"and <{lanes.width} x i1> {lanes.path}, {holds}")
-                new = self.reduced(op, old, then, dtype, replace(lanes, path=path), slots)
+                new = self.reduce(op, old, then, dtype, replace(lanes, path=path), slots)
                 return e.select(holds, new, old, dtype)
             case Select(inside, Binary("*") as then, Const(0) as zero) if op == "sum":
                 # As where the condition has left the loop: the product is not rounded before it is added.
                 holds = self.value(inside, lanes, slots)
-                new = self.reduced(op, old, then, dtype, self.on(lanes, holds), slots)
+                new = self.reduce(op, old, then, dtype, self.on(lanes, holds), slots)
                 unchanged = e.binary("+", dtype, old, self.value(zero, lanes, slots))
                 return e.select(holds, new, unchanged, dtype)
         if op == "sum" and isinstance(term, Binary) and term.op == "*" and dtype in FLOATS:

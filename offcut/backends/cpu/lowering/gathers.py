@@ -43,10 +43,10 @@ class ShortOffsets:
 class Gathers(Expressions):
     """Loads of lanes that do not lie side by side."""
 
-    def gathered(self, buffer: str, index: Sequence[Expr], mask: str | None, lanes: Lanes) -> str:
+    def gather(self, buffer: str, index: Sequence[Expr], mask: str | None, lanes: Lanes) -> str:
         """Elements one by one, or by what is cheaper and holds at run time."""
         memory, f = self.memory[buffer], self.f
-        by_addresses = partial(super().gathered, buffer, index, mask, lanes)
+        by_addresses = partial(super().gather, buffer, index, mask, lanes)
         if memory.layout is not None or lanes.width == 1:
             return by_addresses()
         kind = f"<{lanes.width} x {STORED[memory.dtype]}>"
@@ -85,11 +85,11 @@ class Gathers(Expressions):
         memory, width, half = self.memory[buffer], lanes.width, lanes.width // 2
         addresses, parts = self.lane_addresses(memory, index, lanes), list[str]()
         for places in (range(half), range(half, width)):
-            some = None if mask is None else self.shuffled("i1", mask, width, places)
-            here = self.shuffled("ptr", addresses, width, places)
+            some = None if mask is None else self.shuffle("i1", mask, width, places)
+            here = self.shuffle("ptr", addresses, width, places)
             parts.append(self.at_addresses(memory.dtype, here, some, half))
         first, second = parts
-        return self.shuffled(STORED[memory.dtype], first, half, range(width), second)
+        return self.shuffle(STORED[memory.dtype], first, half, range(width), second)
 
     def either(
         self, condition: str, then: Callable[[], str], other: Callable[[], str], kind: str

@@ -86,10 +86,10 @@ def emit_interleaved_pack(
             target = low.address(low.memory[copy.buffer], copy.index)
         if by_columns:
             vectors = [_row(low, source, axes, at, t, wide, last) for t in range(side)]
-            value = _shuffled(f, vectors, STORED[source.dtype])
+            value = _interleave_vectors(f, vectors, STORED[source.dtype])
             f.do(f"store <{UNIT * COLUMNS} x i8> {value}, ptr {target}, align 1")
         else:
-            units = _turned(low, source, axes, at, wide, last)
+            units = _transpose_units(low, source, axes, at, wide, last)
             remaining = ir.sub(f, counts[0], k)
             for group, unit in enumerate(units):
                 there = f.let(f"icmp slt i64 {group * side}, {remaining}")
@@ -117,7 +117,7 @@ def _row(
     return _load(f, address, kind, COLUMNS, count)
 
 
-def _shuffled(f: FunctionWriter, vectors: Sequence[str], kind: str) -> str:
+def _interleave_vectors(f: FunctionWriter, vectors: Sequence[str], kind: str) -> str:
     """Vectors of 16 elements, element by element in turn, as bytes."""
     lanes = COLUMNS
     while len(vectors) > 1:
@@ -135,7 +135,7 @@ def _shuffled(f: FunctionWriter, vectors: Sequence[str], kind: str) -> str:
     return f.let(f"bitcast <{lanes} x {kind}> {vectors[0]} to <{UNIT * COLUMNS} x i8>")
 
 
-def _turned(
+def _transpose_units(
     low: Addressing,
     source: Load,
     axes: Sequence[TileAxis],

@@ -61,21 +61,21 @@ class Reductions(Gathers):
         slots   registers of one lane that stand for buffers around the loop
         """
         f, stores = self.f, [stmt for stmt in loop.body if isinstance(stmt, Store)]
-        wide = self._widened(stores, width, slots)
+        wide = self._splat_slots(stores, width, slots)
         start = self.scalar(loop.lo)
         count = ir.sub(f, self.scalar(loop.hi), start)
         terms = _Terms(self, loop, [self._reducer(s, width, wide) for s in stores], width, start)
         totals, literal_count = terms.slots(), ir.literal(count)
 
         def few() -> None:
-            terms.keep(totals, terms.reduced(terms.identities(), "0", count))
+            terms.keep(totals, terms.accumulate_vector(terms.identities(), "0", count))
 
         def many() -> None:
             accumulators = [terms.slots() for _ in range(ACCUMULATORS)]
             for own in accumulators:
                 terms.keep(own, terms.identities())
             terms.run(accumulators, count)
-            terms.keep(totals, terms.tree([terms.kept(own) for own in accumulators]))
+            terms.keep(totals, terms.tree([terms.accumulators(own) for own in accumulators]))
 
         if literal_count is not None:
             (few if literal_count <= width else many)()
@@ -87,7 +87,7 @@ class Reductions(Gathers):
                 many()
         return {
             reducer.store.buffer: reducer.across(total)
-            for reducer, total in zip(terms.reducers, terms.kept(totals), strict=True)
+            for reducer, total in zip(terms.reducers, terms.accumulators(totals), strict=True)
         }
 
     def first_lanes(self, width: int, count: str) -> str:
@@ -105,7 +105,7 @@ class Reductions(Gathers):
         ramp = "<" + ", ".join(f"i32 {lane}" for lane in range(width)) + ">"
         return f.let(f"icmp slt {kind} {ramp}, {limit}")
 
-    def combined(self, store: Store, old: str, total: str) -> str:
+    def combine(self, store: Store, old: str, total: str) -> str:
         """``old op total`` of vectors of one lane."""
         assert store.reduce is not None
         dtype = self.program.buffer(store.buffer).dtype
@@ -116,7 +116,7 @@ class Reductions(Gathers):
         extreme = store.reduce != "sum" and dtype in FLOATS
         return (_Extreme if extreme else _Reducer)(self, store, dtype, width, slots)
 
-    def _widened(
+    def _splat_slots(
         self, stores: Sequence[Store], width: int, slots: Mapping[str, str]
     ) -> dict[str, str]:
         """Registers that hold in every lane what `slots` hold in one, where the terms read it."""
@@ -162,14 +162,14 @@ class _Reducer:
         nothing = identity(self.store.reduce or "", self.dtype)
         return (self.low.elements(self.width).constant(nothing, self.dtype),)
 
-    def added(self, old: State, lanes: Lanes) -> State:
+    def accumulate(self, old: State, lanes: Lanes) -> State:
         """`old` with the terms of `lanes`."""
         low, store, e = self.low, self.store, self.low.elements(self.width)
         assert store.reduce is not None
-        new = low.reduced(store.reduce, old[0], store.value, self.dtype, lanes, self.slots)
+        new = low.reduce(store.reduce, old[0], store.value, self.dtype, lanes, self.slots)
         return (new if lanes.mask is None else e.select(lanes.mask, new, old[0], self.dtype),)
 
-    def merged(self, one: State, other: State) -> State:
+    def merge(self, one: State, other: State) -> State:
         """Two accumulators in one."""
         return (self.pair(self.width, one[0], other[0]),)
 
@@ -201,7 +201,7 @@ class _Extreme(_Reducer):
     def identity(self) -> State:
         return (*super().identity(), "zeroinitializer")
 
-    def added(self, old: State, lanes: Lanes) -> State:
+    def accumulate(self, old: State, lanes: Lanes) -> State:
         f, e = self.low.f, self.low.elements(self.width)
         kind, bits = self.kinds
         term = self.low.value(self.store.value, lanes, self.slots)
@@ -211,7 +211,7 @@ class _Extreme(_Reducer):
         met = f.let(f"or {bits} {old[1]}, {none}")
         return self.pair(self.width, term, old[0]), met
 
-    def merged(self, one: State, other: State) -> State:
+    def merge(self, one: State, other: State) -> State:
         met = self.low.f.let(f"or <{self.width} x i1> {one[1]}, {other[1]}")
         return self.pair(self.width, other[0], one[0]), met
 
@@ -255,7 +255,7 @@ class _Terms:
             for slot, kind, part in zip(own, reducer.kinds, parts, strict=True):
                 self.low.f.do(f"store {kind} {part}, ptr {slot}")
 
-    def kept(self, slots: Sequence[State]) -> list[State]:
+    def accumulators(self, slots: Sequence[State]) -> list[State]:
         return [
             tuple(
                 self.low.f.let(f"load {kind}, ptr {slot}")
@@ -264,7 +264,7 @@ class _Terms:
             for reducer, own in zip(self.reducers, slots, strict=True)
         ]
 
-    def reduced(self, old: Sequence[State], done: str, rest: str | None) -> list[State]:
+    def accumulate_vector(self, old: Sequence[State], done: str, rest: str | None) -> list[State]:
         """`old` with the vector of terms from `done` on.
 
         rest   terms that there are from there on; None: a whole vector at least
@@ -275,7 +275,7 @@ class _Terms:
         lanes = Lanes(self.width, self.loop.iter, mask)
         with low.bound(self.loop.iter, ir.add(low.f, self.start, done)):
             return [
-                reducer.added(parts, lanes)
+                reducer.accumulate(parts, lanes)
                 for reducer, parts in zip(self.reducers, old, strict=True)
             ]
 
@@ -287,7 +287,7 @@ class _Terms:
             with f.loop("0", full, block) as now:
                 for number, slots in enumerate(accumulators):
                     at = ir.add(f, now, str(number * self.width))
-                    self.keep(slots, self.reduced(self.kept(slots), at, None))
+                    self.keep(slots, self.accumulate_vector(self.accumulators(slots), at, None))
         self._rest(accumulators, 0, full, ir.sub(f, count, full))
 
     def _rest(
@@ -300,7 +300,7 @@ class _Terms:
 
         def step() -> None:
             slots = accumulators[number]
-            self.keep(slots, self.reduced(self.kept(slots), done, rest))
+            self.keep(slots, self.accumulate_vector(self.accumulators(slots), done, rest))
             after = ir.add(f, done, str(self.width)), ir.sub(f, rest, str(self.width))
             self._rest(accumulators, number + 1, *after)
 
@@ -315,7 +315,7 @@ class _Terms:
         while len(values) > 1:
             half = len(values) // 2
             values = [
-                [reducer.merged(a, b) for reducer, a, b in zip(self.reducers, *pair, strict=True)]
+                [reducer.merge(a, b) for reducer, a, b in zip(self.reducers, *pair, strict=True)]
                 for pair in zip(values[:half], values[half:], strict=True)
             ]
         return list(values[0])

@@ -86,7 +86,7 @@ def lower(
     work     of a call, in instances, by which it is judged worth letting other threads run
     chains   registers of lanes that a tile with a loop inside takes at once
     """
-    return Lowering(program, isa, families, work, chains).lowered()
+    return Lowering(program, isa, families, work, chains).lower()
 
 
 class Lowering(Storage):
@@ -117,7 +117,7 @@ class Lowering(Storage):
         head = "i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace)"
         return f"define {head} nounwind {{\n{self.with_scratch()}\n}}"
 
-    def lowered(self) -> Lowered:
+    def lower(self) -> Lowered:
         """All that the module defines."""
         own = [self.entry(), self.workspace(), self.work(), *self.outline.functions.values()]
         loops = list(self.outline.loops.values())
@@ -148,7 +148,7 @@ class Lowering(Storage):
             offset = "0"
             for name, size in self.scratch:
                 f.do(f"{name} = getelementptr i8, ptr %workspace, i64 {offset}")
-                offset = ir.add(f, offset, self.aligned(size))
+                offset = ir.add(f, offset, self.aligned_bytes(size))
 
         head, body = self.over_sizes(lay_out), self.f
         self.outline.place(body)
@@ -161,7 +161,7 @@ class Lowering(Storage):
 
         def instances(f: FunctionWriter) -> None:
             total = self.scalar(self.instances_of_call)
-            self.capped(total, self.magnitude(self.instances_of_call))
+            self.cap_total(total, self.magnitude(self.instances_of_call))
 
         text = self.over_sizes(instances).text()
         return f"define i64 @offcut_work(ptr %sizes) nounwind {{\n{text}\n}}"
@@ -377,11 +377,11 @@ def cover(low: Addressing, tile: Tile, family: Family) -> Parts | Refusal:
         if not low.bounded(axis.extent):
             because = f"nothing bounds the extent {format_expr(axis.extent)} of {axis.iter}"
             return Refusal(Question.EXTENTS, because)
-    for one in verdict.covered:
+    for one in verdict.instances:
         varying = _varying_rows(low, tile, one)
         if varying is not None:
             return Refusal(Question.EXTENTS, varying)
-    target, first = verdict.covered[0].store.buffer, verdict.covered[0].match
+    target, first = verdict.instances[0].store.buffer, verdict.instances[0].match
     padded = tile.form is Form.PAD
     if (padded or target not in low.memory) and not _is_by_axes(low, tile, target):
         because = f"{target} is not indexed by the axes of the tile alone"

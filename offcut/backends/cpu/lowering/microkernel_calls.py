@@ -59,7 +59,7 @@ class _KernelTile:
                 if pending:
                     self.low.vectors(self.tile, pending, memory)
                     pending = []
-                with self.low.placed(memory):
+                with self.low.placing(memory):
                     self.within(part.around, part)
             elif part is not None:
                 pending.append(part)
@@ -196,7 +196,7 @@ class _Block:
         padded = tile.form is Form.PAD
         a = (low.address(low.memory[self.a.buffer], self.a.index), *self.steps(self.a))
         if padded and self.row_axis is not None and any(limits(tile, self.row_axis.iter)):
-            a = self.staged(a, rows, depth)
+            a = self.stage_rows(a, rows, depth)
             rows = low.scalar(self.row_axis.extent)
         b_memory = low.memory[self.b.buffer]
         known_depth = ir.literal(depth)
@@ -208,7 +208,7 @@ class _Block:
         c = low.address(c_memory, self.store.index)
         c_row = self.step(c_memory, self.store.index, self.found.rows)
         literal = ir.literal(columns)
-        aligned = b_memory.layout is None or self.aligned()
+        aligned = b_memory.layout is None or self.starts_panel()
         call = _Call(self, variant, a, c_row, rows, depth)
         if not call.heights:
             return  # it has no row at any size
@@ -220,7 +220,7 @@ class _Block:
         else:
             call.chunks(b_memory, columns, aligned)
 
-    def aligned(self) -> bool:
+    def starts_panel(self) -> bool:
         """Return whether the tile's first column starts a panel."""
         if self.column_axis is None:
             return False
@@ -256,7 +256,7 @@ class _Block:
             count = self.low.scalar(ix.sub(loop.hi, loop.lo))
             yield ", ".join(f"i64 {one}" for one in (count, *moved))
 
-    def staged(self, a: tuple[str, str, str], rows: str, depth: str) -> tuple[str, str, str]:
+    def stage_rows(self, a: tuple[str, str, str], rows: str, depth: str) -> tuple[str, str, str]:
         """Return the rows of A in a full-size scratch, with zeros past the last one.
 
         Tiles side by side read the same rows: of an array that nobody writes during a call they are copied for the first, if all
@@ -343,11 +343,11 @@ class _Call:
             width = max(w for w in common if w <= vectors)
             covered = min(remaining, width * lanes)
             last = covered - (width - 1) * lanes
-            at_c = self.moved(c, self.block.store, done)
+            at_c = self.column_address(c, self.block.store, done)
             self.write(at_c, self.b_at(b, done), width, str(last), b, done)
             remaining, done = remaining - covered, done + covered
 
-    def moved(self, address: str, access: Load | Store, columns: int) -> str:
+    def column_address(self, address: str, access: Load | Store, columns: int) -> str:
         """Return the address of the element of an access that is so many columns after the one at `address`."""
         memory = self.low.memory[access.buffer]
         step = self.block.step(memory, access.index, self.block.found.columns)
@@ -422,7 +422,7 @@ class _Call:
         )
         for load in block.others:
             first = low.address(low.memory[load.buffer], load.index)
-            arguments += f", ptr {self.moved(first, load, done)}"
+            arguments += f", ptr {self.column_address(first, load, done)}"
         arguments = ", ".join((arguments, *block.around()))
         if len(self.heights) == 1:
             function = family.symbol(self.variant, self.heights[0], width)

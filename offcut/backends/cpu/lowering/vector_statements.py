@@ -44,17 +44,17 @@ class VectorStatements(Reductions):
 
     def instances(self, body: Sequence[Stmt], lanes: Lanes) -> None:
         """Run `body` for one vector of instances."""
-        slots = self.begun(body, lanes)
+        slots = self.load_registers(body, lanes)
         self.vector_block(body, lanes, slots)
-        self.ended(body, lanes, slots)
+        self.store_registers(body, lanes, slots)
 
-    def begun(self, body: Sequence[Stmt], lanes: Lanes) -> dict[str, str]:
+    def load_registers(self, body: Sequence[Stmt], lanes: Lanes) -> dict[str, str]:
         """The registers that stand for buffers while `body` runs, by name."""
         e = self.elements(lanes.width)
         slots: dict[str, str] = {}
         for store in (s for s in statements(tuple(body)) if isinstance(s, Store)):
             buffer = store.buffer
-            if buffer not in slots and self.held(buffer, body, set()):
+            if buffer not in slots and self.fits_register(buffer, body, set()):
                 dtype = self.program.buffer(buffer).dtype
                 slots[buffer] = self.f.slot(e.kind(dtype))
                 if buffer in self.memory and not begins_with_store(buffer, body):
@@ -62,7 +62,7 @@ class VectorStatements(Reductions):
                     self.f.do(f"store {e.kind(dtype)} {old}, ptr {slots[buffer]}")
         return slots
 
-    def ended(self, body: Sequence[Stmt], lanes: Lanes, slots: Mapping[str, str]) -> None:
+    def store_registers(self, body: Sequence[Stmt], lanes: Lanes, slots: Mapping[str, str]) -> None:
         """Write what registers stood for to memory, where it lies there."""
         e = self.elements(lanes.width)
         last = {s.buffer: s for s in statements(tuple(body)) if isinstance(s, Store)}
@@ -72,7 +72,7 @@ class VectorStatements(Reductions):
                 value = self.f.let(f"load {e.kind(dtype)}, ptr {slot}")
                 self.save(buffer, last[buffer].index, value, lanes)
 
-    def held(self, buffer: str, body: Sequence[Stmt], inner: set[str]) -> bool:
+    def fits_register(self, buffer: str, body: Sequence[Stmt], inner: set[str]) -> bool:
         """Whether a register can stand for what `body` accesses of `buffer`.
 
         It does so at one element, the same wherever `body` is, which exists: its index and the extents are literals, or at least one
@@ -145,11 +145,11 @@ class VectorStatements(Reductions):
             old = self.f.let(f"load {kind}, ptr {slot}")
         elif slot is None and stmt.reduce is not None:
             old = self.load(stmt.buffer, stmt.index, dtype, lanes)
-        self.current_store, self.store_path = stmt, lanes.path
+        self.current_store, self.store_lanes = stmt, lanes
         if stmt.reduce is None:
             result = self.value(stmt.value, lanes, slots)
         else:
-            result = self.reduced(stmt.reduce, old, stmt.value, dtype, lanes, slots)
+            result = self.reduce(stmt.reduce, old, stmt.value, dtype, lanes, slots)
         self.current_store = None
         if slot is None:
             self.save(stmt.buffer, stmt.index, result, lanes)
@@ -169,11 +169,11 @@ class VectorStatements(Reductions):
                 dtype, slot = self.program.buffer(store.buffer).dtype, slots.get(store.buffer)
                 if slot is not None:
                     old = f.let(f"load {e.kind(dtype)}, ptr {slot}")
-                    new = self.combined(store, old, totals[store.buffer])
+                    new = self.combine(store, old, totals[store.buffer])
                     f.do(f"store {e.kind(dtype)} {new}, ptr {slot}")
                     continue
                 old = self.load(store.buffer, store.index, dtype, lanes)
-                new = self.combined(store, old, totals[store.buffer])
+                new = self.combine(store, old, totals[store.buffer])
                 self.save(store.buffer, store.index, new, lanes)
 
     def vector_if(
@@ -233,7 +233,7 @@ class VectorStatements(Reductions):
             for buffer, store in written.items()
             if buffer in self.memory
             and buffer not in slots
-            and self.held(buffer, loop.body, {loop.iter})
+            and self.fits_register(buffer, loop.body, {loop.iter})
         ]
         if not stores_in_registers:
             self.iterations(loop, (first, last), apart, lanes, slots)

@@ -87,7 +87,7 @@ class Vectors(VectorStatements):
         """
         for condition in reversed(residual_conditions(tile)):
             body = (If(condition, tuple(body)),)
-        with self.placed(memory):
+        with self.placing(memory):
             self.rows(tile, tile.axes, body)
 
     def instances(self, body: Sequence[Stmt], lanes: Lanes) -> None:
@@ -99,11 +99,11 @@ class Vectors(VectorStatements):
         copies = list[tuple[str, dict[str, str]]]()
         for number in numbers:
             with self.bound(name, number):
-                copies.append((number, self.begun(body, lanes)))
+                copies.append((number, self.load_registers(body, lanes)))
         self.jammed_statements(body, lanes, name, copies)
         for number, slots in copies:
             with self.bound(name, number):
-                self.ended(body, lanes, slots)
+                self.store_registers(body, lanes, slots)
 
     def jammed_statements(
         self,
@@ -136,7 +136,7 @@ class Vectors(VectorStatements):
             emit_interleaved_pack(self, axes, counts, copy)
             return
         if len(axes) == 2 and self.is_transposition(axes, body):
-            self.transposed(tile, axes, body[0])
+            self.write_transposed(tile, axes, body[0])
             return
         if len(axes) > 1:
             with self.each_row(tile, axes[0]):
@@ -284,7 +284,7 @@ class Vectors(VectorStatements):
             case _:
                 return False
 
-    def transposed(self, tile: Tile, axes: Sequence[TileAxis], copy: Stmt) -> None:
+    def write_transposed(self, tile: Tile, axes: Sequence[TileAxis], copy: Stmt) -> None:
         """Squares of vectors: computed along the first axis, turned in registers, written along the
         last. A gather would read the same elements one by one.
         """
@@ -300,7 +300,7 @@ class Vectors(VectorStatements):
                 for extent, done in ((height, k), (count, j))
             )
             turned = partial(
-                self.turned,
+                self.transpose_square,
                 axes=(down.iter, across.iter),
                 at=at,
                 columns=columns,
@@ -346,7 +346,7 @@ class Vectors(VectorStatements):
             f.do(f"br label {end}")
         f.start(end)
 
-    def turned(
+    def transpose_square(
         self,
         read: int,
         *,

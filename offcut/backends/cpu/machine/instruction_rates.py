@@ -66,14 +66,14 @@ def cycles(host: Host, calls: Sequence[Callable[[], None]]) -> list[float]:
 
 def loop(host: Host, text: str, count: int = COUNT) -> Bound:
     """So many iterations of one of `chains`."""
-    loaded = _loaded(host, text)
+    loaded = _load_rates(host, text)
     data, output = np.zeros(128, np.uint8), np.zeros(64 * (NUM_CHAINS + 1), np.uint8)
     at, to = (array[-array.ctypes.data % 64 :] for array in (data, output))
     return Bound(loaded, "loop", PARAMETERS, (at, count, to))
 
 
 @lru_cache(maxsize=8)
-def _loaded(host: Host, text: str) -> JitModule:
+def _load_rates(host: Host, text: str) -> JitModule:
     return jit.load([jit.object_code(text, host, passes=False)], host)
 
 

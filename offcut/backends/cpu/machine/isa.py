@@ -121,12 +121,12 @@ def host() -> Host:
     features = _visible(os.environ.get("OFFCUT_HIDE_FEATURES", ""))
     named = os.environ.get("OFFCUT_MACHINE", "")
     if named:
-        features -= _not_stated(named, architecture)
+        features -= _unstated_features(named, architecture)
     return Host(triple, features, isa_of(features, detect_machine(architecture, features, named)))
 
 
 @cache
-def _not_stated(named: str, architecture: str) -> frozenset[str]:
+def _unstated_features(named: str, architecture: str) -> frozenset[str]:
     """Return the features of this host that other descriptions state and this one does not, with all that needs them.
 
     Raises TargetError for a description of no processor of this architecture.

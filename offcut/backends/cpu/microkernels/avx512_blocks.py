@@ -131,7 +131,7 @@ class Block:
         """The instructions."""
         for register in self.saved:
             yield f"push {register}"
-        yield f"mov {_WORK}, {self.given('last')}"
+        yield f"mov {_WORK}, {self.stack_argument('last')}"
         yield f"xor {_LEFT}, {_LEFT}"
         yield f"bts {_LEFT}, {_WORK}"
         yield f"dec {_LEFT}"
@@ -149,7 +149,7 @@ class Block:
     def tile(self) -> Iterator[str]:
         """Yield the instructions of a tile, behind those of the mask of the last columns."""
         turns = self.variant.turns
-        yield f"cmp {self.given('accumulate')}, 0"
+        yield f"cmp {self.stack_argument('accumulate')}, 0"
         yield f"jne {self.label('resume', ahead=True)}"
         for r, p in self.cells():
             yield f"vpxord {self.accumulator(r, p)}, {self.accumulator(r, p)}, {self.accumulator(r, p)}"
@@ -159,7 +159,7 @@ class Block:
         yield self.place("begin")
         yield from self.pointers()
         for n in range(turns):
-            yield from self.kept(f"round{n}", self.given("count", n))
+            yield from self.spill(f"round{n}", self.stack_argument("count", n))
         if turns:
             for n in range(turns):
                 yield f"mov qword ptr [{self.slot(f'a{n}')}], {_A}"
@@ -170,7 +170,7 @@ class Block:
         yield from self.rows_of_a()
         yield from self.steps()
         if turns:
-            yield from self.turned()
+            yield from self.close_depth_loops()
         if self.arithmetic.terms > 1:
             yield from self.part()
         yield from self.c_accesses(load=False)
@@ -192,8 +192,8 @@ class Block:
                     f"[{moved} + {multiple - base}*{_B_PANEL}]"
                 )
         if self.fetches:
-            yield f"mov {_WORK}, {self.given('ahead')}"
-            yield f"mov {registers['ahead_step']}, {self.given('ahead_step')}"
+            yield f"mov {_WORK}, {self.stack_argument('ahead')}"
+            yield f"mov {registers['ahead_step']}, {self.stack_argument('ahead_step')}"
 
     def rows_of_a(self) -> Iterator[str]:
         """A pointer to each group of rows, from that to the first."""
@@ -203,7 +203,7 @@ class Block:
 
     def steps(self) -> Iterator[str]:
         """All terms: so many steps at once, then those that are left, one by one."""
-        yield f"mov {_LEFT}, {self.given('depth')}"
+        yield f"mov {_LEFT}, {self.stack_argument('depth')}"
         if self.arithmetic.terms > 1:
             yield f"shr {_LEFT}, 1"
         yield f"sub {_LEFT}, {self.unroll}"
@@ -270,24 +270,24 @@ class Block:
         for p, factor in enumerate(factors):
             yield f"{self.arithmetic.step} {self.accumulator(r, p)}, {self.element}, {factor}"
 
-    def turned(self) -> Iterator[str]:
+    def close_depth_loops(self) -> Iterator[str]:
         """The end of the loops around k: the inner one goes on, or the outer one does and it starts again."""
         turns = self.variant.turns
         again = f"jnz {self.label('turn')}"
         for n in reversed(range(turns)):
             for operand in "ab":
-                yield f"mov {_LEFT}, {self.given(f'{operand}_turn_step', n)}"
+                yield f"mov {_LEFT}, {self.stack_argument(f'{operand}_turn_step', n)}"
                 yield f"add {_LEFT}, qword ptr [{self.slot(f'{operand}{n}')}]"
                 for inner in range(n, turns):
                     yield f"mov qword ptr [{self.slot(f'{operand}{inner}')}], {_LEFT}"
             if n + 1 < turns:
-                yield from self.kept(f"round{n + 1}", self.given("count", n + 1))
+                yield from self.spill(f"round{n + 1}", self.stack_argument("count", n + 1))
             yield f"dec qword ptr [{self.slot(f'round{n}')}]"
             yield again
 
     def part(self) -> Iterator[str]:
         """The step of the terms that are left where a step takes two: the first of a word, and a zero."""
-        yield f"test {self.given('depth')}, 1"
+        yield f"test {self.stack_argument('depth')}, 1"
         yield f"jz {self.label('finish', ahead=True)}"
         for p, register in enumerate(self.b):
             yield f"{self.arithmetic.move} {register}, {self.vector_at(self.b_place(p, 0))}"
@@ -297,7 +297,7 @@ class Block:
             yield from self.products(r, self.b)
         yield self.place("finish")
 
-    def kept(self, slot: str, value: str) -> Iterator[str]:
+    def spill(self, slot: str, value: str) -> Iterator[str]:
         """Keep a value of memory below the stack's end."""
         yield f"mov {_LEFT}, {value}"
         yield f"mov qword ptr [{self.slot(slot)}], {_LEFT}"
@@ -305,8 +305,8 @@ class Block:
     def c_accesses(self, *, load: bool) -> Iterator[str]:
         """A load or a store of each vector of C; the last one of a row has the columns that there are."""
         move = self.arithmetic.move
-        yield f"mov {_LEFT}, {self.given('c')}"
-        yield f"mov {_WORK}, {self.given('c_row')}"
+        yield f"mov {_LEFT}, {self.stack_argument('c')}"
+        yield f"mov {_WORK}, {self.stack_argument('c_row')}"
         for r, p in self.cells():
             last = p == self.vectors - 1
             register = self.accumulator(r, p)
@@ -375,7 +375,7 @@ class Block:
         step = _B_PANEL if p == times else self.registers[f"b_panel{p // times}"]
         return f"{_B} + {times}*{step} + {offset}"
 
-    def given(self, name: str, turn: int = 0) -> str:
+    def stack_argument(self, name: str, turn: int = 0) -> str:
         """An argument that lies on the stack."""
         place = _GIVEN.index(name) if name in _GIVEN else len(_GIVEN)
         place += 0 if name in _GIVEN else len(_TURN) * turn + _TURN.index(name)

@@ -57,7 +57,7 @@ def families(host: Host) -> Iterator[Family]:
         yield Family(
             microkernel(isa, issue(replace(host, external=(), threads=1))),
             partial(symbol, isa),
-            partial(assembled if avx512_blocks.are_for(host) else tiles, isa),
+            partial(assemble if avx512_blocks.are_for(host) else tiles, isa),
             fma.widths(isa),
         )
 
@@ -104,7 +104,7 @@ def issue(host: Host) -> float:
     if rate is not None:
         return host.machine.core.multiply_adds * host.isa.lanes("float32") * TERMS / rate
     measured = instruction_rates.cached_measurement(
-        ("vdpbf16ps",), FEATURES, partial(_measured, host)
+        ("vdpbf16ps",), FEATURES, partial(_measure_rate, host)
     )
     return 1.0 if measured is None else measured[0]
 
@@ -115,7 +115,7 @@ def stated_rate(host: Host) -> float | None:
     return next((one.multiply_adds for one in units if one.multiply_adds), None)
 
 
-def _measured(host: Host) -> list[float]:
+def _measure_rate(host: Host) -> list[float]:
     (cycles,) = instruction_rates.cycles(host, [instruction_rates.loop(host, CHAIN)])
     return [2.0 ** max(0, round(log2(cycles / (NUM_CHAINS * instruction_rates.COUNT / 2))))]
 
@@ -142,7 +142,7 @@ def tiles(isa: Isa, _: Variant, shapes: Shapes) -> str:
     return "\n\n".join([*functions, "\n".join(sorted(declared))])
 
 
-def assembled(isa: Isa, _: Variant, shapes: Shapes) -> str:
+def assemble(isa: Isa, _: Variant, shapes: Shapes) -> str:
     """The same functions in assembly."""
     blocks = (Block(symbol(isa, PANELS, *shape), isa, PAIRS, PANELS, *shape) for shape in shapes)
     return "\n\n".join(block.text() for block in blocks)

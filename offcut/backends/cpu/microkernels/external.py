@@ -90,10 +90,10 @@ def time_kernels(kernels: Sequence[Microkernel], host: Host) -> tuple[Microkerne
     """`kernels` as dear as their functions are on this machine; as declared where that is to be
     believed, or no function is at the address.
     """
-    return tuple(map(partial(_measured, host), kernels))
+    return tuple(map(partial(_measured_seconds, host), kernels))
 
 
-def _measured(host: Host, kernel: Microkernel) -> Microkernel:
+def _measured_seconds(host: Host, kernel: Microkernel) -> Microkernel:
     foreign = _foreign(kernel)
     if (
         not foreign.measured
@@ -121,7 +121,7 @@ def _costs(kernel: Microkernel, host: Host) -> tuple[float, ...]:
     """Cycles of a multiply–add, of the copy of an element of B, and of a call, to a sixth; those of a
     function of scipy are kept on disk.
     """
-    measure = partial(_fitted, kernel, host)
+    measure = partial(_fit_cost, kernel, host)
     foreign = _foreign(kernel)
     if not isinstance(foreign.function, Routine):
         return measure()
@@ -130,7 +130,7 @@ def _costs(kernel: Microkernel, host: Host) -> tuple[float, ...]:
     return instruction_rates.cached_measurement(parts, host.features, measure) or measure()
 
 
-def _fitted(kernel: Microkernel, host: Host) -> tuple[float, ...]:
+def _fit_cost(kernel: Microkernel, host: Host) -> tuple[float, ...]:
     """Likewise, of calls on a tall and on a low tile that take long enough to be timed, and on a small one."""
     loaded = load([jit.object_code(text(kernel), host, passes=False)], host)
     tile = max(kernel.tiles, key=lambda one: one.rows)

@@ -119,10 +119,10 @@ class RowBlock:
         before, depth = yield from self.opening()
         yield "  br i1 %fresh, label %begin, label %resume"
         yield "resume:"
-        yield from self.resumed()
+        yield from self.load_accumulators()
         yield "  br label %begin"
         yield "begin:"
-        yield from self.started(before)
+        yield from self.start_accumulators(before)
         yield f"  %many = and i64 {depth}, {-self.unroll}"
         yield "  %any_many = icmp sgt i64 %many, 0"
         came, first, at = "begin", "start", ("%a_start", "%b", "%ahead")
@@ -150,8 +150,8 @@ class RowBlock:
                 )
         end = yield from self.closing(end)
         if turns:
-            yield from self.turned()
-        yield from self.finished(end)
+            yield from self.close_depth_loops()
+        yield from self.store_accumulators(end)
         yield "  ret void"
         yield "}"
 
@@ -160,15 +160,15 @@ class RowBlock:
         yield from ()
         return "%entry", "%depth"
 
-    def resumed(self) -> Iterator[str]:
+    def load_accumulators(self) -> Iterator[str]:
         """What C holds, where it is added to."""
         return self.c_accesses("%old", "load")
 
-    def finished(self, end: str) -> Iterator[str]:
+    def store_accumulators(self, end: str) -> Iterator[str]:
         """The stores of the accumulators behind the last turn."""
         return self.c_accesses(f"%{end}", "store")
 
-    def started(self, before: str) -> Iterator[str]:
+    def start_accumulators(self, before: str) -> Iterator[str]:
         """The accumulators ``%start{row}_{vector}``, zeros from `before` or what C holds."""
         for r, p in self.cells:
             yield (
@@ -209,7 +209,7 @@ class RowBlock:
             start, last = f"[ %start{r}_{p}, %begin ]", f"[ {end}{r}_{p}, %{latch} ]"
             yield f"  %turn{r}_{p} = phi {self.v} {start}, {last}"
 
-    def turned(self) -> Iterator[str]:
+    def close_depth_loops(self) -> Iterator[str]:
         """The end of the loops around k; the inner one starts again where the outer one goes on."""
         last = self.variant.turns - 1
         if last:

@@ -168,9 +168,9 @@ class _Dots(DotBlock):
             yield f"  %sum{r} = call i32 @llvm.vector.reduce.add.v16i32({self.v} %sums_new{r})"
         return "%sums_done", "%steps"
 
-    def started(self, before: str) -> Iterator[str]:
+    def start_accumulators(self, before: str) -> Iterator[str]:
         if not self.signed:
-            yield from super().started(before)
+            yield from super().start_accumulators(before)
             return
         for r, p in self.cells:
             yield (

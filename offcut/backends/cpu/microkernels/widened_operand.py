@@ -341,10 +341,10 @@ class _Scaled(_Int8):
             yield f"  %{name}_next = select i1 %{name}_inside, i64 0, i64 %{name}_beyond"
             yield f"  %{name} = add i64 %{name}_next, {ahead}"
 
-    def resumed(self) -> Iterator[str]:
+    def load_accumulators(self) -> Iterator[str]:
         return iter(())
 
-    def started(self, before: str) -> Iterator[str]:
+    def start_accumulators(self, before: str) -> Iterator[str]:
         return self.zeros("start")
 
     def turn_accumulators(self, end: str, latch: str) -> Iterator[str]:
@@ -379,7 +379,7 @@ class _Scaled(_Int8):
                 yield from self.c_access(row, p, new, "store")
         return end
 
-    def finished(self, end: str) -> Iterator[str]:
+    def store_accumulators(self, end: str) -> Iterator[str]:
         return iter(())
 
 

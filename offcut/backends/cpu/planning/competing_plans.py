@@ -115,7 +115,9 @@ def plan_competing(
         loops,
         schedule=units.schedule,
         unnamed=schedule,
-        applied=_applied(computation, alternatives, plans, (*through, *units.divided), loops),
+        applied=_shown_alternatives(
+            computation, alternatives, plans, (*through, *units.divided), loops
+        ),
         seconds=reduce(lambda a, b: Binary("min", a, b), (plan.seconds for plan in plans)),
         shares=units.shares,
         work=plans[0].work,
@@ -171,7 +173,7 @@ def _all_buffers(programs: Sequence[Program]) -> tuple[Buffer, ...]:
     return tuple(buffers.values())
 
 
-def _applied(
+def _shown_alternatives(
     computation: Computation,
     alternatives: Sequence[Alternative],
     plans: Sequence[CpuPlan],

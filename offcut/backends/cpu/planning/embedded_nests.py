@@ -38,7 +38,7 @@ def cut_nests(
     cut   a program of one nest, cut so that microkernels run it; None where they do not
     """
     nests = _Nests(program, cut)
-    return nests.made(), tuple(nests.results)
+    return nests.make_program(), tuple(nests.results)
 
 
 def extract_nest(program: Program, body: tuple[Stmt, ...], around: Sequence[For]) -> Program:
@@ -72,7 +72,7 @@ class _Nests:
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.results: list[Program] = []
 
-    def made(self) -> Program:
+    def make_program(self) -> Program:
         body = self.block(self.program.body, (), set())
         if body == self.program.body:
             return self.program

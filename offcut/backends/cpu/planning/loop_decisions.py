@@ -45,7 +45,7 @@ class LoopCuts:
         return tuple(dict.fromkeys(loop.iter for loop in analysis(self.program).of(For)))
 
     @lazy_property
-    def ordered(self) -> frozenset[str]:
+    def loop_order(self) -> frozenset[str]:
         """Return the loops that carry dependences other than sums."""
         dependences = (one for carried in carried_by(self.program).values() for one in carried)
         return frozenset(one.loop for one in dependences if not one.reduction)
@@ -61,13 +61,13 @@ class LoopCuts:
             split_of(loop, LoopCut((*outer, one.tile), one.strategy))
             for one in options
             if not outer or outer[-1] % one.tile == 0
-            if loop not in self.ordered or not tile_forms(one) & _UNORDERED
+            if loop not in self.loop_order or not tile_forms(one) & _UNORDERED
         ]
 
     @memoize_method
     def are_legal(self, loops: frozenset[str]) -> bool:
         """Return whether these loops may be cut in one schedule; not where the proof does not say so in bounded work."""
-        if len(loops) < 2 or not loops & self.ordered:
+        if len(loops) < 2 or not loops & self.loop_order:
             return True
         return all(self.are_legal(loops - {one}) for one in loops) and self._is_proved(loops)
 
@@ -100,9 +100,9 @@ class LoopDecisions(AllOf):
         """Return a combination, without the cuts that may not stand beside others."""
         return self._without_conflicts(super().sample(rng), rng)
 
-    def crossed(self, a: Steps, b: Steps, rng: Random) -> Steps:
+    def crossover(self, a: Steps, b: Steps, rng: Random) -> Steps:
         """Return a combination of both, likewise."""
-        return self._without_conflicts(super().crossed(a, b, rng), rng)
+        return self._without_conflicts(super().crossover(a, b, rng), rng)
 
     def is_legal(self, steps: tuple[Any, ...]) -> bool:
         """Return whether the loops that are cut may be cut together."""

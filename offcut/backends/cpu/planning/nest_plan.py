@@ -127,7 +127,7 @@ def plan_nests(
     narrows = any(stage.narrowed for group in computation.groups for stage in group)
     inside = without_conditions(cut.loops) if narrows else cut.loops
     covers = report_covers(inside, host, options.reassociate)
-    applied = applied.settled(covers.refused)
+    applied = applied.with_microkernels(covers.refused)
     vector_notes = (*vector_tile_notes(cut.loops, covers, _covered_stages(parts_of(schedule))),)
     if options.schedule is not None:
         _check_lines_of_covers(schedule, applied, cut.loops, covers)

@@ -121,7 +121,7 @@ class OperandPlanner:
         """
         if is_row_reduction(group[0]):
             return None
-        turned = self.best_turned(group)
+        turned = self.best_transposed(group)
         if turned is None:
             return None
         key, order = turned
@@ -131,7 +131,7 @@ class OperandPlanner:
         converted = self.least_here(group[0]) / (1 + self.machine.traffic.convert_share)
         return order if converted > key[1] else None
 
-    def best_turned(
+    def best_transposed(
         self, group: tuple[Stage, ...]
     ) -> tuple[tuple[int, float], tuple[str, ...]] | None:
         """Return the best form and price of a group in another order of its axes, its copy included, and that
@@ -191,7 +191,7 @@ class OperandPlanner:
 
     def least(self, group: tuple[Stage, ...]) -> float:
         """Return the least price of a multiply–add of a group's sum: as it is, its operands converted, or turned."""
-        turned = self.best_turned(group)
+        turned = self.best_transposed(group)
         return min(self.least_here(group[0]), inf if turned is None else turned[0][1])
 
     def least_here(self, lead: Stage) -> float:

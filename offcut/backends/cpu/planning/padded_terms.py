@@ -87,7 +87,7 @@ class PaddedTerms:
                 continue  # lanes that are off take as long as a product with zero
             if not report_covers(result, self.host, self.options.reassociate).refused:
                 lines = (self.line(reordered, stage, rows) for stage in sums)
-                named = self.named(lines) if result is not reordered else self.schedule
+                named = self.with_separations(lines) if result is not reordered else self.schedule
                 return self.log(result), named
         if not report_covers(reordered, self.host, self.options.reassociate).refused:
             return self.log(reordered), self.schedule
@@ -104,7 +104,7 @@ class PaddedTerms:
         (tile_axis,) = (one for one in tile.axes if one.iter == axis)
         return LoopNames(self.schedule).names_of(replace(tile, axes=(tile_axis,)), stage)
 
-    def named(self, lines: Iterable[Separate]) -> Schedule:
+    def with_separations(self, lines: Iterable[Separate]) -> Schedule:
         """Return the schedule with these decisions before its binds."""
         steps = self.schedule.steps
         places = (place for place, step in enumerate(steps) if isinstance(step, Bind))
@@ -158,7 +158,7 @@ def reorder_padded_sums(program: Program, stages: Container[str]) -> Program:
         return tuple(
             one
             for stmt in body
-            for one in _turned(stmt, conditions_by_store) or (map_blocks(stmt, reorder),)
+            for one in _hoist_conditions(stmt, conditions_by_store) or (map_blocks(stmt, reorder),)
         )
 
     return replace(program, body=reorder(program.body)) if conditions_by_store else program
@@ -210,7 +210,7 @@ def _count_conditions_in_tiles(program: Program) -> int:
     return sum(isinstance(stmt, If) for tile in tiles for stmt in walk(tile.body))
 
 
-def _turned(stmt: Stmt, conditions_by_store: Mapping[Store, Expr]) -> tuple[Stmt, ...]:
+def _hoist_conditions(stmt: Stmt, conditions_by_store: Mapping[Store, Expr]) -> tuple[Stmt, ...]:
     """A sum with the loops that its conditions name in front, those that are asked together with later axes of the result first;
     nothing where it is none.
     """

@@ -336,7 +336,7 @@ class _Preferences:
         """
         options = self.options
         if options.schedule is not None:
-            return self.scheduled(options.schedule)
+            return self.program_of_schedule(options.schedule)
         if self.computation is None:
             if options.strategy == "auto":
                 return self.in_loops()
@@ -371,7 +371,7 @@ class _Preferences:
                 return in_separate_nests
         return self.uncut("its conditions are moved out of its loops").in_loops()
 
-    def scheduled(self, schedule: Schedule) -> CpuPlan:
+    def program_of_schedule(self, schedule: Schedule) -> CpuPlan:
         """Return the program as a schedule says: as whole arrays where it says so of each; else its loops as they stand, some of whose
         nests may be cut behind `separate`.
 

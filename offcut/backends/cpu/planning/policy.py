@@ -272,12 +272,12 @@ class _Planner:
             again = any(axis.name not in used for axis in lead.axes[:limit])
             if again and packs:
                 return 0
-            if again and not self.held(match.by_columns.buffer):
+            if again and not self.stays_in_cache(match.by_columns.buffer):
                 return min(limit, 1)
             return limit
         return limit if is_row_reduction(lead) else min(limit, len(lead.axes) - 1)
 
-    def held(self, buffer: str) -> bool:
+    def stays_in_cache(self, buffer: str) -> bool:
         """Return whether the last cache of a core holds an array beside what passes through, as far as its extents are known."""
         buffer_type = self.given.buffer(buffer)
         parts = (ix.literal_value(extent) for extent in buffer_type.shape)
@@ -289,7 +289,7 @@ class _Planner:
         group = self.given.groups[position]
         lead, sizes = group[0], self.machine.policy
         reduced = tuple(
-            self.divided(
+            self.dividing_cut(
                 lead,
                 AxisCut(
                     axis.name,
@@ -313,7 +313,9 @@ class _Planner:
             if packs and operand.how == "direct":
                 candidates = (LADDER,)  # where rows are many, packing wins
             also = operand.match.rows if operand.match.rows != operands[0].match.rows else None
-            for way in self.matched(position, lead, operand, reduced, candidates, shared):
+            for way in self.microkernel_matches(
+                position, lead, operand, reduced, candidates, shared
+            ):
                 ways.append(way if also is None else replace(way, label=f"{way.label}_{also}"))
                 costs.append(self.tiles.seconds(lead, operand, way))
         if self.every:
@@ -361,7 +363,7 @@ class _Planner:
                 # each rest of a residue is code of its own
                 vectors = 1 if strategy == RESIDUE else self.vectors(axis.extent)
                 tile = vectors * self.isa.lanes("float32") if last else sizes.axis_tile
-                cuts += (self.divided(lead, AxisCut(axis.name, strategy, tile)),)
+                cuts += (self.dividing_cut(lead, AxisCut(axis.name, strategy, tile)),)
                 outer = [name for name in outer if name != axis.name]
         return Way("loops", None, None, None, (*cuts, *reduced), tuple(outer))
 
@@ -375,7 +377,7 @@ class _Planner:
         every = -(-literal // self.isa.lanes("float32"))
         return -(-every // -(-every // most))
 
-    def divided(self, lead: Stage, cut: AxisCut) -> AxisCut:
+    def dividing_cut(self, lead: Stage, cut: AxisCut) -> AxisCut:
         """For ``exact``, the largest tile that divides the extent at every allowed size; for ``mix``
         where nothing competes, the first of its sequences.
         """
@@ -389,7 +391,7 @@ class _Planner:
         fits = (t for t in tiles if facts.holds(ix.compare("==", ix.mod(axis.extent, t), 0)))
         return replace(cut, tile=next(fits, cut.tile))
 
-    def matched(
+    def microkernel_matches(
         self,
         position: int,
         lead: Stage,
@@ -407,7 +409,7 @@ class _Planner:
             if (position, a.name) in self.by_axis
         }
         others = tuple(
-            self.divided(lead, AxisCut(name, strategy, self.machine.policy.axis_tile))
+            self.dividing_cut(lead, AxisCut(name, strategy, self.machine.policy.axis_tile))
             for name, strategy in requested.items()
             if name not in cut
         )
@@ -459,7 +461,7 @@ class _Planner:
 
     def row_cut(self, lead: Stage, match: Match, strategy: Strategy) -> AxisCut:
         assert match.rows is not None
-        return self.divided(lead, AxisCut(match.rows, strategy, self.tiles.tallest(match)))
+        return self.dividing_cut(lead, AxisCut(match.rows, strategy, self.tiles.tallest(match)))
 
     def column_cut(
         self, lead: Stage, operand: OperandChoice, requested: Mapping[str, Strategy]
@@ -475,4 +477,4 @@ class _Planner:
         if strategy == GUARD:
             extent = next(axis.extent for axis in lead.axes if axis.name == name)
             tile = self.vectors(extent) * self.isa.lanes("float32")
-        return (self.divided(lead, AxisCut(name, strategy, tile, steps)),)
+        return (self.dividing_cut(lead, AxisCut(name, strategy, tile, steps)),)

@@ -103,7 +103,7 @@ class _Seconds:
         inside_it = list(statements((stmt,)))
         few = len(inside_it) <= _MOST or not isinstance(stmt, For | If | Let | Alloc)
         if few and not any(isinstance(one, Choose) for one in inside_it):
-            cycles = self.counted(stmt, middle)
+            cycles = self.statement_cycles(stmt, middle)
             if not isinstance(stmt, For | If | Let | Alloc) or not is_longer(cycles, _LONGEST):
                 return cycles
         match stmt:
@@ -120,9 +120,9 @@ class _Seconds:
             case Alloc():
                 return self.block(stmt.body, middle)
             case _:
-                return self.counted(stmt, middle)
+                return self.statement_cycles(stmt, middle)
 
-    def counted(self, stmt: Stmt, middle: Mapping[str, Expr]) -> Expr:
+    def statement_cycles(self, stmt: Stmt, middle: Mapping[str, Expr]) -> Expr:
         """Cycles of a statement where the loops around are at their middle."""
         body = substitute_coordinates((stmt,), dict(middle))
         program = replace(self.program, body=body)

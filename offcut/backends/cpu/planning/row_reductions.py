@@ -69,7 +69,7 @@ def _few(extent: Expr) -> bool:
     return literal is not None and literal <= FEW
 
 
-def _covered(program: Program) -> set[str]:
+def _buffers_of_microkernels(program: Program) -> set[str]:
     """The buffers that some tile with a microkernel reduces into."""
     tiles = (s for s in walk(program.body) if isinstance(s, Tile) and s.microkernel is not None)
     return {s.buffer for t in tiles for s in walk(t.body) if isinstance(s, Store) and s.reduce}
@@ -80,7 +80,7 @@ class _Marker:
 
     def __init__(self, program: Program, reassociate: bool, binds: Binds) -> None:
         self.program, self.reassociate, self.binds = program, reassociate, binds
-        self.covered = _covered(program)
+        self.covered = _buffers_of_microkernels(program)
 
     def block(self, body: Sequence[Stmt], outer: tuple[str, ...]) -> tuple[Stmt, ...]:
         """Return statements, inside of the loops `outer`, with their reductions bound to lanes."""

@@ -81,16 +81,16 @@ class OpenDecisions:
         decisions = {case: nests.decision(self._steps) for case, nests in self._cases.items()}
         return ScheduleSpace(
             self.first,
-            CaseOf(decisions, self._converted, lambda one, other: None in (one, other)),
-            self._written,
-            self._read,
+            CaseOf(decisions, self._convert, lambda one, other: None in (one, other)),
+            self._schedule_of,
+            self._alternative_of,
             computation=self.computation,
             most=self.most,
             narrow=lambda most: replace(self, first=limit_ways(self.first, most), most=most).space,
         )
 
     @memoize_method
-    def _written(self, at: tuple[int | None, Decided]) -> Schedule:
+    def _schedule_of(self, at: tuple[int | None, Decided]) -> Schedule:
         """Return the schedule of an alternative, its decisions in the order of `first`."""
         dropped, (said, kept, variants) = at
         nests = self._cases[dropped]
@@ -113,7 +113,7 @@ class OpenDecisions:
             steps += decisions_of(parts, self._sums)
         return Schedule(self.first.name, (*steps, *(step for step in said if step is not None)))
 
-    def _read(self, schedule: Schedule) -> tuple[int | None, Decided] | None:
+    def _alternative_of(self, schedule: Schedule) -> tuple[int | None, Decided] | None:
         """Return the alternative of a schedule of the same nests; None if it has others."""
         missing = (p for p in self._stage_steps if self.first.steps[p] not in schedule.steps)
         dropped, parts = next(missing, None), parts_of(schedule)
@@ -128,12 +128,12 @@ class OpenDecisions:
         kept, ways = nests.tree.read(parts)
         lays = list(filter(is_prepacked, schedule.steps))
         variants = tuple(
-            one.read(ways[one.stage], next((s for s in lays if s.what in one.laid), None))
+            one.read(ways[one.stage], next((s for s in lays if s.what in one.laid_constants), None))
             for one in nests.variants
         )
         return dropped, (said, kept, variants)
 
-    def _converted(self, case: int | None, at: Decided, other: int | None) -> Decided:
+    def _convert(self, case: int | None, at: Decided, other: int | None) -> Decided:
         """Return what is most like an alternative of one case in another, with all loops shared."""
         before, nests = self._cases[case], self._cases[other]
         own = dict(zip(before.stages, at[2], strict=True))
@@ -194,7 +194,7 @@ class OpenDecisions:
             given = (computation, groups[nest.stage], nest, lays, shared)
             forms = forms_of(*given, self.microkernels, self.machine)
             variants.append(VariantDecision.of(nest, forms, self.most))
-        used = {buffer for one in variants for buffer in one.laid}
+        used = {buffer for one in variants for buffer in one.laid_constants}
         fixed = frozenset(step.what for step in lays) - used
         return Nests(tree, tuple(variants), fixed, computation)
 

@@ -140,7 +140,7 @@ class Tiles:
         cuts = {cut.axis: cut for cut in way.splits}
         cut, column_cut = cuts.get(match.rows or ""), cuts.get(match.columns or "")
         extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
-        inside = (match.depth, *match.turned(lead))
+        inside = (match.depth, *match.axes_in_function(lead))
         repeats, depth = cast("Expr", ix.const(1)), cast("Expr", ix.const(1))
         for name, extent in extents.items():
             if name in inside:

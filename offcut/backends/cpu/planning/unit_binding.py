@@ -330,7 +330,7 @@ class _UnitBinder:
                 help=(f"bind {chunk.stage}.{chunk.names[-1]} {LANE}",),
             )
         if not loops:
-            names = binds.names.known(program, line.stage)
+            names = binds.names.names_of_loops(program, line.stage)
             raise PartitionError(
                 "bind",
                 f"cannot find the loop {name}",

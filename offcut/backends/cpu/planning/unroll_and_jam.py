@@ -53,8 +53,8 @@ def unroll_and_jam(
     """
     marker = _Marker(program, isa, binds, shares)
     body = marker.block(program.body, ())
-    if marker.gainless - marker.marked:
-        marker = _Marker(program, isa, binds, shares, marker.gainless - marker.marked)
+    if marker.gainless - marker.mark:
+        marker = _Marker(program, isa, binds, shares, marker.gainless - marker.mark)
         body = marker.block(program.body, ())
     marker.check_lines()
     program = program if body == program.body else replace(program, body=body)
@@ -99,7 +99,7 @@ class _Marker:
         self.forced, self.gainless = forced, set[Split]()
         self.memory = buffers_in_memory(program)
         self.new_splits: dict[Split, None] = {}
-        self.marked: set[Split] = set()
+        self.mark: set[Split] = set()
         self.reasons: dict[Split, str] = {}
 
     def block(self, body: tuple[Stmt, ...], around: tuple[For, ...]) -> tuple[Stmt, ...]:
@@ -133,7 +133,7 @@ class _Marker:
         factor = self.default_factor() if split is None else split.levels[0].tile
         extent = ix.literal_value(ix.sub(loop.hi, loop.lo))
         if factor < 2 or (extent is not None and extent < factor):
-            self.marked |= set() if split is None else {split}
+            self.mark |= set() if split is None else {split}
             return None
         reason = self.why_in_turn(loop, loop.body)
         if reason is not None:
@@ -142,7 +142,7 @@ class _Marker:
         gains = self.gains(loop, loop.body, (), around)
         if split is not None:
             gains = gains or split in self.forced
-            (self.marked if gains else self.gainless).add(split)
+            (self.mark if gains else self.gainless).add(split)
             return factor if gains else None
         if not gains:
             return None
@@ -179,7 +179,7 @@ class _Marker:
         """
         for line in self.binds.lines:
             split = self.binds.split_of(line)
-            if split is None or split in self.marked:
+            if split is None or split in self.mark:
                 continue
             name, because = f"{split.stage}.{split.axis}", self.reasons.get(split)
             help = f"split {name} 1 as {' '.join(split.names)}"

@@ -185,7 +185,7 @@ class VariantDecision(Decision[VariantSet]):
         return replace(decision, first=decision.nearest(first))
 
     @property
-    def laid(self) -> frozenset[str]:
+    def laid_constants(self) -> frozenset[str]:
         """Return the constants whose panels it chooses."""
         return frozenset(form.lay.what for form in self.forms if form.lay is not None)
 
@@ -235,7 +235,7 @@ class VariantDecision(Decision[VariantSet]):
     def _neighbours(self, at: VariantSet) -> Iterator[VariantSet]:
         for place, way in enumerate(at.ways):
             others = (*at.ways[:place], *at.ways[place + 1 :])
-            moved = self._moved(way, at.lay)
+            moved = self._changed_ways(way, at.lay)
             for now in moved:
                 yield from self._legal((*others, now), at.lay)
             if others:
@@ -248,7 +248,7 @@ class VariantDecision(Decision[VariantSet]):
                 yield VariantSet(tuple(dict.fromkeys(map(form.nearest, at.ways))), form.lay)
 
     @memoize_method
-    def _moved(self, way: Way, lay: Staging | None) -> tuple[Way, ...]:
+    def _changed_ways(self, way: Way, lay: Staging | None) -> tuple[Way, ...]:
         """Return the ways that differ from `way` in one thing, or in their form."""
         own = self._form(way, lay)
         others = (form for form in self.forms if form is not own and form.lay == lay)
@@ -267,7 +267,7 @@ class VariantDecision(Decision[VariantSet]):
                 drawn = more
         return drawn
 
-    def crossed(self, a: VariantSet, b: VariantSet, rng: Random) -> VariantSet:
+    def crossover(self, a: VariantSet, b: VariantSet, rng: Random) -> VariantSet:
         """Return ways of either, or of both where they lie alike."""
         if a.lay != b.lay or rng.random() < 0.5:
             return rng.choice((a, b))
@@ -287,10 +287,10 @@ class VariantDecision(Decision[VariantSet]):
         """Return the ways in an order that depends on them alone, those of `first` as they stand there, each with a label
         of its own.
         """
-        return self._labelled(at.ways)
+        return self._with_labels(at.ways)
 
     @memoize_method
-    def _labelled(self, ways: tuple[Way, ...]) -> tuple[Way, ...]:
+    def _with_labels(self, ways: tuple[Way, ...]) -> tuple[Way, ...]:
         own = {way: place for place, way in enumerate(self.first.ways)}
         labelled: list[Way] = []
         for way in sorted(ways, key=lambda way: (own.get(way, len(own)), self._text(way))):

@@ -47,9 +47,9 @@ _ANY = Var("extent")
 class AxisCuts(OneOf[AxisCut]):
     """The splits of one axis that there are, in ascending order of their tiles and groups."""
 
-    def joined(self, other: AxisCuts) -> AxisCuts:
+    def union(self, other: AxisCuts) -> AxisCuts:
         """Return those of both."""
-        return _ordered((*self.options, *other.options), None)
+        return _sorted_cuts((*self.options, *other.options), None)
 
     @memoize_method
     def neighbours(self, at: AxisCut) -> tuple[AxisCut, ...]:
@@ -86,7 +86,7 @@ def row_cuts(axis: str, kernel: Microkernel, own: AxisCut | None) -> AxisCuts:
         for tile in heights
         if _keeps(strategy, tile, masks)
     )
-    return _ordered(cuts, own)
+    return _sorted_cuts(cuts, own)
 
 
 def column_cuts(
@@ -109,8 +109,8 @@ def column_cuts(
     room = max(memory.bytes for memory in machine.memory) // max(column_bytes, 1)
     most = min(room, -(-whole // panel) * panel) if whole else room
     if kernel.any_columns or (own is not None and not own.by_height and own.heights is None):
-        tiles = _doubled(panel, max(most, panel))
-        return _ordered((AxisCut(axis, LADDER, tile) for tile in tiles), own)
+        tiles = _powers_up_to(panel, max(most, panel))
+        return _sorted_cuts((AxisCut(axis, LADDER, tile) for tile in tiles), own)
     tallest = kernel.max_rows if rows else 1
     widest = {height: kernel.columns_for(height) // panel for height in range(1, tallest + 1)}
     cuts: list[AxisCut] = []
@@ -120,13 +120,13 @@ def column_cuts(
             panel,
         )
         unit = lcm(*(tile for _, _, heights in by_height for tile in heights))
-        for group in _doubled(unit, max(most, unit)):
+        for group in _powers_up_to(unit, max(most, unit)):
             if rows:
                 cuts.append(AxisCut(axis, LADDER, 0, None, by_height, group))
             else:
                 _, tile, heights = by_height[0]
                 cuts.append(AxisCut(axis, LADDER, tile, heights, group=group))
-    return _ordered(cuts, own)
+    return _sorted_cuts(cuts, own)
 
 
 def plain_cuts(own: AxisCut, copies: int) -> AxisCuts:
@@ -144,7 +144,7 @@ def plain_cuts(own: AxisCut, copies: int) -> AxisCuts:
         for tile in tiles
         if own.group is None and len(_segments(strategy, tile)) in range(1, copies + 1)
     )
-    return _ordered(cuts, own)
+    return _sorted_cuts(cuts, own)
 
 
 def tile_forms(cut: AxisCut) -> frozenset[Form]:
@@ -175,7 +175,7 @@ def _segments(strategy: Strategy, tile: int) -> tuple[Segment, ...]:
         return ()
 
 
-def _doubled(first: int, most: int) -> list[int]:
+def _powers_up_to(first: int, most: int) -> list[int]:
     """`first`, twice that, and so on, until one is `most` at least."""
     sizes = [first]
     while sizes[-1] < most:
@@ -183,7 +183,7 @@ def _doubled(first: int, most: int) -> list[int]:
     return sizes
 
 
-def _ordered(made: Iterable[AxisCut], own: AxisCut | None) -> AxisCuts:
+def _sorted_cuts(made: Iterable[AxisCut], own: AxisCut | None) -> AxisCuts:
     every = dict.fromkeys(made if own is None else (own, *made))
     return AxisCuts(
         tuple(sorted(every, key=lambda one: (str(one.strategy), _tile(one), _group(one))))
@@ -231,11 +231,9 @@ class VariantForm(Decision[Way]):
         """Return the splits, then the order."""
         return AllOf((*self.cuts, OneOf(self.orders)))
 
-    def joined(self, other: VariantForm) -> VariantForm:
+    def union(self, other: VariantForm) -> VariantForm:
         """Return the choices of both, which cut the same axes."""
-        cuts = tuple(
-            mine.joined(theirs) for mine, theirs in zip(self.cuts, other.cuts, strict=True)
-        )
+        cuts = tuple(mine.union(theirs) for mine, theirs in zip(self.cuts, other.cuts, strict=True))
         return replace(self, cuts=cuts, orders=tuple(dict.fromkeys((*self.orders, *other.orders))))
 
     @property
@@ -312,7 +310,7 @@ def forms_of(
     forms: dict[object, VariantForm] = {}
     for form in (*made.own(), *made.others()):
         key = form.cover, form.pack, form.lay, form.axes
-        forms[key] = form.joined(forms[key]) if key in forms else form
+        forms[key] = form.union(forms[key]) if key in forms else form
     return tuple(forms.values())
 
 
@@ -329,12 +327,12 @@ class _Forms:
     def own(self) -> Iterator[VariantForm]:
         """Yield the forms of the ways of the nest; their splits are among the choices."""
         for way in self.nest.ways:
-            found = None if way.cover is None else self.matched(way.cover)
+            found = None if way.cover is None else self.match_of_cover(way.cover)
             if found is None:
                 yield self.plain(way)
             else:
                 laid = None if way.pack is not None else self.lay(found)
-                yield self.covered(way, found, way.pack, laid)
+                yield self.microkernel_form(way, found, way.pack, laid)
 
     def others(self) -> Iterator[VariantForm]:
         """Other microkernels along the same axes, and other ways for the columns' operand to lie."""
@@ -342,13 +340,13 @@ class _Forms:
         if first is None or first.cover is None:
             return
         same = [replace(first.cover, microkernel=kernel.name) for kernel in self.microkernels]
-        matches = [found for cover in same if (found := self.matched(cover)) is not None]
+        matches = [found for cover in same if (found := self.match_of_cover(cover)) is not None]
         for found in matches or list(all_matches(self.lead, self.microkernels))[:1]:
             cover = KernelAxes.of(found)
             known = next((way for way in self.nest.ways if way.cover == cover), None)
             way = replace(first, cover=cover, splits=()) if known is None else known
             for pack, laid in self.operands(found):
-                yield self.covered(way, found, pack, laid)
+                yield self.microkernel_form(way, found, pack, laid)
 
     def operands(self, found: Match) -> Iterator[tuple[Pack | None, Staging | None]]:
         """Yield how the columns' operand of a match may lie."""
@@ -369,7 +367,7 @@ class _Forms:
             name = next(own, self.computation.names().fresh(f"{load.buffer}_panels"))
             yield pack_of(self.lead, found, name, self.shared), None
 
-    def matched(self, cover: KernelAxes) -> Match | None:
+    def match_of_cover(self, cover: KernelAxes) -> Match | None:
         """Return the microkernel laid over the nest's sum as `cover` says."""
         kernels = [kernel for kernel in self.microkernels if kernel.name == cover.microkernel]
         found = all_matches(self.lead, kernels)
@@ -397,7 +395,7 @@ class _Forms:
             None, None, None, cuts, self.orders(replace(way, loops=loops, inner=inner))
         )
 
-    def covered(
+    def microkernel_form(
         self, way: Way, found: Match, pack: Pack | None, laid: Staging | None
     ) -> VariantForm:
         """Return the form of a microkernel; the splits of `way` are among the choices."""

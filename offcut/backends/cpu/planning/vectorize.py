@@ -160,7 +160,7 @@ def privatize(program: Program) -> tuple[Program, dict[str, Path]]:
             scopes[name] = path
             buffers.insert(position + number, replace(buffer, name=name, kind=Kind.PRIVATE))
             if name != buffer.name:
-                body = _renamed(body, path, buffer.name, name)
+                body = _rename_buffer(body, path, buffer.name, name)
     if not scopes:
         return program, scopes
     return replace(program, buffers=tuple(buffers), body=body), scopes
@@ -188,7 +188,7 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
     return paths
 
 
-def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[Stmt, ...]:
+def _rename_buffer(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[Stmt, ...]:
     """Return `body` with a buffer called otherwise inside the block at `path`."""
     if not path:
         return with_buffer_renamed(body, old, new)
@@ -197,11 +197,11 @@ def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[St
     match stmt:
         case If(condition, then, other):
             if rest[0] == 0:
-                stmt = If(condition, _renamed(then, rest[1:], old, new), other)
+                stmt = If(condition, _rename_buffer(then, rest[1:], old, new), other)
             else:
-                stmt = If(condition, then, _renamed(other, rest[1:], old, new))
+                stmt = If(condition, then, _rename_buffer(other, rest[1:], old, new))
         case For() | Let():
-            stmt = replace(stmt, body=_renamed(stmt.body, rest, old, new))
+            stmt = replace(stmt, body=_rename_buffer(stmt.body, rest, old, new))
         case _:
             pass
     return (*body[:position], stmt, *body[position + 1 :])
@@ -304,7 +304,7 @@ class _Nest:
         self.around.append(loop)
         inner, body = self.block(loop.body, path)
         chain = self.prices.chain(loop)
-        each = self.lane_block(loop.body, Inside(loop.iter, "", _written(loop.body)))
+        each = self.lane_block(loop.body, Inside(loop.iter, "", _buffers_written(loop.body)))
         as_lanes = self.loops.enter_cycles + ceil(trips / self.width) * each
         self.around.pop()
         if self.reduces(loop):
@@ -312,7 +312,7 @@ class _Nest:
             return as_lanes + self.loops.reduce_cycles, loop
         step = self.loops.iterate_cycles + max(inner, chain)
         cycles, vector = trips * step, cast("Stmt", replace(loop, body=body))
-        across = _transposed(loop, body) if carried == [] and loop.unit is None else None
+        across = _transposing_tile(loop, body) if carried == [] and loop.unit is None else None
         if across is not None:
             vector = replace(across, axes=(_axis_of(loop), *across.axes))
         if carried is None or carried:
@@ -385,7 +385,7 @@ class _Nest:
                 case For():
                     trips = self.trips(stmt)
                     self.around.append(stmt)
-                    inner = Inside(at.lane, stmt.iter, _written(stmt.body))
+                    inner = Inside(at.lane, stmt.iter, _buffers_written(stmt.body))
                     cycles = self.lane_block(stmt.body, inner)
                     self.around.pop()
                     masked = at.lane in variables(stmt.lo) | variables(stmt.hi)
@@ -411,7 +411,7 @@ def _axis_of(loop: For) -> TileAxis:
     return TileAxis(loop.iter, loop.lo, ix.sub(loop.hi, loop.lo))
 
 
-def _transposed(loop: For, body: Sequence[Stmt]) -> Tile | None:
+def _transposing_tile(loop: For, body: Sequence[Stmt]) -> Tile | None:
     """Return the lanes in a loop that write side by side what it reads side by side: both are one tile, which is turned in registers; None for
     other bodies.
     """
@@ -432,7 +432,7 @@ def _step(index: Expr, name: str) -> int:
     return dict(ix.to_linear(index).terms).get(Var(name), 0)
 
 
-def _written(body: Sequence[Stmt]) -> frozenset[str]:
+def _buffers_written(body: Sequence[Stmt]) -> frozenset[str]:
     return frozenset(stmt.buffer for stmt in statements(tuple(body)) if isinstance(stmt, Store))
 
 

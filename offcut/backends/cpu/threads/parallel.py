@@ -89,7 +89,7 @@ def mark_parallel_loops(
     threads  at most, of a call
     binds    which loops may be marked
     """
-    return _Marker(strip_synchronization(program), chunk, threads, binds).marked()
+    return _Marker(strip_synchronization(program), chunk, threads, binds).mark()
 
 
 def is_decided_by_memory(stmt: Stmt) -> bool:
@@ -110,7 +110,7 @@ def check_race_free(parallel: Parallel, chunk: int, threads: int) -> None:
     again = mark_parallel_loops(parallel.program, chunk, threads, NO_LOOP)
     for buffer in sorted(again.own ^ parallel.own):
         own = buffer in again.own
-        raise _not_shared(
+        raise _refusal_of_threads(
             parallel.program,
             f"{buffer} is {'what each thread writes before it reads' if own else 'shared'}",
             f"each thread {'needs one of its own' if own else 'has one of its own'}",
@@ -119,7 +119,7 @@ def check_race_free(parallel: Parallel, chunk: int, threads: int) -> None:
     cache.write(name, b"proved")
 
 
-def _not_shared(program: Program, at: str, because: str) -> PartitionError:
+def _refusal_of_threads(program: Program, at: str, because: str) -> PartitionError:
     return PartitionError(
         "prove", f"cannot run {program.name} on several threads", at=at, because=because
     )
@@ -136,17 +136,17 @@ class _Marker(Independence):
         self.chunks: dict[Split, None] = {}
         self.names = Names(used_names(program))
 
-    def marked(self) -> Parallel:
+    def mark(self) -> Parallel:
         body = try_isl(lambda: self.together(self.program.body, (), False), None)
         if body is None:
             text = "isl does not say which loops are independent"
-            return Parallel(self.unmarked(), self.tiled, (), (text,))
+            return Parallel(self.for_one_thread(), self.tiled, (), (text,))
         program = replace(self.program, body=body)
         self.own -= windows_in_step(body, THREAD)
-        both = [name for name in sorted(self.own - self.tiled) if self.shared(body, name)]
+        both = [name for name in sorted(self.own - self.tiled) if self.is_shared(body, name)]
         if both:
             text = f"threads that share a loop would share {both[0]}, of which each has its own"
-            return Parallel(self.unmarked(), self.tiled, (), (text,))
+            return Parallel(self.for_one_thread(), self.tiled, (), (text,))
         loops = tuple(dict.fromkeys(self.loops))
         own = frozenset(self.own)
         shared, open_questions = tuple(self.cuts), tuple(self.open)
@@ -155,9 +155,9 @@ class _Marker(Independence):
             with_barriers(program, THREAD, own), own, loops, open_questions, shared, chunks
         )
 
-    def unmarked(self) -> Program:
+    def for_one_thread(self) -> Program:
         """Return the program for one thread."""
-        return replace(self.program, body=_unmarked(self.program.body))
+        return replace(self.program, body=_without_marks(self.program.body))
 
     def together(self, body: Sequence[Stmt], path: Path, serial: bool) -> tuple[Stmt, ...]:
         """Return a block that all threads run, inside a loop they run in step where `serial`."""
@@ -165,7 +165,7 @@ class _Marker(Independence):
         for position, stmt in enumerate(body):
             here = (*path, position)
             if is_decided_by_memory(stmt):
-                statements_of_team += _unmarked((stmt,))
+                statements_of_team += _without_marks((stmt,))
                 continue
             match stmt:
                 case For():
@@ -176,7 +176,7 @@ class _Marker(Independence):
                         If(condition, yes, self.together(other, (*here, 1), serial))
                     )
                 case Let() | Alloc():
-                    self.entered(stmt)
+                    self.inside(stmt)
                     statements_of_team.append(
                         replace(stmt, body=self.together(stmt.body, here, serial))
                     )
@@ -187,7 +187,7 @@ class _Marker(Independence):
                     ]
                     statements_of_team.append(Choose(tuple(new_options)))
                 case Tile() if not serial:
-                    statements_of_team.append(self.chunked(stmt))
+                    statements_of_team.append(self.chunk_tile(stmt))
                 case _:
                     statements_of_team.append(stmt)
         return tuple(statements_of_team)
@@ -206,12 +206,12 @@ class _Marker(Independence):
         self.cuts.append(loop)
         self.own |= {name for name in stored_arrays(loop.body) if self.keeps(name, loop)}
         whole = replace(loop, unit=THREAD, factor=None, body=self.inner(loop.body, path))
-        rest = None if is_bound or serial else self.left(loop, path)
+        rest = None if is_bound or serial else self.rest_of_loop(loop, path)
         if rest is None:
             return (whole,)
         return (replace(whole, hi=rest.lo), rest) if rest.lo != loop.lo else (rest,)
 
-    def left(self, loop: For, path: Path) -> For | None:
+    def rest_of_loop(self, loop: For, path: Path) -> For | None:
         """What is left of a shared loop where each thread has as many iterations as any other, run in step.
 
         None where no iteration has a window in which there is work for all threads, or where they need scalars of
@@ -226,7 +226,7 @@ class _Marker(Independence):
         loop_count, cut_count, own = len(self.loops), len(self.cuts), set(self.own)
         rest = self.in_step(replace(loop, lo=start), path)
         own_buffers = self.own - self.tiled - windows_in_step((rest,), THREAD)
-        shared = any(self.shared((rest,), name) for name in own_buffers)
+        shared = any(self.is_shared((rest,), name) for name in own_buffers)
         if start == loop.hi or shared or not _shares_windows(rest):
             del self.loops[loop_count:], self.cuts[cut_count:]
             self.own = own
@@ -241,7 +241,7 @@ class _Marker(Independence):
         """Return a block inside a marked loop, whose marks are for threads that share an iteration."""
         pairs = ((a, b) for k, a in enumerate(body) for b in body[:k])
         if any(self.conflicts.between(a, b) for a, b in pairs):
-            return _unmarked(body)
+            return _without_marks(body)
         new_body: list[Stmt] = []
         for position, stmt in enumerate(body):
             here = (*path, position)
@@ -254,7 +254,7 @@ class _Marker(Independence):
                     yes = self.inner(then, (*here, 0))
                     new_body.append(If(condition, yes, self.inner(other, (*here, 1))))
                 case Let() if not is_decided_by_memory(stmt):
-                    self.entered(stmt)
+                    self.inside(stmt)
                     new_body.append(replace(stmt, body=self.inner(stmt.body, here)))
                 case Choose(options) if not is_decided_by_memory(stmt):
                     new_options = [
@@ -263,10 +263,10 @@ class _Marker(Independence):
                     ]
                     new_body.append(Choose(tuple(new_options)))
                 case _:
-                    new_body += _unmarked((stmt,))
+                    new_body += _without_marks((stmt,))
         return tuple(new_body)
 
-    def chunked(self, tile: Tile) -> Stmt:
+    def chunk_tile(self, tile: Tile) -> Stmt:
         """Return a tile of one long axis, as a marked loop of tiles: its instances are independent."""
         if len(tile.axes) != 1 or tile.microkernel is not None or not self.binds.take(tile):
             return tile
@@ -292,7 +292,7 @@ class _Marker(Independence):
         """Return whether `loop` is marked to be shared, or may be."""
         return loop.unit == THREAD or (self.binds.take(loop) and self.of(loop, path))
 
-    def shared(self, body: Sequence[Stmt], name: str) -> bool:
+    def is_shared(self, body: Sequence[Stmt], name: str) -> bool:
         """Return whether a buffer that threads have for themselves is used where they run together."""
         for stmt in body:
             if not _is_parallel(stmt) or name not in accessed_arrays((stmt,)):
@@ -303,7 +303,7 @@ class _Marker(Independence):
                 continue
             if name in statement_arrays(stmt) or (isinstance(stmt, Alloc) and stmt.buffer == name):
                 return True
-            if any(self.shared(block, name) for block in blocks(stmt)):
+            if any(self.is_shared(block, name) for block in blocks(stmt)):
                 return True
         return False
 
@@ -345,6 +345,6 @@ def _serial(loop: For) -> For:
     return replace(loop, unit=None) if marked else loop
 
 
-def _unmarked(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+def _without_marks(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
     """Return `body` without marks of parallel loops."""
     return rewrite_body(tuple(body), lambda stmt: _serial(stmt) if isinstance(stmt, For) else None)

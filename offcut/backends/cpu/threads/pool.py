@@ -59,11 +59,11 @@ def is_supported() -> bool:
 def start() -> bool:
     """Make the pool's functions known to the linker, once; whether kernels may name them."""
     with _starting:
-        return _started()
+        return _start()
 
 
 @cache
-def _started() -> bool:
+def _start() -> bool:
     return is_supported() and _open(isa.host())
 
 

@@ -48,7 +48,7 @@ def lower_spmd(
     seconds   of a call on one thread, predicted: a float64 expression in the sizes. A call runs on
               as many threads as have a grain of it each
     """
-    return _Threaded(parallel, isa, families, work, chains, threads, seconds).lowered()
+    return _Threaded(parallel, isa, families, work, chains, threads, seconds).lower()
 
 
 class _Threaded(Lowering):
@@ -88,10 +88,15 @@ class _Threaded(Lowering):
         )
         body = f"define internal {head} noinline nounwind {{\n{self.with_scratch()}\n}}"
         return "\n\n".join(
-            [_entry(self.isa.machine.threads.short_seconds), body, self.predicted(), self.counted()]
+            [
+                _entry(self.isa.machine.threads.short_seconds),
+                body,
+                self.predicted_seconds(),
+                self.thread_count(),
+            ]
         )
 
-    def predicted(self) -> str:
+    def predicted_seconds(self) -> str:
         """Seconds of a call on one thread."""
 
         def write(f: FunctionWriter) -> None:
@@ -100,7 +105,7 @@ class _Threaded(Lowering):
         text = self.over_sizes(write).text()
         return f"define internal double @offcut_seconds(ptr %sizes) nounwind {{\n{text}\n}}"
 
-    def counted(self) -> str:
+    def thread_count(self) -> str:
         """How many threads a call of so many seconds takes."""
         for name in ("minnum", "maxnum"):
             self.f.declares.add(f"declare double @llvm.{name}.f64(double, double)")
@@ -122,7 +127,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
             if own:
                 size = "0"
                 for _, part in own:
-                    size = ir.add(f, size, self.aligned(part))
+                    size = ir.add(f, size, self.aligned_bytes(part))
                 start = ir.add(f, offset, ir.mul(f, "%thread", size))
                 self.laid_out(f.let(f"getelementptr i8, ptr %workspace, i64 {start}"), own)
 
@@ -136,7 +141,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         offset = "0"
         for name, size in parts:
             self.f.do(f"{name} = getelementptr i8, ptr {base}, i64 {offset}")
-            offset = ir.add(self.f, offset, self.aligned(size))
+            offset = ir.add(self.f, offset, self.aligned_bytes(size))
         return offset
 
     def parts(self, common: bool) -> list[tuple[str, Expr]]:
@@ -151,7 +156,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
             for common in (True, False):
                 bytes_, bound = "0", "0.0"
                 for _, size in self.parts(common):
-                    bytes_ = ir.add(f, bytes_, self.aligned(size))
+                    bytes_ = ir.add(f, bytes_, self.aligned_bytes(size))
                     bound = f.let(f"fadd double {bound}, {self.magnitude(size)}")
                 if not common and bytes_ != "0":
                     seconds = f.let("call double @offcut_seconds(ptr %sizes)")
@@ -160,7 +165,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
                     bound = f.let(f"fmul double {bound}, {_double(self.most)}")
                 total = ir.add(f, total, bytes_)
                 magnitude = f.let(f"fadd double {magnitude}, {bound}")
-            self.capped(total, magnitude)
+            self.cap_total(total, magnitude)
 
         text = self.over_sizes(add_up).text()
         return f"define i64 @offcut_workspace(ptr %sizes) nounwind {{\n{text}\n}}"
@@ -186,11 +191,11 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
                 return super().home(buffer)
         return self.scratch_of(self.bytes_of(buffer))
 
-    def updated(self, memories: Mapping[str, Memory]) -> None:
+    def copy_updates(self, memories: Mapping[str, Memory]) -> None:
         """Copy what the program updates, once."""
         if memories:
             with self.last(), self.alone():
-                super().updated(memories)
+                super().copy_updates(memories)
             self.meet()
 
     def block(self, body: Sequence[Stmt]) -> None:

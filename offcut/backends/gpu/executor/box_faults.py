@@ -50,7 +50,7 @@ class BoxChecker:
             e if bound is None else bound for e, bound in zip(place.extents, bounds, strict=True)
         ]
         layout = self.layouts.get(name)
-        whole = shape if layout is None else layout.padded(shape)
+        whole = shape if layout is None else layout.padded_extents(shape)
         return prod(whole) * ITEM_BYTES[place.dtype]
 
     def faults(

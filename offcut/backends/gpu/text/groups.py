@@ -88,7 +88,7 @@ class GroupWriter:
 
     def load_boxes(self, tile: Tile, store: Store) -> list[str]:
         """Return the copy of a rectangle by a tensor map: whole boxes, as many as its window has."""
-        window, source = self.leaves.shared(store.buffer), store.value
+        window, source = self.leaves.shared_window(store.buffer), store.value
         if window is None or not window.boxes or window.rows > MAX_BOX:
             because = f"boxes are copied to windows in boxes, of {MAX_BOX} rows at most"
             raise no_text(format_head(tile), because)
@@ -120,7 +120,7 @@ class GroupWriter:
         texts, kinds = [], []
         for operand in ("A", "B"):
             buffer = operands[operand]
-            index, window = next(accesses(tile, buffer)), self.leaves.shared(buffer)
+            index, window = next(accesses(tile, buffer)), self.leaves.shared_window(buffer)
             if window is None or not window.boxes:
                 raise no_text(format_head(tile), f"{buffer} is in no window of boxes")
             turned = terms.iter in variables(index[-2])

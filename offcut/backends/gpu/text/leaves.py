@@ -55,7 +55,7 @@ class LeafWriter:
         """Return the text of an element."""
         if load.buffer in self.fragment:
             return self.fragment[load.buffer]
-        window = self.shared(load.buffer)
+        window = self.shared_window(load.buffer)
         if window is not None:
             return f"{window.name}[{self.offset(window, load.index)}]"
         if load.buffer in self.places:
@@ -64,7 +64,7 @@ class LeafWriter:
             )
         return f"{name_of(load.buffer)}[{self.address(load.buffer, load.index)}]"
 
-    def shared(self, name: str) -> SharedWindow | None:
+    def shared_window(self, name: str) -> SharedWindow | None:
         """Return the window in shared memory that a buffer has at this place of the text; None if it has none."""
         return self.windows.shared.get(self.places.get(name, 0))
 
@@ -128,7 +128,7 @@ class LeafWriter:
     def copy(self, tile: Tile, background: bool) -> str:
         """Return the copy of a rectangle into shared memory."""
         store = _store_of(tile)
-        window, source = self.shared(store.buffer), store.value
+        window, source = self.shared_window(store.buffer), store.value
         names = [axis.iter for axis in tile.axes]
         plain = isinstance(source, Load) and len(source.index) == len(store.index)
         if window is None or not isinstance(source, Load) or not plain or len(names) < 2:
@@ -174,7 +174,7 @@ class LeafWriter:
         texts, pitches, turned = [], [], []
         for operand, first in (("A", axes["i"]), ("B", axes["p"])):
             load = loads[operands[operand]]
-            window = self.shared(load.buffer)
+            window = self.shared_window(load.buffer)
             if window is None:
                 raise no_text(format_head(tile), f"{load.buffer} is in no window of rows")
             if not self.has_zeros(tile, load.buffer):

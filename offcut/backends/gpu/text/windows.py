@@ -137,7 +137,7 @@ class Windows:
         if alloc.inplace is not None or (layout is not None and not (boxes and memory == SHARED)):
             raise no_text(format_head(alloc), "a window in this layout has no text so far")
         if memory == SHARED:
-            window = self._shared(alloc, buffer, loops, boxes)
+            window = self._shared_window(alloc, buffer, loops, boxes)
             self.shared[id(alloc)] = window
             self.bytes = -(-(window.offset + window.bytes) // _ALIGNED) * _ALIGNED
         elif memory == REGISTERS:
@@ -145,7 +145,7 @@ class Windows:
         else:
             raise no_text(format_head(alloc), f"a window in {memory} has no text")
 
-    def _shared(
+    def _shared_window(
         self, alloc: Alloc, buffer: Buffer, loops: tuple[For, ...], boxes: bool
     ) -> SharedWindow:
         if any(loop.unit in NUMBER_OF for loop in loops):

@@ -103,7 +103,7 @@ class MicroBatches:
         self._said: tuple[tuple[int, int, Part], ...] = ()
         self._size, self._parallel = "", np.zeros(len(self._steps), np.bool_)
         if isinstance(parts, str):
-            self._said = self._checked(parts)
+            self._said = self._checked_parts(parts)
         elif parts is True:
             self._size, self._parallel = self._batch()
 
@@ -128,7 +128,7 @@ class MicroBatches:
             for one in counts:
                 if (part.size, one) not in numbers:
                     numbers[part.size, one] = valued({**sizes, part.size: one})
-                    refused[part.size, one] = calls.refused(numbers[part.size, one])
+                    refused[part.size, one] = calls.refusals(numbers[part.size, one])
             own = tuple(numbers[part.size, one] for one in counts)
             why = [
                 f"{self._steps[n].name}: {because}"
@@ -188,7 +188,7 @@ class MicroBatches:
     def _parts(self, number: Numbers, sizes: Mapping[str, int]) -> Sequence[tuple[int, int, Part]]:
         """What is asked for at sizes, with the first step of each part, and the one behind its last."""
         if callable(self._asked):
-            return self._checked(said_by(self._asked, sizes))
+            return self._checked_parts(said_by(self._asked, sizes))
         if not self._size:
             return self._said
         total = sizes[self._size]
@@ -204,7 +204,7 @@ class MicroBatches:
     def _part(self, first: int, end: int, count: int) -> Part:
         return Part(self._steps[first].name, self._steps[end - 1].name, count, self._size)
 
-    def _checked(self, text: str) -> tuple[tuple[int, int, Part], ...]:
+    def _checked_parts(self, text: str) -> tuple[tuple[int, int, Part], ...]:
         """The parts of a text, in order.
 
         Raises ParseError for a text that says none, PartitionError for parts that may not run.
@@ -213,12 +213,12 @@ class MicroBatches:
         for part in parse_parts(text):
             for name in (part.first, part.last):
                 if name not in self._place:
-                    raise _refused(part, name, "no kernel gives it", _kernels(name, self._place))
+                    raise _refusal(part, name, "no kernel gives it", _kernels(name, self._place))
             first, end = self._place[part.first], self._place[part.last] + 1
             if end <= first:
                 because = f"{part.last} is computed before {part.first}"
                 other = Part(part.last, part.first, part.count, part.size)
-                raise _refused(part, "", because, f"{other}")
+                raise _refusal(part, "", because, f"{other}")
             self._check_count(part)
             why = couplings(self._steps[first:end], part.size, self._lengths)
             wrong = next((n for n, because in enumerate(why, first) if because), end)
@@ -229,7 +229,7 @@ class MicroBatches:
                     around.append(names[wrong - first + 1 :])
                 help = [f"{Part(n[0], n[-1], part.count, part.size)}" for n in around if n]
                 alone = f"no part of {part.size}: it runs for the whole of it"
-                raise _refused(
+                raise _refusal(
                     part, self._steps[wrong].name, why[wrong - first], *(help or [alone])
                 )
             ranges.append((first, end, part))
@@ -237,18 +237,18 @@ class MicroBatches:
         for (_, end, before), (first, _, part) in pairwise(ranges):
             if first < end:
                 because = f"it runs in another part: {before}"
-                raise _refused(part, part.first, because, "leave one of the two out")
+                raise _refusal(part, part.first, because, "leave one of the two out")
         return tuple(ranges)
 
     def _check_count(self, part: Part) -> None:
         """Raises PartitionError where the size of a part is none, or is never so many."""
         size = self._sizes.get(part.size)
         if size is None:
-            raise _refused(part, part.size, "the graph has no such size", *self._sizes)
+            raise _refusal(part, part.size, "the graph has no such size", *self._sizes)
         if part.count < size.min or part.count % size.multiple_of:
             of = f", a multiple of {size.multiple_of}" if size.multiple_of > 1 else ""
             help = f"{Part(part.first, part.last, size.at_or_above(1), part.size)}"
-            raise _refused(part, "", f"{size.name} is {size.min} at least{of}", help)
+            raise _refusal(part, "", f"{size.name} is {size.min} at least{of}", help)
 
     def _batch(self) -> tuple[str, Array]:
         """The size that most steps may run a part of at a time, and which; "" where no two may."""
@@ -320,7 +320,7 @@ def _kernels(name: str, known: Iterable[str]) -> str:
     return f"kernels give {', '.join(listed_names)}{rest}"
 
 
-def _refused(part: Part, at: str, because: str, *help: str) -> PartitionError:
+def _refusal(part: Part, at: str, because: str, *help: str) -> PartitionError:
     return PartitionError("parts", f"cannot run {part}", at=at, because=because, help=help)
 
 

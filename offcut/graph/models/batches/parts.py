@@ -72,10 +72,10 @@ def parse_parts(text: str) -> tuple[Part, ...]:
     Raises ParseError, with the line, where one is of another form.
     """
     lines = enumerate((raw.partition("#")[0].strip() for raw in text.split("\n")), 1)
-    return tuple(_read(Line(number, 0, line, "parts")) for number, line in lines if line)
+    return tuple(_read_part(Line(number, 0, line, "parts")) for number, line in lines if line)
 
 
-def _read(line: Line) -> Part:
+def _read_part(line: Line) -> Part:
     pattern = r"(\S+) to (\S+): (\d+) of (\S+) at a time"
     first, last, count, size = line.match(pattern, SHOWN).groups()
     if not line.size(count):

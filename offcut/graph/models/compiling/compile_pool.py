@@ -119,7 +119,7 @@ class CompilePool:
         try:
             helper = _waiting.pop()
         except IndexError:
-            helper = _started()
+            helper = _start_helper()
         self._helpers.append(helper)
         threading.Thread(target=self._feed, args=(helper,), daemon=True).start()
 
@@ -159,7 +159,7 @@ def helper_in_advance(kernels: int) -> Iterator[None]:
     helpers: list[subprocess.Popen[bytes]] = []
     if kernels >= LEAST and _may_help(max_processes()):
         with suppress(OSError):
-            helpers.append(_started())
+            helpers.append(_start_helper())
     _waiting.extend(helpers)
     try:
         yield
@@ -179,7 +179,7 @@ def _may_help(count: int) -> bool:
     return count > 1 and cache.cache_dir() is not None and not debug.verifies() and not is_observed
 
 
-def _started() -> subprocess.Popen[bytes]:
+def _start_helper() -> subprocess.Popen[bytes]:
     """A helper.
 
     Raises OSError where it cannot be started.

@@ -200,7 +200,7 @@ def make_kernel_request(
     for node in _in_order(canonical.nodes, canonical.before):
         for name in node.operands:
             if name not in description.tensors:
-                description.given(outside[name])
+                description.placeholder_like(outside[name])
         results = description.node(node.op, node, [value.name for value in node.results])
     for call in description.calls.values():
         return (_of_program(call, canonical.nodes[-1], constants),), constants
@@ -211,11 +211,11 @@ def make_kernel_request(
     described = with_lanes_over_groups(
         described, {name: canonical.orders[new] for name, new in renames.items()}
     )
-    known = _known(described, constants, distributive, run, measures)
+    known = _with_computed_constants(described, constants, distributive, run, measures)
     every = {**constants, **known.made}
     tensors += [replace(tensor, definition=None) for tensor in known.derived]
     around = _Around(description.dims, tensors, known.program, every, canonical)
-    request = _described(around, known.results, renames)
+    request = _kernel_of(around, known.results, renames)
     binding = replace(request.binding, distributed=known.distributed, finite=known.finite)
     request = replace(request, binding=binding)
     if not known.assumed:
@@ -223,13 +223,13 @@ def make_kernel_request(
     largest = [one.largest for one in known.assumed]
     read = {one.name for one in tensors_of(largest)}
     around = replace(around, given=[one for one in tensors if one.name in read])
-    measured = _described(around, largest, {})
+    measured = _kernel_of(around, largest, {})
     limits = tuple(one.limit for one in known.assumed)
     measured = replace(measured, binding=replace(measured.binding, assumed=limits))
     return (measured, request), every
 
 
-def _described(
+def _kernel_of(
     around: _Around, results: Sequence[Tensor], renames: Mapping[str, str]
 ) -> DescribedKernel:
     """The kernel of described tensors.
@@ -264,12 +264,12 @@ def _described(
         around.derived,
         every,
         {new: dims.extents[old] for new, old in sizes.items()},
-        parallel={size: _named(value, renames) for size, value in parallel.items()},
+        parallel={size: _in_region_names(value, renames) for size, value in parallel.items()},
     )
     return DescribedKernel(key, results, tuple(inputs), arrays, binding)
 
 
-def _named(
+def _in_region_names(
     value: Mapping[str, int] | Coupling, renames: Mapping[str, str]
 ) -> Mapping[str, int] | Coupling:
     """Axes, or what couples elements, by the names that a region has for its tensors."""
@@ -279,7 +279,7 @@ def _named(
     return {renames.get(name, name): axis for name, axis in value.items()}
 
 
-def _known(
+def _with_computed_constants(
     described: tuple[Tensor, ...],
     constants: Mapping[str, Array],
     distributive: bool,
@@ -297,14 +297,14 @@ def _known(
             with_fewer_products(with_factors, constants) if measures else (with_factors, ())
         )
         for results, largest in ((fewer, assumed), (with_factors, ())):
-            candidate = _computed(results, largest, constants, run)
+            candidate = _compute_constants(results, largest, constants, run)
             if are_finite(candidate.made):
                 distributed = with_factors is not described or bool(largest)
                 return replace(candidate, distributed=distributed, finite=largest == assumed)
-    return replace(_computed(described, (), constants, run), finite=not distributive)
+    return replace(_compute_constants(described, (), constants, run), finite=not distributive)
 
 
-def _computed(
+def _compute_constants(
     results: tuple[Tensor, ...],
     assumed: tuple[Assumed, ...],
     constants: Mapping[str, Array],

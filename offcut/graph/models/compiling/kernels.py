@@ -90,7 +90,7 @@ class Kernels:
         """By their numbers."""
         return [one.kernel.code for one in self.compiled]
 
-    def asked(
+    def request(
         self,
         placed_region: PlacedRegion,
         unpacked: Collection[str] = (),
@@ -110,7 +110,7 @@ class Kernels:
         names = {name: f"x{place}" for place, name in enumerate(region.operands)}
         for value in (value for node in region.nodes for value in node.results):
             names[value.name] = f"v{len(names)}"
-        nodes = tuple(_renamed(node, names) for node in region.nodes)
+        nodes = tuple(_rename(node, names) for node in region.nodes)
         types = tuple(replace(self.values[n], name=names[n]) for n in region.operands)
         orders = {
             names[name]: placed_region.orders.get(name, place.order)
@@ -168,7 +168,7 @@ class Kernels:
         """
         nodes, names = region.placed.region.nodes, {new: old for old, new in region.names.items()}
         try:
-            calls, bound = self._held(region, ahead, priced)
+            calls, bound = self._kernels_of_region(region, ahead, priced)
         except OffcutError as error:
             operators = [node.op for node in nodes]
             raise of_node(error, nodes[-1].results[0].name, operators, names) from error
@@ -178,7 +178,7 @@ class Kernels:
         result = RegionSteps(constants, region.asked.orders, calls, makers)
         return result, [*result.steps(bound, priced)]
 
-    def _held(
+    def _kernels_of_region(
         self, region: NamedRegion, ahead: CompilePool, priced: bool
     ) -> tuple[tuple[Call, ...], BoundKernels]:
         """The kernels of a region with its constants: those of another of the same computation, or new ones."""
@@ -235,7 +235,7 @@ class Kernels:
         """A value as an array of a kernel."""
         place, own = region.placed.places[name], region.names[name]
         order = region.asked.orders.get(own, place.order)
-        shape, strides = _joined(place, order, binding.runs[own])
+        shape, strides = _joined_place(place, order, binding.runs[own])
         return Operand(name, place.root, self.values[name].dtype, place.offset, shape, strides)
 
     def whole(self, place: Place) -> bool:
@@ -268,14 +268,14 @@ class Kernels:
         return number, compiled.kernel
 
 
-def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+def _rename(node: Node, names: Mapping[str, str]) -> Node:
     results = tuple(replace(value, name=names[value.name]) for value in node.results)
     arguments = tuple(rename_values(one, names) for one in node.arguments)
     options = tuple((name, rename_values(one, names)) for name, one in node.options)
     return Node(results, node.op, arguments, options)
 
 
-def _joined(
+def _joined_place(
     place: Place, order: Sequence[int], runs: Sequence[int]
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """Extents and strides where axes in order are joined, so many at a time."""

@@ -121,11 +121,11 @@ def read(name: str, arrays: Mapping[str, Array], targets: Sequence[Target]) -> S
         except _UNTOLD:
             return None
         with suppress(DescribeError):  # their code is for finite ones
-            return Stepped(_bound(entry, arrays), entry.outputs, entry.notes, entry.regions)
+            return Stepped(_bind_entry(entry, arrays), entry.outputs, entry.notes, entry.regions)
     return None
 
 
-def _bound(entry: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
+def _bind_entry(entry: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
     """The steps with constants, which are computed and packed on as many cores as may compile.
 
     Raises DescribeError where their code is for finite ones, and these are not.
@@ -134,7 +134,7 @@ def _bound(entry: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
         _ = code.loaded  # one that is gone is made here, and once
 
     def bind(context: Context, region: RegionSteps) -> list[Step]:
-        return context.run(lambda: [*region.bound(entry.codes, arrays)])
+        return context.run(lambda: [*region.bind(entry.codes, arrays)])
 
     with ThreadPoolExecutor(max_processes()) as pool:
         contexts = [copy_context() for _ in entry.regions]  # in which arrays are lent
@@ -206,11 +206,11 @@ def from_later(before: Mapping[str, Array], after: Mapping[str, Array], lazy: Re
         if order is None:
             constants[name] = to_owned_constant(array)
         else:
-            again[name] = partial(_turned, lazy, later, order)
+            again[name] = partial(_transposed_recall, lazy, later, order)
     return Recalled(constants, again)
 
 
-def _turned(lazy: Recalled, name: str, order: Sequence[int]) -> Array:
+def _transposed_recall(lazy: Recalled, name: str, order: Sequence[int]) -> Array:
     return take_ownership(lazy[name].transpose(order))
 
 
@@ -265,7 +265,7 @@ class RegionSteps:
     calls: tuple[Call, ...]
     made: tuple[partial[Step], ...]
 
-    def bound(self, codes: Sequence[KernelCode], arrays: Mapping[str, Array]) -> Iterator[Step]:
+    def bind(self, codes: Sequence[KernelCode], arrays: Mapping[str, Array]) -> Iterator[Step]:
         """The steps with the constants of a graph.
 
         codes  by their numbers

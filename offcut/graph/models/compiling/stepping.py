@@ -39,7 +39,7 @@ def steps_of_bound(
             for step in placed_graph.steps:
                 region = step.region
                 fixed = _constants(region, readings, bound, orders, kernels.packs)
-                regions_by_name.append(kernels.asked(step, *fixed))
+                regions_by_name.append(kernels.request(step, *fixed))
             with kernels.ahead(regions_by_name, count) as ahead:
                 for one in regions_by_name:
                     region = one.placed.region
@@ -57,7 +57,7 @@ def steps_of_bound(
                 refused.value = value
                 raise
             notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
-            fused = [each for one in fused for each in _unfused(one, region)]
+            fused = [each for one in fused for each in _split_region(one, region)]
             continue
         return Stepped(steps, placed_graph.outputs, tuple(notes), tuple(regions))
 
@@ -85,7 +85,7 @@ def _constants(
     return unpacked, turns
 
 
-def _unfused(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
+def _split_region(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
     """Return a region or view; the nodes of the region that was refused, each alone."""
     if one is not refused:
         return (one,)

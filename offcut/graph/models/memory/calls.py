@@ -79,7 +79,7 @@ class Calls:
         self._sizes = np.array(sizes, np.int64).reshape(-1, 5).T
         self._strides = np.array(strides, np.int64).reshape(-1, 3).T
 
-    def refused(self, number: Numbers) -> list[tuple[int, str]]:
+    def refusals(self, number: Numbers) -> list[tuple[int, str]]:
         """The steps whose kernels do not run at sizes, and why.
 
         number  the values of extents there
@@ -92,7 +92,7 @@ class Calls:
         because = ((n, self.operands.steps[n].refuses(number)) for n in doubtful)
         return [(n, words) for n, words in because if words]
 
-    def laid(self, values: Values, numbers: Array, starts: Array) -> Laid:
+    def calls_at(self, values: Values, numbers: Array, starts: Array) -> Laid:
         """All calls where extents have some values.
 
         numbers, starts  of each array: the number of the base of its memory, and how many bytes behind that this begins

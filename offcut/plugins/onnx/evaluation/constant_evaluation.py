@@ -21,7 +21,13 @@ from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.dtypes import name_of
 from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
-from offcut.plugins.onnx.importer.operands import Call, Element, KnownArray, UnsupportedNode, known
+from offcut.plugins.onnx.importer.operands import (
+    Call,
+    Element,
+    KnownArray,
+    UnsupportedNode,
+    known_array,
+)
 from offcut.plugins.onnx.rules.sequences import SEQUENCES
 
 DRAWN = frozenset(
@@ -60,7 +66,7 @@ def evaluate_node(context: Context, call: Call) -> tuple[KnownArray, ...] | None
         results_of_reference = _by_reference(call)
         if results_of_reference is not None:
             return results_of_reference
-    results = _moved(call) if call.op in STRUCTURAL else _by_rule(context, call)
+    results = _structural_result(call) if call.op in STRUCTURAL else _by_rule(context, call)
     if results is None:
         call.read.clear()
     return results
@@ -138,7 +144,7 @@ def _objects(operand: Any) -> Any:
 def _same_dtype(call: Call, array: Any) -> KnownArray:
     first = call[0]
     assert isinstance(first, KnownArray)
-    return known(np.asarray(array, dtype=object), first.dtype)
+    return known_array(np.asarray(array, dtype=object), first.dtype)
 
 
 STRUCTURAL = frozenset(
@@ -159,7 +165,7 @@ STRUCTURAL = frozenset(
 """Operators that move elements and look at none: those of the first input, of Concat those of each."""
 
 
-def _moved(call: Call) -> tuple[KnownArray, ...] | None:
+def _structural_result(call: Call) -> tuple[KnownArray, ...] | None:
     """Return what an operator of `STRUCTURAL` gives: the reference evaluator moves numbers, in whose places the elements are put.
 
     Raises Refused where it does not take the shapes.
@@ -177,7 +183,7 @@ def _moved(call: Call) -> tuple[KnownArray, ...] | None:
     elements = np.array([element for one in operands for element in one.elements], dtype=object)
     if places is None:
         return None
-    return tuple(known(elements[one.array], operands[0].dtype) for one in places)
+    return tuple(known_array(elements[one.array], operands[0].dtype) for one in places)
 
 
 def _integers(call: Call, place: int, name: str) -> list[int] | None:
@@ -216,7 +222,7 @@ def _element_wise(
         if any(element is None for element in elements.ravel()):
             return None
         are_bools = all(isinstance(element, bool) for element in elements.ravel())
-        return known(elements, "bool") if are_bools else _same_dtype(call, elements)
+        return known_array(elements, "bool") if are_bools else _same_dtype(call, elements)
 
     return rule
 
@@ -301,10 +307,10 @@ def _where(context: Context, call: Call) -> KnownArray | None:
     array[:] = elements
     first = call[1]
     assert isinstance(first, KnownArray)
-    return known(array.reshape(parts[0].shape), first.dtype)
+    return known_array(array.reshape(parts[0].shape), first.dtype)
 
 
-def _reduced(
+def _reduction_rule(
     apply: Callable[[Sequence[Element]], Element],
 ) -> Callable[[Context, Call], KnownArray | None]:
     """Return a reduction of all elements of a vector."""
@@ -320,7 +326,7 @@ def _reduced(
             context.axis(first, axis)
         keepdims = bool(call.get("keepdims", 1)) and first.array.ndim
         result = apply(first.elements)
-        return known([result] if keepdims else result, first.dtype)
+        return known_array([result] if keepdims else result, first.dtype)
 
     return rule
 
@@ -331,7 +337,7 @@ def _whole(context: Context, call: Call) -> KnownArray | None:
     return first if isinstance(first, KnownArray) else None
 
 
-def _negated(context: Context, call: Call) -> KnownArray | None:
+def _negate(context: Context, call: Call) -> KnownArray | None:
     negate = np.frompyfunc(lambda a: arithmetic("*", -1, a), 1, 1)
     return _same_dtype(call, negate(_objects(call[0])))
 
@@ -359,9 +365,9 @@ SYMBOLIC: dict[str, Callable[[Context, Call], KnownArray | tuple[KnownArray, ...
     "Min": _element_wise(partial(_extreme, op="min")),
     "Mod": _modulo,
     "Mul": _element_wise(lambda context, a, b: arithmetic("*", a, b)),
-    "Neg": _negated,
-    "ReduceProd": _reduced(product),
-    "ReduceSum": _reduced(lambda found: extent(*found)),
+    "Neg": _negate,
+    "ReduceProd": _reduction_rule(product),
+    "ReduceSum": _reduction_rule(lambda found: extent(*found)),
     "Round": _whole,
     "Sub": _element_wise(lambda context, a, b: arithmetic("-", a, b)),
     "Sum": _element_wise(lambda context, a, b: arithmetic("+", a, b)),

@@ -15,7 +15,7 @@ from offcut.plugins.onnx.importer.operands import (
     SequenceValue,
     UnsupportedNode,
     format_values,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
 
@@ -55,7 +55,7 @@ def run_scan(g: Context, call: Call, walk: Body) -> Results:
     is_reversed = call.get("scan_output_directions") or [0] * outputs
     places = call.get("scan_output_axes") or [0] * outputs
     stacked = [
-        _stacked(g, stack[::-1] if flipped else stack, axis)
+        _stack(g, stack[::-1] if flipped else stack, axis)
         for stack, flipped, axis in zip(stacks, is_reversed, places, strict=True)
     ]
     return (*states, *stacked)
@@ -73,7 +73,7 @@ def run_loop(g: Context, call: Call, walk: Body) -> Results:
         if not is_running:
             break
         _check(step)
-        arguments: list[Operand] = [known(step), known(True, "bool"), *states]
+        arguments: list[Operand] = [known_array(step), known_array(True, "bool"), *states]
         names = [one.name for one in body.input]
         condition, *results = _present(walk(body, dict(zip(names, arguments, strict=True))))
         if not isinstance(condition, KnownArray):
@@ -84,7 +84,7 @@ def run_loop(g: Context, call: Call, walk: Body) -> Results:
         states = results[: len(states)]
         for stack, one in zip(stacks, results[len(states) :], strict=True):
             stack.append(one)
-    return (*states, *(_stacked(g, stack, 0) for stack in stacks))
+    return (*states, *(_stack(g, stack, 0) for stack in stacks))
 
 
 def run_sequence_map(g: Context, call: Call, walk: Body) -> Results:
@@ -127,7 +127,7 @@ def _part(g: Context, x: Operand, axis: int, place: int) -> Operand:
     return g.reshape(g.slice(x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))
 
 
-def _stacked(g: Context, parts: Sequence[Operand], axis: int) -> Operand:
+def _stack(g: Context, parts: Sequence[Operand], axis: int) -> Operand:
     if not parts:
         raise UnsupportedNode("no step, whose results have no shape")
     apart = [emit_unsqueeze(g, one, [axis]) for one in parts]

@@ -107,7 +107,7 @@ class Walk:
         for name in (node.op_type, *(one.name for one in node.attribute)):
             if isinstance(name, bytes):
                 raise UnsupportedNode(f"the name {name!r} is not text in UTF-8")
-        bound = _bound(node, scope.attributes)
+        bound = _with_own_attributes(node, scope.attributes)
         attributes = {one.name: attribute(one) for one in bound.attribute}
         own = self.functions.get((node.domain, node.op_type))
         if own is not None:
@@ -115,7 +115,7 @@ class Walk:
         version = scope.versions.get("", 1)
         call = Call(node.op_type, tuple(inputs), attributes, len(node.output), version, bound)
         if node.domain == RUNTIME and node.op_type in CONTRIBUTED:
-            return self.ruled(CONTRIBUTED[node.op_type], call)
+            return self.results_of_rule(CONTRIBUTED[node.op_type], call)
         if node.domain not in STANDARD:
             if node.domain == RUNTIME:
                 raise UnsupportedNode(
@@ -136,7 +136,7 @@ class Walk:
         refused = UnsupportedNode("the operator is not supported")
         if rule is not None:
             try:
-                return self.ruled(rule, call)
+                return self.results_of_rule(rule, call)
             except UnsupportedNode as why:
                 solve(self.context, why.equations)
                 refused = why
@@ -159,7 +159,7 @@ class Walk:
             raise UnsupportedNode(f"its body needs {first.op}: {first.because}", first.help)
         return results
 
-    def ruled(self, rule: Operator, call: Call) -> Sequence[Operand | None]:
+    def results_of_rule(self, rule: Operator, call: Call) -> Sequence[Operand | None]:
         """What a rule gives.
 
         Raises Refused where it overlooks what is given.
@@ -301,7 +301,7 @@ class Walk:
             if isinstance(one, tuple):
                 holds = condition if then else g.op("logical_not", condition)
                 alone = g.reshape(holds, [])
-                return [g.required(each, g.broadcast(alone, g.shape(each))) for each in one]
+                return [g.require(each, g.broadcast(alone, g.shape(each))) for each in one]
         for one in both:
             self.complaints += one if isinstance(one, list) else []
         return []
@@ -395,7 +395,7 @@ def _with_present(nodes: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:
     return copies
 
 
-def _bound(node: Any, attributes: Mapping[str, Any]) -> Any:
+def _with_own_attributes(node: Any, attributes: Mapping[str, Any]) -> Any:
     """A node whose attributes are its own, none a reference to those of a function."""
     if not any(one.ref_attr_name for one in node.attribute):
         return node

@@ -22,7 +22,7 @@ from offcut.plugins.onnx.importer.operands import (
     Operand,
     UnsupportedNode,
     format_values,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.rules.elementwise import number, scalar
 
@@ -39,17 +39,17 @@ def resample(
             f"antialiasing of {format_values(g.shape(x)[axis])} elements", "a known extent"
         )
     whole, old = g.shape(x)[axis], call.version < 11
-    count = _scaled(whole, scale) if size is None else size
+    count = _scaled_extent(whole, scale) if size is None else size
     at = _places(g, call, whole, count, scale)
     mode = call.get("mode", "nearest")
     if mode == "nearest":
         rounding = "floor" if old else call.get("nearest_mode", "round_prefer_floor")
-        return g.op("take", x, _within(g, _rounded(g, at, rounding), whole), axis=axis)
+        return g.op("take", x, _within(g, _round_place(g, at, rounding), whole), axis=axis)
     dtype = g.dtype(x)
     sum_dtype = dtype if dtype == "float64" else "float32"
     along = [-1 if n == axis else 1 for n in range(g.rank(x))]
     total: Operand | None = None
-    for place, weight in _weighed(g, call, at, whole):
+    for place, weight in _places_and_weights(g, call, at, whole):
         read = g.cast(g.op("take", x, _within(g, place, whole), axis=axis), sum_dtype)
         part = g.binary("multiply", read, g.reshape(g.cast(weight, sum_dtype), along))
         total = part if total is None else g.binary("add", total, part)
@@ -61,7 +61,7 @@ def _within(g: Context, place: Operand, whole: Element) -> Operand:
     return g.cast(clip_places(g, place, whole), "int64")
 
 
-def _weighed(
+def _places_and_weights(
     g: Context, call: Call, at: Operand, whole: Element
 ) -> Sequence[tuple[Operand, Operand]]:
     """Return the places around each, and what they weigh; with ``exclude_outside`` those that there are not weigh nothing."""
@@ -77,7 +77,7 @@ def _weighed(
     return [(place, g.binary("divide", one, total)) for (place, _), one in pairs]
 
 
-def _scaled(whole: Element, scale: float | None) -> Element:
+def _scaled_extent(whole: Element, scale: float | None) -> Element:
     ratio = None if scale is None else simple_fraction(scale)
     if ratio is None:
         refused = f"{format_values(whole)} elements by a scale of {scale}, which is no fraction above 0 of at most {MOST_PARTS} parts"
@@ -91,7 +91,7 @@ def _places(g: Context, call: Call, whole: Element, count: Element, scale: float
     mode = call.get("coordinate_transformation_mode", "half_pixel")
     mode = "asymmetric" if call.version < 11 else mode
     own: Operand = g.cast(g.op("iota", count, "int64"), dtype)
-    have, want = (g.cast(known(one), dtype) for one in (whole, count))
+    have, want = (g.cast(known_array(one), dtype) for one in (whole, count))
     each = g.binary("divide", want, have) if scale is None else number(g, own, scale)
     if mode == "align_corners":
         last = g.binary("maximum", scalar(g, "subtract", want, 1.0), number(g, own, 1.0))
@@ -118,7 +118,7 @@ def _places(g: Context, call: Call, whole: Element, count: Element, scale: float
     return place
 
 
-def _rounded(g: Context, at: Operand, rounding: str) -> Operand:
+def _round_place(g: Context, at: Operand, rounding: str) -> Operand:
     match rounding:
         case "round_prefer_floor":
             return g.op("ceil", scalar(g, "subtract", at, 0.5))

@@ -67,7 +67,7 @@ def _resize(g: Context, call: Call) -> Results:
         scale = scales[place] if scales else None
         if crops:
             crop = float(roi[place]), float(roi[place + len(axes)])
-            x = _cropped(g, call, x, axis, scale, size, crop)
+            x = _resize_cropped(g, call, x, axis, scale, size, crop)
             continue
         if scale == 1 or (size is not None and g.same(size, whole)):
             continue
@@ -76,10 +76,10 @@ def _resize(g: Context, call: Call) -> Results:
             repeated[axis] = times
         else:
             x = _along(g, call, x, axis, scale, size)
-    return _repeated(g, x, repeated)
+    return _repeat_elements(g, x, repeated)
 
 
-def _cropped(
+def _resize_cropped(
     g: Context,
     call: Call,
     x: Operand,
@@ -122,10 +122,10 @@ def _along(
         size = g.whole(whole, "an extent")
         matrix = _matrix(call, size, scale, None if extent is None else int(extent))
         return _by_matrix(g, call, x, axis, matrix)
-    return _stretched(g, call, x, axis, scale, extent)
+    return _resize_symbolic(g, call, x, axis, scale, extent)
 
 
-def _stretched(
+def _resize_symbolic(
     g: Context, call: Call, x: Operand, axis: int, scale: float | None, size: Element | None
 ) -> Operand:
     """Along an axis of symbolic extent: in the modes that `offcut.ops` has, by its operator."""
@@ -189,7 +189,7 @@ def _is_fraction(scale: float | None) -> bool:
     return scale is None or simple_fraction(scale) == Fraction(scale)
 
 
-def _repeated(g: Context, x: Operand, times: Mapping[int, int]) -> Operand:
+def _repeat_elements(g: Context, x: Operand, times: Mapping[int, int]) -> Operand:
     """Return `x` with each element along some axes as often as these say: all axes at once, if these are among the last three."""
     if not times:
         return x
@@ -200,7 +200,7 @@ def _repeated(g: Context, x: Operand, times: Mapping[int, int]) -> Operand:
         scale = tuple(times.get(axis, 1) for axis in range(first, rank))
         result: Operand = g.op("interpolate", apart, scale=scale)
         return g.reshape(result, [*shape[:first], *g.shape(result)[2:]])
-    x = _repeated(g, x, {axis: count for axis, count in times.items() if axis != first})
+    x = _repeat_elements(g, x, {axis: count for axis, count in times.items() if axis != first})
     shape = g.shape(x)
     apart = g.reshape(x, [product(shape[:first]), shape[first], product(shape[first + 1 :])])
     result = g.op("interpolate", apart, layout="NWC", scale=times[first])

@@ -17,7 +17,7 @@ from offcut.plugins.onnx.importer.operands import (
     Operand,
     Results,
     UnsupportedNode,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 
@@ -41,24 +41,24 @@ def _grid_sample(g: Context, call: Call) -> Results:
     points: list[Points] = []
     for axis, whole in enumerate(spatial):
         place = g.reshape(g.slice(grid, last, axes - 1 - axis, axes - axis), outer)
-        at = _placed(g, place, whole, corners)
+        at = _place_in_elements(g, place, whole, corners)
         at = g.op("round", at) if mode == "nearest" else at
         points.append(POINTS[mode](g, _around(g, at, whole, around, corners)))
-    return _sampled(g, x, points, around, corners)
+    return _weighted_sum(g, x, points, around, corners)
 
 
-def _sampled(
+def _weighted_sum(
     g: Context, x: Operand, points: Sequence[Points], around: str, corners: bool
 ) -> Operand:
     """Return the weighted sum of elements at the points of all axes."""
     axes = len(points)
     images = g.transpose(x, [0, *range(2, 2 + axes), 1])
     batch = g.reshape(g.op("iota", g.shape(x)[0], "int64"), [-1, *[1] * axes])
-    total = _joined(g, images, [batch], points, around, corners, "add")
+    total = _joined_elements(g, images, [batch], points, around, corners, "add")
     return g.transpose(total, [0, axes + 1, *range(1, axes + 1)])
 
 
-def _joined(
+def _joined_elements(
     g: Context,
     images: Operand,
     first: Sequence[Operand],
@@ -90,7 +90,7 @@ def _joined(
     return total
 
 
-def _aligned(g: Context, call: Call) -> Results:
+def _roi_align(g: Context, call: Call) -> Results:
     """Return the mean, or the greatest, of each part of a region, of elements at points that lie evenly in it."""
     x, regions, batch = call[0], call[1], call[2]
     ratio = call.get("sampling_ratio", 0)
@@ -122,7 +122,7 @@ def _aligned(g: Context, call: Call) -> Results:
     images = g.transpose(x, [0, 2, 3, 1])
     first = g.reshape(g.cast(batch, "int64"), [count, 1, 1])
     join = "add" if mode == "avg" else "maximum"
-    samples = _joined(g, images, [first], points, "border", True, join)
+    samples = _joined_elements(g, images, [first], points, "border", True, join)
     channels = g.shape(x)[1]
     apart = g.reshape(samples, [count, sizes[0], ratio, sizes[1], ratio, channels])
     pooled = g.op("mean" if mode == "avg" else "max", apart, axis=(2, 4))
@@ -142,7 +142,7 @@ def _within_one(g: Context, at: Operand, whole: Element) -> Points:
     ]
 
 
-def _deformed(g: Context, call: Call) -> Results:
+def _deformable_convolution(g: Context, call: Call) -> Results:
     """Return a convolution whose window reads between elements, at places of its own for each result."""
     x, w, offset, mask = call[0], call[1], call[2], call.input(4)
     groups, apart = call.get("group", 1), call.get("offset_group", 1)
@@ -173,7 +173,7 @@ def _deformed(g: Context, call: Call) -> Results:
         g.reshape(g.op("iota", count, "int64"), [-1 if n == k else 1 for k in range(5)])
         for n, count in enumerate((batch, apart))
     ]
-    read = _joined(g, images, first, points, "zeros", True, "add")
+    read = _joined_elements(g, images, first, points, "zeros", True, "add")
     if mask is not None:
         read = g.binary("multiply", read, g.reshape(mask, [batch, apart, taps, *places, 1]))
     columns = g.reshape(
@@ -188,7 +188,7 @@ def _deformed(g: Context, call: Call) -> Results:
     return result if bias is None else g.binary("add", result, g.reshape(bias, [filters, 1, 1]))
 
 
-def _placed(g: Context, place: Operand, whole: Element, corners: bool) -> Operand:
+def _place_in_elements(g: Context, place: Operand, whole: Element, corners: bool) -> Operand:
     """Return a place of -1 … 1 along an axis, in elements."""
     one = scalar(g, "multiply", scalar(g, "add", place, 1.0), 0.5)
     if corners:
@@ -197,7 +197,7 @@ def _placed(g: Context, place: Operand, whole: Element, corners: bool) -> Operan
 
 
 def _size(g: Context, whole: Element, beside: Operand) -> Operand:
-    return g.cast(known(whole), g.dtype(beside))
+    return g.cast(known_array(whole), g.dtype(beside))
 
 
 def _around(g: Context, at: Operand, whole: Element, around: str, corners: bool) -> Operand:
@@ -264,7 +264,7 @@ POINTS: Mapping[str, Callable[[Context, Operand], Points]] = {
 }
 
 SAMPLING: Mapping[str, Operator] = {
-    "DeformConv": _deformed,
+    "DeformConv": _deformable_convolution,
     "GridSample": _grid_sample,
-    "RoiAlign": _aligned,
+    "RoiAlign": _roi_align,
 }

@@ -23,7 +23,7 @@ from offcut.plugins.onnx.importer.operands import (
     UnsupportedNode,
     check_count,
     format_values,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.rules.reductions import emit_reduction
@@ -98,7 +98,7 @@ def _conv(g: Context, call: Call) -> Results:
     return emit_convolution(g, x, w, call.input(2), windows, call.get("group", 1))
 
 
-def _conv_transposed(g: Context, call: Call) -> Results:
+def _transposed_convolution(g: Context, call: Call) -> Results:
     x, w = call[0], call[1]
     call.overlook("kernel_shape", "auto_pad")
     sizes = window_sizes(g, w)
@@ -120,7 +120,7 @@ def _conv_transposed(g: Context, call: Call) -> Results:
         output_padding=tuple(extra) if even else none,
         groups=call.get("group", 1), **options,
     )  # fmt: skip
-    return result if even else _cropped(g, result, before, after, extra, call.input(2))
+    return result if even else _crop_and_pad(g, result, before, after, extra, call.input(2))
 
 
 def _transposed_pads(
@@ -150,7 +150,7 @@ def _transposed_pads(
     return before, after
 
 
-def _cropped(
+def _crop_and_pad(
     g: Context,
     x: Operand,
     before: Sequence[int],
@@ -183,13 +183,13 @@ def _pool(g: Context, call: Call, x: Operand) -> tuple[Windows, list[Element | N
     counts: list[Element | None] = []
     for n, whole in enumerate(g.shape(x)[2:]):
         ends = windows.before[n], windows.after[n]
-        amount, count = _ceiled(whole, windows.reach[n], windows.strides[n], *ends)
+        amount, count = _windows_rounded_up(whole, windows.reach[n], windows.strides[n], *ends)
         after.append(amount)
         counts.append(count)
     return replace(windows, after=tuple(after)), counts
 
 
-def _ceiled(
+def _windows_rounded_up(
     whole: Element, reach: int, stride: int, before: int, after: int
 ) -> tuple[int, Element | None]:
     """Padding after, and the number of windows: a last one that is not full counts, if it starts within."""
@@ -234,16 +234,16 @@ def _in_the_whole(g: Context, x: Operand, places: Operand, columns: bool) -> Ope
     """Places in images as places in all of `x`; rows of an image follow each other, or with `columns` its columns."""
     shape, axes = g.shape(x), g.rank(x) - 2
     if columns and axes == 2:
-        height, width = (g.cast(known(one), "int64") for one in shape[2:])
+        height, width = (g.cast(known_array(one), "int64") for one in shape[2:])
         row = g.binary("floor_divide", places, width)
         column = g.binary("remainder", places, width)
         places = g.binary("add", g.binary("multiply", column, height), row)
     image = g.op("iota", product(shape[:2]), "int64")
-    before = g.binary("multiply", image, g.cast(known(product(shape[2:])), "int64"))
+    before = g.binary("multiply", image, g.cast(known_array(product(shape[2:])), "int64"))
     return g.binary("add", places, g.reshape(before, (*shape[:2], *[1] * axes)))
 
 
-def _unpooled(g: Context, call: Call) -> Results:
+def _unpool(g: Context, call: Call) -> Results:
     """Elements at their places among zeros; more rows and columns follow where a shape asks for them."""
     x, places, extents = call[0], call[1], call.input(2)
     sizes = call.get("kernel_shape")
@@ -271,14 +271,14 @@ def _in_larger(
     g: Context, places: Operand, image: Sequence[Element], larger: Sequence[Element]
 ) -> Operand:
     """Places in images as those of the same elements in images of more rows and columns."""
-    place: Operand = known(0)
-    factor: Operand = known(1)
+    place: Operand = known_array(0)
+    factor: Operand = known_array(1)
     for own, wide in zip(reversed(image), reversed(larger), strict=True):
-        whole = g.cast(known(own), "int64")
+        whole = g.cast(known_array(own), "int64")
         digit = g.binary("multiply", g.binary("remainder", places, whole), factor)
         place = g.binary("add", place, digit)
         places = g.binary("floor_divide", places, whole)
-        factor = g.binary("multiply", factor, g.cast(known(wide), "int64"))
+        factor = g.binary("multiply", factor, g.cast(known_array(wide), "int64"))
     return g.binary("add", place, g.binary("multiply", places, factor))
 
 
@@ -331,18 +331,18 @@ def _power_pool(g: Context, call: Call) -> Results:
     """``(sum of |x|**p) ** (1/p)`` of windows."""
     x, p = call[0], call.get("p", 2)
     windows, counts = _pool(g, call, x)
-    result = crop_windows(g, _rooted(g, emit_window_sums(g, _raised(g, x, p), windows), p), counts)
+    result = crop_windows(g, _root(g, emit_window_sums(g, _power(g, x, p), windows), p), counts)
     return g.of_some(result, g.shape(x)[2:])
 
 
-def _raised(g: Context, x: Operand, p: int) -> Operand:
+def _power(g: Context, x: Operand, p: int) -> Operand:
     size: Operand = g.op("absolute", x)
     if p == 1:
         return size
     return g.op("square", x) if p == 2 else scalar(g, "power", size, float(p))
 
 
-def _rooted(g: Context, x: Operand, p: int) -> Operand:
+def _root(g: Context, x: Operand, p: int) -> Operand:
     if p == 1:
         return x
     return g.op("sqrt", x) if p == 2 else scalar(g, "power", x, 1 / p)
@@ -356,8 +356,8 @@ def _whole_image(g: Context, call: Call, *, name: str) -> Results:
 def _global_power(g: Context, call: Call) -> Results:
     x, p = call[0], call.get("p", 2)
     axes = list(range(2, g.rank(x)))
-    total = g.of_some(emit_reduction(g, "sum", _raised(g, x, p), axes, True), g.shape(x)[2:])
-    return _rooted(g, total, p)
+    total = g.of_some(emit_reduction(g, "sum", _power(g, x, p), axes, True), g.shape(x)[2:])
+    return _root(g, total, p)
 
 
 def _local_response(g: Context, call: Call) -> Results:
@@ -399,12 +399,12 @@ WINDOWS: Mapping[str, Operator] = {
     "AveragePool": lambda g, call: g.of_some(_averages(g, call), g.shape(call[0])[2:]),
     "Col2Im": _laid_over,
     "Conv": _conv,
-    "ConvTranspose": _conv_transposed,
+    "ConvTranspose": _transposed_convolution,
     "GlobalAveragePool": partial(_whole_image, name="mean"),
     "GlobalLpPool": _global_power,
     "GlobalMaxPool": partial(_whole_image, name="max"),
     "LRN": _local_response,
     "LpPool": _power_pool,
     "MaxPool": _max_pool,
-    "MaxUnpool": _unpooled,
+    "MaxUnpool": _unpool,
 }

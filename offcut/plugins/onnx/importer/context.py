@@ -27,7 +27,7 @@ from offcut.plugins.onnx.importer.operands import (
     Operand,
     UnsupportedNode,
     format_values,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.importer.size_facts import FactsRequired
 
@@ -75,7 +75,7 @@ class Context:
             return operand.dtype
         return self.builder.values[operand.name].dtype
 
-    def widened(self, x: Operand) -> Operand:
+    def in_float32(self, x: Operand) -> Operand:
         """Elements of 16 bits in float32: what is made of several steps is rounded once, as runtimes do that have no such steps."""
         return self.cast(x, "float32") if self.dtype(x) in HALVES else x
 
@@ -265,7 +265,7 @@ class Context:
             raise UnsupportedNode(f"{name} gives {self.rank(result)} axes")
         return result
 
-    def required(self, operand: Operand, condition: Operand) -> Operand:
+    def require(self, operand: Operand, condition: Operand) -> Operand:
         """It, where a condition holds of each element: a call in which it does not is refused."""
         return assert_condition(
             self.op, self.ref(operand), self.dtype(operand), self.ref(condition)
@@ -275,8 +275,8 @@ class Context:
         """What is made of elements along axes: a call in which an extent is 0 is refused, where something is made."""
         for one in extents:
             if self.bounds(one)[0] < 1:
-                some = self.binary("greater", known(one), KnownArray(np.array(0), "int64"))
-                result = self.required(result, self.broadcast(some, self.shape(result)))
+                some = self.binary("greater", known_array(one), KnownArray(np.array(0), "int64"))
+                result = self.require(result, self.broadcast(some, self.shape(result)))
         return result
 
     def cast(self, operand: Operand, dtype: str) -> Operand:
@@ -333,13 +333,13 @@ class Context:
         if -1 not in shape:
             return
         total = extents.product(map(extents.normal, own))
-        known = extents.product(extents.normal(one) for one in shape if one != -1)
+        known_array = extents.product(extents.normal(one) for one in shape if one != -1)
         rows = math.prod(one for one in shape if isinstance(one, int) and one != -1)
         divisors = [factor for factor in range(2, rows + 1) if rows % factor == 0]
         factors: dict[str, int] = {}
         for factor, name in product(divisors, sorted(variables(total) & self.free)):
             multiple: dict[str, Expr] = {name: Binary("*", Const(factor, "index"), Var(name))}
-            whole, part = (extents.at(one, multiple) for one in (total, known))
+            whole, part = (extents.at(one, multiple) for one in (total, known_array))
             if extents.quotient(whole, part) is not None:
                 factors.setdefault(name, factor)
         if len(factors) == 1:

@@ -151,7 +151,7 @@ class UnsupportedNode(Exception):
         self.because, self.help, self.equations = because, help, equations
 
 
-def known(values: Any, dtype: str = "int64") -> KnownArray:
+def known_array(values: Any, dtype: str = "int64") -> KnownArray:
     """Numbers and index expressions as a known array.
 
     values  a list, nested or not, or one element

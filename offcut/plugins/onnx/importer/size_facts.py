@@ -52,7 +52,7 @@ class SizeFacts:
         """The number of which a size is a multiple."""
         return self.factors.get(text, 1)
 
-    def told(self, text: str) -> tuple[int, int]:
+    def read_bounds(self, text: str) -> tuple[int, int]:
         """The least and the greatest value of a size, by the user; all from 1 on where nothing is said.
 
         Raises DescribeError for what are no bounds.
@@ -75,7 +75,7 @@ class SizeFacts:
     def number(self, text: str) -> int | None:
         """What a size is where the user, or a node, says one number; a pair of equal bounds is a range of one."""
         if isinstance(self.said.get(text), int | np.integer):
-            return self.told(text)[0]
+            return self.read_bounds(text)[0]
         return None
 
     def bounds(self, text: str, name: str) -> tuple[int, int]:
@@ -84,7 +84,7 @@ class SizeFacts:
         Raises DescribeError where no multiple is between what the user says.
         """
         factor = self.factor(text)
-        low, high = self.told(text)
+        low, high = self.read_bounds(text)
         low = max(-(-low // factor), self.lows.get(name, 0))
         high = min(high // factor, self.highs.get(name, high))
         if low > high:

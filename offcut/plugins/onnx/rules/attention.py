@@ -14,7 +14,7 @@ from offcut.plugins.onnx.importer.operands import (
     Operand,
     Results,
     UnsupportedNode,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator
 
@@ -48,8 +48,8 @@ def _attention(g: Context, call: Call) -> Results:
     if call.input(6) is not None:
         if causal:
             raise UnsupportedNode("is_causal=1 with nonpad_kv_seqlen", "a mask")
-        lengths = g.binary("minimum", call[6], known(g.shape(k)[2]))
-        options["lengths"] = g.cast(g.binary("maximum", lengths, known(0)), "int32")
+        lengths = g.binary("minimum", call[6], known_array(g.shape(k)[2]))
+        options["lengths"] = g.cast(g.binary("maximum", lengths, known_array(0)), "int32")
     if mask is not None:
         if not g.same(g.shape(mask)[-1], g.shape(k)[2]):
             raise UnsupportedNode("a mask of other keys than there are")
@@ -86,10 +86,10 @@ def grouped_attention(g: Context, call: Call) -> Results:
         v = g.op("concat", (call[4], v), axis=2)
     call.overlook("k_quant_type", "v_quant_type", "kv_cache_bit_width")
     batch, last = g.shape(q)[0], g.cast(call[5], "int64")
-    is_whole = g.binary("equal", last, known(arithmetic("-", whole, 1)))
+    is_whole = g.binary("equal", last, known_array(arithmetic("-", whole, 1)))
     if call.input(3) is None:  # what follows the end of a sentence no query of it sees
-        is_whole = g.binary("less", last, known(whole))
-    q = g.required(q, g.broadcast(g.reshape(is_whole, (batch, 1, 1, 1)), g.shape(q)))
+        is_whole = g.binary("less", last, known_array(whole))
+    q = g.require(q, g.broadcast(g.reshape(is_whole, (batch, 1, 1, 1)), g.shape(q)))
     call.input(6)  # as long as the longest
     options: dict[str, Any] = {"causal": True}
     if past != 0:

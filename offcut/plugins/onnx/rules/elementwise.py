@@ -53,7 +53,7 @@ def number(g: Context, like: Operand, value: float) -> KnownArray:
         raise UnsupportedNode(f"{value} is not a value of {dtype}") from None
 
 
-def _attributed(name: str, **options: tuple[str, float]) -> Operator:
+def _operator_with_attributes(name: str, **options: tuple[str, float]) -> Operator:
     """An operator whose options are attributes: by ours, that of ONNX and its default."""
 
     def rule(g: Context, call: Call) -> Results:
@@ -85,7 +85,7 @@ def _divisor(g: Context, b: Operand) -> Operand:
         return b
     if isinstance(b, KnownArray) and 0 in b.elements:
         raise UnsupportedNode("an integer is divided by 0")
-    return g.required(b, g.binary("not_equal", b, number(g, b, 0)))
+    return g.require(b, g.binary("not_equal", b, number(g, b, 0)))
 
 
 def _power(g: Context, call: Call) -> Results:
@@ -121,7 +121,7 @@ def _modulo(g: Context, call: Call) -> Results:
 
 
 def _mean(g: Context, call: Call) -> Results:
-    parts = [g.widened(one) for one in call.present]
+    parts = [g.in_float32(one) for one in call.present]
     total = reduce(lambda a, b: g.binary("add", a, b), parts)
     return g.cast(scalar(g, "multiply", total, 1 / len(parts)), g.dtype(call[0]))
 
@@ -226,7 +226,7 @@ def _shrink(g: Context, call: Call) -> Results:
     return g.cast(g.op("where", scalar(g, "less", x, -edge), low, high), g.dtype(call[0]))
 
 
-def _shifted(g: Context, call: Call) -> Results:
+def _shift(g: Context, call: Call) -> Results:
     """By the width or more, or by less than 0, as `offcut.core.expr.BITWISE` has it."""
     return g.binary(
         "shift_left" if call.get("direction") == "LEFT" else "shift_right", *call.present
@@ -237,7 +237,7 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Add": binary("add"),
     "And": binary("logical_and"),
     "BitCast": _bit_cast,
-    "BitShift": _shifted,
+    "BitShift": _shift,
     "BitwiseAnd": binary("bitwise_and"),
     "BitwiseNot": unary("bitwise_not"),
     "BitwiseOr": binary("bitwise_or"),
@@ -248,7 +248,7 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Clip": _clip,
     "Div": divide,
     "Dropout": _dropout,
-    "Elu": _attributed("elu", alpha=("alpha", 1.0)),
+    "Elu": _operator_with_attributes("elu", alpha=("alpha", 1.0)),
     "Equal": binary("equal"),
     "Gelu": _gelu,
     "Greater": binary("greater"),
@@ -257,7 +257,7 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Identity": lambda _, call: call[0],
     "IsInf": _is_infinite,
     "IsNaN": lambda g, call: g.op("not_equal", call[0], call[0]),
-    "LeakyRelu": _attributed("leaky_relu", slope=("alpha", 0.01)),
+    "LeakyRelu": _operator_with_attributes("leaky_relu", slope=("alpha", 0.01)),
     "Less": binary("less"),
     "LessOrEqual": binary("less_equal"),
     "Max": _extreme("maximum"),

@@ -20,7 +20,7 @@ from offcut.plugins.onnx.importer.operands import (
     Results,
     UnsupportedNode,
     format_values,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 
@@ -31,7 +31,7 @@ def _gather(g: Context, call: Call) -> Results:
     if isinstance(indices, KnownArray) and not indices.array.ndim:
         return _one(g, x, indices.elements[0], axis)
     if isinstance(indices, KnownArray) and not indices.symbolic:
-        run = _run(indices.elements)
+        run = _slice_of_places(indices.elements)
         if run is not None and indices.array.ndim == 1:
             return g.slice(x, axis, *run)
     return g.op("take", x, indices, axis=axis)
@@ -64,7 +64,7 @@ def _counted_place(g: Context, place: Element, whole: Element) -> Element:
     return start
 
 
-def _run(places: list[int]) -> tuple[int, int] | None:
+def _slice_of_places(places: list[int]) -> tuple[int, int] | None:
     """Places one after the other from the first on, as a slice; None for others."""
     if not places or places[0] < 0 or places != list(range(places[0], places[0] + len(places))):
         return None
@@ -138,18 +138,18 @@ def _scattered_rows(g: Context, call: Call) -> Results:
         call.get("mode", "linear") == "circular",
     )
     starts = g.full(shape[:1], 0, "int64") if starts is None else g.cast(starts, "int64")
-    last = known(room) if circular else g.binary("subtract", known(room), starts)
+    last = known_array(room) if circular else g.binary("subtract", known_array(room), starts)
     rest = scalar(g, "greater_equal", last, 0)
     first = scalar(g, "greater_equal", starts, 0)
-    starts = g.required(starts, rest if circular else g.binary("logical_and", first, rest))
+    starts = g.require(starts, rest if circular else g.binary("logical_and", first, rest))
     places: Operand = g.op("iota", whole, "int64")
     places = g.reshape(places, [-1 if n == axis else 1 for n in range(rank)])
     each = g.reshape(starts, [-1 if n == 0 else 1 for n in range(rank)])
     places = g.binary("subtract", places, each)
     if circular:
-        places = g.binary("remainder", places, known(whole))
-    inside = g.binary("logical_and", g.binary("greater_equal", places, number(g, places, 0)), g.binary("less", places, known(count)))  # fmt: skip
-    last = g.binary("minimum", places, known(extent(count, -1)))
+        places = g.binary("remainder", places, known_array(whole))
+    inside = g.binary("logical_and", g.binary("greater_equal", places, number(g, places, 0)), g.binary("less", places, known_array(count)))  # fmt: skip
+    last = g.binary("minimum", places, known_array(extent(count, -1)))
     rows_before = g.binary("maximum", last, number(g, last, 0))
     rows = g.op("take_along_axis", update, g.broadcast(rows_before, shape), axis)
     return g.op("where", inside, rows, cache)
@@ -174,12 +174,12 @@ def _one_hot(g: Context, call: Call) -> Results:
     return g.op("where", here, on, off)
 
 
-def _reversed(g: Context, call: Call) -> Results:
+def _reverse_sequence(g: Context, call: Call) -> Results:
     """Return the first so many elements of each sequence from the last to the first."""
     x, lengths = call[0], call[1]
     batch, time = call.get("batch_axis", 1), call.get("time_axis", 0)
-    rank, whole = g.rank(x), known(g.shape(x)[time], g.dtype(lengths))
-    lengths = g.required(
+    rank, whole = g.rank(x), known_array(g.shape(x)[time], g.dtype(lengths))
+    lengths = g.require(
         lengths,
         g.binary("logical_and", scalar(g, "greater_equal", lengths, 0), g.binary("less_equal", lengths, whole)),
     )  # fmt: skip
@@ -198,7 +198,7 @@ INDEXING: Mapping[str, Operator] = {
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "OneHot": _one_hot,
-    "ReverseSequence": _reversed,
+    "ReverseSequence": _reverse_sequence,
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,

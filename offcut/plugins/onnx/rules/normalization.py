@@ -65,7 +65,7 @@ def _group(g: Context, call: Call) -> Results:
 
 def _to_length(g: Context, call: Call) -> Results:
     """``x / (sum of |x|**p) ** (1/p)``; 0 where that is 0."""
-    dtype, x, p = g.dtype(call[0]), g.widened(call[0]), call.get("p", 2)
+    dtype, x, p = g.dtype(call[0]), g.in_float32(call[0]), call.get("p", 2)
     axis = g.axis(x, call.get("axis", -1))
     raised = g.op("square", x) if p == 2 else g.op("absolute", x)
     total = emit_reduction(g, "sum", raised, [axis], True)
@@ -76,7 +76,7 @@ def _to_length(g: Context, call: Call) -> Results:
 
 def _mean_variance(g: Context, call: Call) -> Results:
     """``(x - mean) / (deviation + 1e-9)``."""
-    x, axes = g.widened(call[0]), [g.axis(call[0], one) for one in call.get("axes") or [0, 2, 3]]
+    x, axes = g.in_float32(call[0]), [g.axis(call[0], one) for one in call.get("axes") or [0, 2, 3]]
     apart = g.binary("subtract", x, emit_reduction(g, "mean", x, axes, True))
     variance = emit_reduction(g, "mean", g.op("square", apart), axes, True)
     whole = g.binary("divide", apart, scalar(g, "add", g.op("sqrt", variance), 1e-9))

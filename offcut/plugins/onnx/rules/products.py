@@ -70,7 +70,7 @@ def _einsum(g: Context, call: Call) -> Results:
         letters = inputs.replace("...", "").replace(",", "")
         once = (one for one in set(letters) if letters.count(one) == 1)
         output = ("..." if "." in inputs else "") + "".join(sorted(once))
-    terms, output = _spelled(terms, output, [g.rank(one) for one in call.present])
+    terms, output = _spell_terms(terms, output, [g.rank(one) for one in call.present])
     parts = [_diagonals(g, term, one) for term, one in zip(terms, call.present, strict=True)]
     while len(parts) > 1:
         (one, x), (other, y), *parts = parts
@@ -83,7 +83,7 @@ def _einsum(g: Context, call: Call) -> Results:
     return g.transpose(x, [term.index(letter) for letter in output])
 
 
-def _spelled(terms: list[str], output: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+def _spell_terms(terms: list[str], output: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     """Terms with a letter for each axis: an ellipsis stands for what the others leave of the rank, from the last on."""
     free = [one for one in ascii_letters if one not in "".join([*terms, output])]
     covered = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)]

@@ -15,7 +15,7 @@ from offcut.plugins.onnx.importer.operands import (
     Results,
     UnsupportedNode,
     format_values,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.rules.shapes import attribute_or_input, axes_of
@@ -111,7 +111,7 @@ def _place(g: Context, call: Call, *, name: str) -> Results:
     if not call.get("select_last_index", 0):
         return g.of_some(g.op(name, x, axis=axis, keepdims=keepdims), [whole])
     place = g.of_some(g.op(name, g.op("flip", x, (axis,)), axis=axis, keepdims=keepdims), [whole])
-    return g.binary("subtract", known(extent(whole, -1)), place)
+    return g.binary("subtract", known_array(extent(whole, -1)), place)
 
 
 def _softmax(g: Context, call: Call, *, name: str) -> Results:
@@ -184,10 +184,10 @@ REDUCTIONS: Mapping[str, Operator] = {
     "ReduceL1": _reduction("sum", lambda g, x: g.op("absolute", x)),
     "ReduceL2": _reduction(
         "sum",
-        lambda g, x: g.op("square", g.widened(x) if g.is_float(x) else g.cast(x, "float32")),
+        lambda g, x: g.op("square", g.in_float32(x) if g.is_float(x) else g.cast(x, "float32")),
         lambda g, x: g.op("sqrt", x),
     ),
-    "ReduceLogSum": _reduction("sum", Context.widened, lambda g, x: g.op("log", x)),
+    "ReduceLogSum": _reduction("sum", Context.in_float32, lambda g, x: g.op("log", x)),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": _reduction("max"),
     "ReduceMean": _reduction("mean"),

@@ -13,7 +13,7 @@ from offcut.plugins.onnx.importer.operands import (
     Results,
     SequenceValue,
     UnsupportedNode,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
@@ -25,23 +25,23 @@ def _empty(g: Context, call: Call) -> Results:
 
 
 def _at(g: Context, call: Call) -> Results:
-    sequence = _held(call, 0)
+    sequence = _elements_of_sequence(call, 0)
     return sequence[_place(g, call, 1, len(sequence) - 1)]
 
 
-def _inserted(g: Context, call: Call) -> Results:
-    sequence = _held(call, 0)
+def _sequence_insert(g: Context, call: Call) -> Results:
+    sequence = _elements_of_sequence(call, 0)
     place = len(sequence) if call.input(2) is None else _place(g, call, 2, len(sequence))
     return SequenceValue((*sequence[:place], call[1], *sequence[place:]))
 
 
-def _erased(g: Context, call: Call) -> Results:
-    sequence = _held(call, 0)
+def _sequence_erase(g: Context, call: Call) -> Results:
+    sequence = _elements_of_sequence(call, 0)
     place = len(sequence) - 1 if call.input(1) is None else _place(g, call, 1, len(sequence) - 1)
     return SequenceValue((*sequence[:place], *sequence[place + 1 :]))
 
 
-def _split(g: Context, call: Call) -> Results:
+def _split_to_sequence(g: Context, call: Call) -> Results:
     """Parts of an axis: all of one extent, the last of what is left, or each of its own."""
     x, sizes = call[0], call.input(1)
     axis = g.axis(x, call.get("axis", 0))
@@ -64,8 +64,8 @@ def _split(g: Context, call: Call) -> Results:
     return SequenceValue(tuple(g.reshape(part, shape) for part in parts))
 
 
-def _joined(g: Context, call: Call) -> Results:
-    sequence, axis = _held(call, 0), call.get("axis", 0)
+def _concat_from_sequence(g: Context, call: Call) -> Results:
+    sequence, axis = _elements_of_sequence(call, 0), call.get("axis", 0)
     if not sequence:
         raise UnsupportedNode("nothing is joined: its sequence is empty")
     if call.get("new_axis", 0):
@@ -82,7 +82,7 @@ def _optional(g: Context, call: Call) -> Results:
     return call[0]
 
 
-def _held(call: Call, place: int) -> tuple[Operand, ...]:
+def _elements_of_sequence(call: Call, place: int) -> tuple[Operand, ...]:
     """What a sequence holds."""
     sequence = call[place]
     if not isinstance(sequence, SequenceValue):
@@ -100,15 +100,15 @@ def _place(g: Context, call: Call, place: int, last: int) -> int:
 
 
 SEQUENCES: Mapping[str, Operator] = {
-    "ConcatFromSequence": _joined,
+    "ConcatFromSequence": _concat_from_sequence,
     "Optional": _optional,
     "OptionalGetElement": _optional,
-    "OptionalHasElement": lambda _, call: known(bool(call.present), "bool"),
+    "OptionalHasElement": lambda _, call: known_array(bool(call.present), "bool"),
     "SequenceAt": _at,
     "SequenceConstruct": lambda _, call: SequenceValue(tuple(call.present)),
     "SequenceEmpty": _empty,
-    "SequenceErase": _erased,
-    "SequenceInsert": _inserted,
-    "SequenceLength": lambda _, call: known(len(_held(call, 0))),
-    "SplitToSequence": _split,
+    "SequenceErase": _sequence_erase,
+    "SequenceInsert": _sequence_insert,
+    "SequenceLength": lambda _, call: known_array(len(_elements_of_sequence(call, 0))),
+    "SplitToSequence": _split_to_sequence,
 }

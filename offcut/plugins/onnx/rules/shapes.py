@@ -23,7 +23,7 @@ from offcut.plugins.onnx.importer.operands import (
     UnsupportedNode,
     check_count,
     format_values,
-    known,
+    known_array,
 )
 from offcut.plugins.onnx.importer.unit_extents import is_one, require_one
 from offcut.plugins.onnx.rules.elementwise import Operator, number
@@ -47,7 +47,7 @@ def axes_of(g: Context, x: Operand, axes: Sequence[int]) -> list[int]:
 def _shape(g: Context, call: Call) -> Results:
     shape = g.shape(call[0])
     start, end = call.get("start", 0), call.get("end", len(shape))
-    return known(list(shape[slice(start, end)]))
+    return known_array(list(shape[slice(start, end)]))
 
 
 def _reshape(g: Context, call: Call) -> Results:
@@ -61,10 +61,12 @@ def _reshape(g: Context, call: Call) -> Results:
         own[n] if keeps_zeros and isinstance(one, int) and one == 0 else one
         for n, one in enumerate(extents)
     ]
-    return g.reshape(x, _filled(g, own, [plain(one) for one in shape]))
+    return g.reshape(x, _shape_without_minus_one(g, own, [plain(one) for one in shape]))
 
 
-def _filled(g: Context, own: Sequence[Element], shape: list[Element]) -> list[Element]:
+def _shape_without_minus_one(
+    g: Context, own: Sequence[Element], shape: list[Element]
+) -> list[Element]:
     """Return a shape without -1."""
     missing = [n for n, one in enumerate(shape) if isinstance(one, int) and one == -1]
     if len(missing) == 1 and not any(isinstance(one, Expr) for one in (*own, *shape)):
@@ -121,7 +123,7 @@ def _concat(g: Context, call: Call) -> Results:
     return parts[0] if len(parts) == 1 else g.op("concat", tuple(parts), axis=axis)
 
 
-def _split(g: Context, call: Call) -> Results:
+def _split_axis(g: Context, call: Call) -> Results:
     x = call[0]
     axis = g.axis(x, call.get("axis", 0))
     whole, sizes = g.shape(x)[axis], attribute_or_input(g, call, 1, "split")
@@ -156,19 +158,21 @@ def _slice(g: Context, call: Call) -> Results:
     for values, what in ((ends, "ends"), (axes, "axes"), (steps, "steps")):
         check_count(values, len(starts), what)
     for start, end, axis, step in zip(starts, ends, axes_of(g, x, axes), steps, strict=True):
-        x = _sliced(g, x, axis, start, end, step)
+        x = _slice_axis(g, x, axis, start, end, step)
     return x
 
 
-def _sliced(g: Context, x: Operand, axis: int, start: Element, end: Element, step: int) -> Operand:
+def _slice_axis(
+    g: Context, x: Operand, axis: int, start: Element, end: Element, step: int
+) -> Operand:
     """``start:end:step`` of an axis; with a step below 0 that of the reversed axis, in which place k is place -1 - k."""
     whole = last = g.shape(x)[axis]
     if step < 0:
         x, step = g.op("flip", x, (axis,)), -step
         start, end = (extent(-1, _minus(one)) for one in (start, end))
-        last = _clipped(g, extent(whole, -1), 0, "max")
+        last = _clip_extent(g, extent(whole, -1), 0, "max")
     low, high = _inside(g, start, whole, last), _inside(g, end, whole, whole)
-    return g.slice(x, axis, low, _clipped(g, high, low, "max"), step)
+    return g.slice(x, axis, low, _clip_extent(g, high, low, "max"), step)
 
 
 def _minus(value: Element) -> Element:
@@ -184,17 +188,17 @@ def _inside(g: Context, value: Element, whole: Element, last: Element) -> Elemen
     """
     floor, top = g.bounds(value)
     if top < 0:
-        return _clipped(g, extent(value, whole), 0, "max")
+        return _clip_extent(g, extent(value, whole), 0, "max")
     if floor < 0:
         require_minimum_sizes(g, value)
         require_minimum_sizes(g, extent(_minus(value), -1))
         raise UnsupportedNode(f"a place of {format_values(value)}, which may be below 0 or not")
     if last is whole:
-        return _clipped(g, value, last, "min")
-    return extent(last, _minus(_clipped(g, extent(last, _minus(value)), 0, "max")))
+        return _clip_extent(g, value, last, "min")
+    return extent(last, _minus(_clip_extent(g, extent(last, _minus(value)), 0, "max")))
 
 
-def _clipped(g: Context, value: Element, end: Element, op: str) -> Element:
+def _clip_extent(g: Context, value: Element, end: Element, op: str) -> Element:
     """Return the less or the greater of two, decided where it can be."""
     least, most = g.bounds(extent(value, arithmetic("*", -1, end)))
     if most <= 0:
@@ -288,12 +292,12 @@ def _range(g: Context, call: Call) -> Results:
     if step < 0:
         span, step = arithmetic("*", -1, span), -step
     count = arithmetic("//", extent(span, step - 1), step)
-    counted: Operand = g.op("iota", _clipped(g, count, 0, "max"), dtype)
+    counted: Operand = g.op("iota", _clip_extent(g, count, 0, "max"), dtype)
     if delta != 1:
         counted = g.binary("multiply", counted, number(g, counted, delta))
     if start == 0:
         return counted
-    return g.binary("add", counted, known(start, dtype))
+    return g.binary("add", counted, known_array(start, dtype))
 
 
 def _fraction(value: Any) -> tuple[Element, int] | None:
@@ -319,7 +323,7 @@ def _diagonal(g: Context, rows: Element, columns: Element, k: Element, compare: 
     """Where ``column compare row + k``."""
     down: Operand = g.op("iota", rows, "int64")
     if k != 0:
-        down = g.binary("add", down, known(k))
+        down = g.binary("add", down, known_array(k))
     return g.binary(compare, g.op("iota", columns, "int64"), emit_unsqueeze(g, down, [1]))
 
 
@@ -378,10 +382,10 @@ SHAPES: Mapping[str, Operator] = {
     "Range": _range,
     "Reshape": _reshape,
     "Shape": _shape,
-    "Size": lambda g, call: known(product(g.shape(call[0]))),
+    "Size": lambda g, call: known_array(product(g.shape(call[0]))),
     "Slice": _slice,
     "SpaceToDepth": _pixels,
-    "Split": _split,
+    "Split": _split_axis,
     "Squeeze": _squeeze,
     "Tile": _tile,
     "Transpose": _transpose,

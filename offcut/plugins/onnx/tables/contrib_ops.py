@@ -72,7 +72,7 @@ def _concat(g: Context, call: Call) -> Results:
     return emit_quantize(g, result, call[0], call.input(1), g.dtype(call[1]), 0)
 
 
-def _turned(g: Context, x: Operand, is_transposed: Any) -> Operand:
+def _transpose_last_two(g: Context, x: Operand, is_transposed: Any) -> Operand:
     """Its last two axes the other way round."""
     rank = g.rank(x)
     return g.transpose(x, [*range(rank - 2), rank - 1, rank - 2]) if is_transposed else x
@@ -84,8 +84,8 @@ def _gemm(g: Context, call: Call) -> Results:
         _real(g, call, 0),
         emit_dequantize(g, call[3], call[4], call.input(5), 0 if call.get("transB", 0) else 1),
     )
-    a, alpha = _turned(g, a, call.get("transA", 0)), call.get("alpha", 1.0)
-    b = _turned(g, b, call.get("transB", 0))
+    a, alpha = _transpose_last_two(g, a, call.get("transA", 0)), call.get("alpha", 1.0)
+    b = _transpose_last_two(g, b, call.get("transB", 0))
     options = {}
     if call.input(6) is not None:
         options["bias"] = emit_dequantize(
@@ -99,7 +99,7 @@ def _gemm(g: Context, call: Call) -> Results:
     return emit_quantize(g, real, call[7], call.input(8), g.dtype(call[0]), 1)
 
 
-def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
+def _add_bias(g: Context, x: Operand, bias: Operand | None) -> Operand:
     return x if bias is None else g.binary("add", x, bias)
 
 
@@ -107,7 +107,7 @@ def _to_float(g: Context, call: Call) -> Results:
     """The product of small integers, in floats."""
     a = emit_dequantize(g, call[0], call[2], call.input(4), -2)
     total = emit_matmul(g, a, emit_dequantize(g, call[1], call[3], call.input(5), -1))
-    return _added(g, total, call.input(6))
+    return _add_bias(g, total, call.input(6))
 
 
 def _dynamic_matmul(g: Context, call: Call) -> Results:
@@ -121,8 +121,8 @@ def _matmul(g: Context, call: Call) -> Results:
     """``alpha * a @ b``, each turned or not."""
     if call.get("transBatchA", 0) or call.get("transBatchB", 0):
         raise UnsupportedNode("batches that are transposed", "transBatchA=0, transBatchB=0")
-    a = _turned(g, call[0], call.get("transA", 0))
-    result = emit_matmul(g, a, _turned(g, call[1], call.get("transB", 0)))
+    a = _transpose_last_two(g, call[0], call.get("transA", 0))
+    result = emit_matmul(g, a, _transpose_last_two(g, call[1], call.get("transB", 0)))
     alpha = call.get("alpha", 1.0)
     return result if alpha == 1 else scalar(g, "multiply", result, alpha)
 
@@ -152,16 +152,16 @@ def _of_bits(g: Context, call: Call) -> Results:
     if isinstance(zeros, KnownArray):
         start = zeros.array
         if start.dtype == np.uint8:
-            start = _unpacked(start.reshape(columns, -1), bits)[:, :blocks]
+            start = _unpack_nibbles(start.reshape(columns, -1), bits)[:, :blocks]
         start = start.reshape(columns, blocks).T.astype(np.float32)
-    weights = _unpacked(packed.array.reshape(columns, blocks, -1), bits).transpose(1, 2, 0)
+    weights = _unpack_nibbles(packed.array.reshape(columns, blocks, -1), bits).transpose(1, 2, 0)
     signed = KnownArray(
         np.ascontiguousarray((weights.astype(np.int16) - int(middle)).astype(np.int8)), "int8"
     )
     if g.dtype(x) != "float32":
         real = (signed.array + (middle - start)[..., None, :]) * scale[:, None].astype(np.float32)
         flat = np.ascontiguousarray(real.reshape(-1, columns)[:inner])
-        return _added(
+        return _add_bias(
             g, emit_matmul(g, x, g.cast(KnownArray(flat, "float32"), g.dtype(x))), call.input(5)
         )
     lead = g.shape(x)[:-1]
@@ -177,10 +177,10 @@ def _of_bits(g: Context, call: Call) -> Results:
             g, "sum", g.reshape(rows, (product(lead), blocks, block)), [2], False
         )
         result = g.binary("add", result, g.op("dense", totals, apart))
-    return _added(g, g.reshape(result, (*lead, columns)), call.input(5))
+    return _add_bias(g, g.reshape(result, (*lead, columns)), call.input(5))
 
 
-def _unpacked(array: Any, bits: int) -> Any:
+def _unpack_nibbles(array: Any, bits: int) -> Any:
     """Elements of 4 bits, the low half of a byte first."""
     if bits == 8:
         return array
@@ -190,7 +190,7 @@ def _unpacked(array: Any, bits: int) -> Any:
 
 def _gelu(name: str) -> Operator:
     """Of an operand, to which the second is added."""
-    return lambda g, call: g.op(name, _added(g, call[0], call.input(1)))
+    return lambda g, call: g.op(name, _add_bias(g, call[0], call.input(1)))
 
 
 def _quick_gelu(g: Context, call: Call) -> Results:
@@ -199,7 +199,7 @@ def _quick_gelu(g: Context, call: Call) -> Results:
     return g.binary("multiply", x, gate)
 
 
-def _skipped(g: Context, call: Call, *, name: str, epsilon: float) -> Results:
+def _skip_normalization(g: Context, call: Call, *, name: str, epsilon: float) -> Results:
     """The norm of a sum over its last axis; the fourth output is the sum."""
     options: dict[str, Any] = {"gain": call[2], "epsilon": call.get("epsilon", epsilon)}
     place = 3
@@ -207,7 +207,7 @@ def _skipped(g: Context, call: Call, *, name: str, epsilon: float) -> Results:
         place = 4
         if call.input(3) is not None:
             options["bias"] = call[3]
-    total = _added(g, g.binary("add", call[0], call[1]), call.input(place))
+    total = _add_bias(g, g.binary("add", call[0], call[1]), call.input(place))
     if any(call.proto.output[1:3]):
         raise UnsupportedNode("mean and deviation as outputs", "the first output and the fourth")
     return g.op(name, total, **options), None, None, total
@@ -278,6 +278,6 @@ CONTRIBUTED: Mapping[str, Operator] = {
     "QLinearWhere": _between(ELEMENTWISE["Where"], 2, plain=1),
     "QuantizeLinear": QUANTIZATION["QuantizeLinear"],
     "QuickGelu": _quick_gelu,
-    "SkipLayerNormalization": partial(_skipped, name="layernorm", epsilon=1e-12),
-    "SkipSimplifiedLayerNormalization": partial(_skipped, name="rmsnorm", epsilon=1e-6),
+    "SkipLayerNormalization": partial(_skip_normalization, name="layernorm", epsilon=1e-12),
+    "SkipSimplifiedLayerNormalization": partial(_skip_normalization, name="rmsnorm", epsilon=1e-6),
 }

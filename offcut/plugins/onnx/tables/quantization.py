@@ -41,7 +41,7 @@ def _along(g: Context, parameter: Operand, x: Operand, axis: int) -> Operand:
     return g.reshape(parameter, [count if n == place else 1 for n in range(g.rank(x))])
 
 
-def _given(
+def _scale_and_zero_point(
     g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int
 ) -> tuple[Any, Any, dict[str, int]] | None:
     """Return scale, zero point and options as operators of `offcut.ops` take them; None where they are for blocks or in other types."""
@@ -100,7 +100,9 @@ def emit_quantize(
     if dtype not in RANGES:
         raise UnsupportedNode(f"it gives {dtype}", ", ".join(RANGES))
     parameters = (
-        _given(g, x, scale, zero, axis) if dtype in BYTES and g.dtype(x) == "float32" else None
+        _scale_and_zero_point(g, x, scale, zero, axis)
+        if dtype in BYTES and g.dtype(x) == "float32"
+        else None
     )
     if parameters is not None and not (isinstance(parameters[0], float) and parameters[0] <= 0):
         return g.op("quantize", x, *parameters[:2], dtype=dtype, **parameters[2])
@@ -126,7 +128,9 @@ def emit_dequantize(
     g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int
 ) -> Operand:
     """``(x - zero) * scale``."""
-    parameters = _given(g, x, scale, zero, axis) if g.dtype(x) in (*BYTES, "int32") else None
+    parameters = (
+        _scale_and_zero_point(g, x, scale, zero, axis) if g.dtype(x) in (*BYTES, "int32") else None
+    )
     if parameters is not None:
         return g.op("dequantize", x, *parameters[:2], **parameters[2])
     apart = without_zero(g, x, zero, axis)

@@ -217,7 +217,7 @@ for _name, _op in (("left", "shift_left"), ("right", "shift_right")):
 @register_rule("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(t: Translation, x: Operand, y: Operand) -> Any:
     if isinstance(y, int | float) and 1 <= y <= _MOST and y == int(y):
-        return _multiplied(t, t.as_result(x), int(y))
+        return _power_by_squares(t, t.as_result(x), int(y))
     if t.result in INTEGERS:
         shape, both = tuple(map(plain, t.extents)), _as_refs(t, x, y)
         return t.node("integer_power", *(t.node("broadcast_to", one, shape) for one in both))
@@ -264,11 +264,11 @@ for _word in ("and", "or", "xor"):
     register_rule(*_names, word=_word)(logical)
 
 
-def _multiplied(t: Translation, x: Any, times: int) -> Any:
+def _power_by_squares(t: Translation, x: Any, times: int) -> Any:
     """A power by squares and products."""
     if times == 1:
         return x
-    half = t.node("square", _multiplied(t, x, times // 2))
+    half = t.node("square", _power_by_squares(t, x, times // 2))
     return t.node("multiply", half, x) if times % 2 else half
 
 

@@ -102,7 +102,7 @@ def max_pool(
     op: str,
     axes: int,
 ) -> Any:
-    results = _pooled(t, op, x, axes, (window, stride, padding, dilation), ceil)
+    results = _pool(t, op, x, axes, (window, stride, padding, dilation), ceil)
     return results if len(results) > 1 else results[0]
 
 
@@ -134,11 +134,11 @@ def average_pool(
         raise Unsupported("windows beyond the padding count less")
     inside = count_include_pad and not ceil
     windows = window, stride, padding, 1
-    (result,) = _pooled(t, "avg_pool2d", x, axes, windows, ceil, count_include_pad=inside)
+    (result,) = _pool(t, "avg_pool2d", x, axes, windows, ceil, count_include_pad=inside)
     return result
 
 
-def _pooled(
+def _pool(
     t: Translation,
     op: str,
     x: Ref,
@@ -205,8 +205,8 @@ def resize(t: Translation, x: Ref, size: Any, *options: Any, mode: str) -> Any:
     align = mode != "nearest" and options[0]
     scales = options[mode != "nearest" :]
     if len(scales) == 1:
-        return _interpolated(t, x, mode, align, size, scales[0])
-    return _interpolated(t, x, mode, align, size, None if None in scales or not scales else scales)
+        return _interpolate(t, x, mode, align, size, scales[0])
+    return _interpolate(t, x, mode, align, size, None if None in scales or not scales else scales)
 
 
 for _name, _mode in (
@@ -228,7 +228,7 @@ def grid_sampler(t: Translation, x: Ref, grid: Ref, mode: int, padding: int, cor
         "padding": ("zeros", "border", "reflection")[padding],
         "align_corners": corners,
     }
-    grid = t.restated(grid, (t.shape(x)[0], *t.shape(grid)[1:]))
+    grid = t.with_shape(grid, (t.shape(x)[0], *t.shape(grid)[1:]))
     return t.node("grid_sample", t.as_result(x), t.as_result(grid), **options)
 
 
@@ -254,7 +254,7 @@ def resize_antialiased(
     return t.reshape(result, (*rows, *size))
 
 
-def _interpolated(t: Translation, x: Ref, mode: str, align: bool, size: Any, scales: Any) -> Any:
+def _interpolate(t: Translation, x: Ref, mode: str, align: bool, size: Any, scales: Any) -> Any:
     options = {"mode": mode, "align_corners": align or None}
     if scales is None:
         return t.node("interpolate", x, size=tuple(size), **options)

@@ -32,8 +32,8 @@ def constant_array(t: Translation, *_: Any, value: int, **__: Any) -> Any:
 
 @register_rule("arange", "arange.start", "arange.start_step")
 def arange(t: Translation, *bounds: Any, **_: Any) -> Any:
-    start = _counted(t, bounds[0]) if len(bounds) > 1 else 0
-    step = _counted(t, bounds[2]) if len(bounds) > 2 else 1
+    start = _as_result_type(t, bounds[0]) if len(bounds) > 1 else 0
+    step = _as_result_type(t, bounds[2]) if len(bounds) > 2 else 1
     result = t.node("iota", plain(t.extents[0]), t.result)
     if step != 1:
         result = t.node("multiply", result, operand(t, step, t.result))
@@ -42,7 +42,7 @@ def arange(t: Translation, *bounds: Any, **_: Any) -> Any:
     return result if start == 0 else t.node("add", result, operand(t, start, t.result))
 
 
-def _counted(t: Translation, value: Any) -> Any:
+def _as_result_type(t: Translation, value: Any) -> Any:
     """A start or a step in the type of the result."""
     if "float" in t.result or not isinstance(value, float):
         return value

@@ -235,7 +235,7 @@ def convert(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
     if t.result == "bool":
         return truth(t, x)
     return (
-        _truncated(t, x) if t.result in _WRAPPED and "float" in t.dtype(x) else t.cast(x, t.result)
+        _truncate(t, x) if t.result in _WRAPPED and "float" in t.dtype(x) else t.cast(x, t.result)
     )
 
 
@@ -243,7 +243,7 @@ _WRAPPED = {**dict.fromkeys(("int8", "uint8", "int16", "int32"), "int32"), "int6
 """The integers of which torch takes the low bits, where it converts floats to others."""
 
 
-def _truncated(t: Translation, x: Ref) -> Ref:
+def _truncate(t: Translation, x: Ref) -> Ref:
     """Floats as integers, towards 0; one that is too far for int32, or for int64, as the least of these, as processors of x86 do it."""
     kind = _WRAPPED[t.result]
     least = -(2.0 ** (8 * ITEM_BYTES[kind] - 1))

@@ -150,12 +150,12 @@ def group_norm(
 
 @register_rule("_softmax", "softmax.int")
 def softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
-    return _normalized(t, "softmax", x, axis)
+    return _normalize(t, "softmax", x, axis)
 
 
 @register_rule("_log_softmax", "log_softmax.int")
 def log_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
-    return _normalized(t, "log_softmax", x, axis)
+    return _normalize(t, "log_softmax", x, axis)
 
 
 @register_rule("logsumexp", rounds_each=True)
@@ -163,7 +163,7 @@ def logsumexp(t: Translation, x: Ref, axes: Sequence[int], keepdims: bool = Fals
     return log_sum_exp(t, x, [t.axis(x, axis) for axis in axes], keepdims)
 
 
-def _normalized(t: Translation, op: str, x: Ref, axis: int) -> Any:
+def _normalize(t: Translation, op: str, x: Ref, axis: int) -> Any:
     if not t.rank(x):
         raise Unsupported("it is of a number")
     return t.node(op, t.as_result(x), axis=t.axis(x, axis))

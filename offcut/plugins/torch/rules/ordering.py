@@ -52,7 +52,7 @@ def kth(t: Translation, x: Ref, k: Expr | int, axis: int = -1, keepdims: bool = 
     place = normal(ix.index(k))
     if variables(place) - {name for extent in t.shape(x) for name in variables(extent)}:
         raise Unsupported("its k is a size of another array")
-    return _chosen(t, _line(t, x, axis), plain(place), axis, keepdims)
+    return _kth_element(t, _line(t, x, axis), plain(place), axis, keepdims)
 
 
 @register_rule("median", "median.dim", which="median")
@@ -61,8 +61,8 @@ def median(
     t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, which: str
 ) -> Any:
     if axis is None:
-        return t.reshape(_chosen(t, t.reshape(x, (-1,)), which, 0, keepdims)[0], ())
-    return _chosen(t, _line(t, x, axis), which, axis, keepdims)
+        return t.reshape(_kth_element(t, t.reshape(x, (-1,)), which, 0, keepdims)[0], ())
+    return _kth_element(t, _line(t, x, axis), which, axis, keepdims)
 
 
 @register_rule("mode")
@@ -90,7 +90,7 @@ def _line(t: Translation, x: Ref, axis: int) -> Ref:
     return t.not_empty(x, t.axis(x, axis)) if t.rank(x) else x
 
 
-def _chosen(t: Translation, x: Ref, k: Any, axis: int, keepdims: bool) -> tuple[Ref, ...]:
+def _kth_element(t: Translation, x: Ref, k: Any, axis: int, keepdims: bool) -> tuple[Ref, ...]:
     """The k-th element along an axis and its place, as `offcut.ops.kth` says it."""
     if not t.rank(x):
         raise Unsupported("it is of a number")

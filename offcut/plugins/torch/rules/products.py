@@ -20,7 +20,7 @@ def addmm(t: Translation, bias: Ref, x: Ref, w: Ref, *, beta: Any = 1, alpha: An
     plain = alpha == 1 and beta == 1
     if plain and t.rank(bias) == 1 and t.shape(bias) == t.shape(w)[1:]:
         return layer(t, x, w, bias)
-    return _added(t, layer(t, x, w, None, accumulation_dtype(t.result)), bias, beta, alpha)
+    return _add_bias(t, layer(t, x, w, None, accumulation_dtype(t.result)), bias, beta, alpha)
 
 
 @register_rule("linear")
@@ -30,13 +30,13 @@ def linear(t: Translation, x: Ref, w: Ref, bias: Ref | None = None) -> Any:
 
 @register_rule("baddbmm")
 def baddbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(t, batched_product(t, x, y, accumulation_dtype(t.result)), bias, beta, alpha)
+    return _add_bias(t, batched_product(t, x, y, accumulation_dtype(t.result)), bias, beta, alpha)
 
 
 @register_rule("addbmm")
 def addbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
     products = batched_product(t, x, y, accumulation_dtype(t.result))
-    return _added(t, t.node("sum", products, axis=0), bias, beta, alpha)
+    return _add_bias(t, t.node("sum", products, axis=0), bias, beta, alpha)
 
 
 @register_rule("matmul")
@@ -62,12 +62,12 @@ def matrix_vector_product(t: Translation, x: Ref, y: Ref, dtype: str | None = No
 
 @register_rule("addmv")
 def addmv(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(
+    return _add_bias(
         t, matrix_vector_product(t, x, y, accumulation_dtype(t.result)), bias, beta, alpha
     )
 
 
-def _added(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> Any:
+def _add_bias(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> Any:
     """``beta * bias + alpha * product``, rounded once; without the bias, whatever it holds, where beta is 0."""
     kind = t.dtype(product)
     if alpha != 1:
@@ -91,7 +91,7 @@ def grouped_mm(
     """Groups of rows, each with a matrix of its own."""
     if ends is None or bias is not None or (t.rank(x), t.rank(w)) != (2, 3):
         raise Unsupported("it is not a product of groups of rows with a matrix for each")
-    w = t.restated(w, (*t.shape(ends), t.shape(x)[1], t.shape(w)[2]))
+    w = t.with_shape(w, (*t.shape(ends), t.shape(x)[1], t.shape(w)[2]))
     return t.as_result(t.node("grouped_matmul", x, w, ends))
 
 
@@ -166,7 +166,7 @@ def attention(
 @register_rule("mm", "_int_mm")
 def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None = None, dtype: str | None = None) -> Any:
     """``x @ w + bias`` of a matrix; one that is transposed is read as it lies."""
-    transposed = t.turned(w)
+    transposed = t.source_of_transpose(w)
     if transposed is not None:
         return t.node("dense", x, transposed, bias=bias, transpose_w=True, dtype=dtype)
     return t.node("dense", x, w, bias=bias, dtype=dtype)
@@ -175,7 +175,7 @@ def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None = None, dtype: str | 
 @register_rule("bmm")
 def batched_product(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     """``x @ y`` of matrices in batches; one that is transposed is read as it lies."""
-    left, right = t.turned(x), t.turned(y)
+    left, right = t.source_of_transpose(x), t.source_of_transpose(y)
     return t.node(
         "matmul",
         x if left is None else left,

@@ -42,7 +42,7 @@ def recurrent_stack(
         for back in range(directions):
             number = layer * directions + back
             w, r, *rest = params[number * per : (number + 1) * per]
-            x = t.restated(x, (*t.shape(x)[:-1], t.shape(w)[1]))  # as torch says
+            x = t.with_shape(x, (*t.shape(x)[:-1], t.shape(w)[1]))  # as torch says
             every, *ends = recurrence(
                 t,
                 kind,

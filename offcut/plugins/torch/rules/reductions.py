@@ -149,7 +149,7 @@ def total_product(
     own = t.shape(value)
     first = (*own[:place], ix.const(1), *own[place + 1 :])
     one = t.node("broadcast_to", t.scalar(1, t.result), first)
-    running = _accumulated(t, t.node("concat", [one, value], axis=place), place, "mul")
+    running = _accumulate(t, t.node("concat", [one, value], axis=place), place, "mul")
     count = plain(own[place])
     end = plain(normal(Binary("+", own[place], ix.const(1))))
     return t.reshape(t.slice(running, place, count, end), t.extents)
@@ -159,10 +159,10 @@ def total_product(
 @register_rule("cumprod", reduction="mul")
 @register_rule("logcumsumexp", reduction="logaddexp")
 def running(t: Translation, x: Ref, axis: int, *, dtype: Any = None, reduction: str) -> Any:
-    return _accumulated(t, t.as_result(x), t.axis(x, axis), reduction)
+    return _accumulate(t, t.as_result(x), t.axis(x, axis), reduction)
 
 
-def _accumulated(t: Translation, x: Ref, axis: int, reduction: str) -> Any:
+def _accumulate(t: Translation, x: Ref, axis: int, reduction: str) -> Any:
     return accumulate(t, x, axis, reduction) if t.rank(x) else x
 
 

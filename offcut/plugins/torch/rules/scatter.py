@@ -28,10 +28,10 @@ def scatter(
 ) -> Any:
     if not isinstance(source, Ref):
         source = t.node("broadcast_to", t.scalar(source, t.dtype(x)), t.shape(ids))
-    return _scattered(t, x, axis, ids, source, _OF_SCATTER[reduce])
+    return _scatter(t, x, axis, ids, source, _OF_SCATTER[reduce])
 
 
-def _scattered(
+def _scatter(
     t: Translation, x: Ref, axis: int, ids: Ref, source: Ref, reduction: str | None = None
 ) -> Any:
     """`x` with elements of `source` where `ids` say, as many as there are of these."""
@@ -61,21 +61,21 @@ def scatter_reduce(
     """Without what is there: from what changes nothing, where something is put."""
     op, mean, dtype = _REDUCTIONS[reduction], reduction == "mean", t.dtype(x)
     if include_self and not mean:
-        return _scattered(t, x, axis, ids, source, op)
+        return _scatter(t, x, axis, ids, source, op)
     if mean and "float" not in dtype:
         raise Unsupported("it rounds a mean of integers")
     if not t.rank(x):
         raise Unsupported("it has no axes")
     none = t.node("broadcast_to", t.scalar(0, "int32"), t.shape(x))
     ones = t.node("broadcast_to", t.scalar(1, "int32"), t.shape(ids))
-    count = _scattered(t, none, axis, ids, ones, "add")
+    count = _scatter(t, none, axis, ids, ones, "add")
     start = x
     if not include_self:
         nothing = {"add": 0, "mul": 1}.get(op)
         neutral_of = reduction_start(op, dtype) if nothing is None else nothing
         number = float(neutral_of) if "float" in dtype else int(neutral_of)
         start = t.node("broadcast_to", t.scalar(number, dtype), t.shape(x))
-    result = _scattered(t, start, axis, ids, source, op)
+    result = _scatter(t, start, axis, ids, source, op)
     if mean:
         many = t.node("add", count, 1) if include_self else t.node("maximum", count, 1)
         result = t.node("divide", result, t.cast(many, dtype))
@@ -167,7 +167,7 @@ def max_unpool(t: Translation, x: Ref, ids: Ref, size: Sequence[Any], *_: Any) -
     lead, image = product(t.extents[:-count]), product(t.extents[-count:])
     zeros = t.node("broadcast_to", t.scalar(0, t.result), (plain(lead), plain(image)))
     rows = [t.reshape(one, (lead, product(t.shape(one)[-count:]))) for one in (x, ids)]
-    return t.reshape(_scattered(t, zeros, 1, rows[1], rows[0]), t.extents)
+    return t.reshape(_scatter(t, zeros, 1, rows[1], rows[0]), t.extents)
 
 
 def _together(t: Translation, ids: Sequence[Ref]) -> list[Ref]:
@@ -179,7 +179,7 @@ def _together(t: Translation, ids: Sequence[Ref]) -> list[Ref]:
     total = wide[0]
     for place, one in enumerate(wide[1:], 1):
         if t.rank(one) == t.rank(total):
-            wide[place] = t.restated(one, _either(t.shape(one), t.shape(total)))
+            wide[place] = t.with_shape(one, _either(t.shape(one), t.shape(total)))
         total = t.node("add", total, wide[place])
     return [_broadcast(t, one, t.shape(total)) for one in wide]
 
@@ -216,7 +216,7 @@ def masked_scatter(t: Translation, x: Ref, mask: Ref, source: Ref) -> Any:
 
 def _broadcast(t: Translation, x: Ref, shape: Sequence[Expr]) -> Ref:
     own = t.shape(x)
-    x = t.restated(x, _either(own, shape[len(shape) - len(own) :]))
+    x = t.with_shape(x, _either(own, shape[len(shape) - len(own) :]))
     if t.shape(x) == tuple(shape):
         return x
     result: Ref = t.node("broadcast_to", x, tuple(shape))
@@ -244,7 +244,7 @@ def unfold(
         t.require_at_least(extent, by * (size - 1) + 1 - 2 * edge)
     options = {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}
     images = t.reshape(x, (product(lead), channels, height, width))
-    return t.viewed(t.node("unfold", images, tuple(window), **options))
+    return t.view_as_result(t.node("unfold", images, tuple(window), **options))
 
 
 @register_rule("col2im")

@@ -35,7 +35,7 @@ def reshape(t: Translation, x: Ref, *_: Any) -> Any:
     if len(hard) == 1:
         with suppress(DescribeError):
             return t.reshape(x, [-1 if n in hard else extent for n, extent in enumerate(shape)])
-    return t.viewed(x)
+    return t.view_as_result(x)
 
 
 @register_rule("squeeze", "squeeze.dim", "squeeze.dims")
@@ -67,7 +67,7 @@ def part(
         first = plain(normal(Binary("-", t.shape(x)[place], extent)))
     else:
         first = _start(t, x, place, 0 if start is None else start)
-    return _cut(t, x, place, first, extent, step)
+    return _strided_part(t, x, place, first, extent, step)
 
 
 @register_rule("select.int", "select_copy.int")
@@ -75,7 +75,7 @@ def select(t: Translation, x: Ref, axis: int, number: Any) -> Any:
     place = t.axis(x, axis)
     if isinstance(number, int):
         t.require_at_least(t.shape(x)[place], number + 1 if number >= 0 else -number)
-    one = _cut(t, x, place, _start(t, x, place, number), ix.const(1), 1)
+    one = _strided_part(t, x, place, _start(t, x, place, number), ix.const(1), 1)
     own = t.shape(one)
     return t.reshape(one, (*own[:place], *own[place + 1 :]))
 
@@ -110,7 +110,7 @@ def concat(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
     if any(shape[n] != own[0][n] for shape in own for n in beside):  # equal, as torch says
         extents = t.extents
         shapes = [(*extents[:place], shape[place], *extents[place + 1 :]) for shape in own]
-        each = [t.restated(one, shape) for one, shape in zip(each, shapes, strict=True)]
+        each = [t.with_shape(one, shape) for one, shape in zip(each, shapes, strict=True)]
     return t.node("concat", each, axis=place)
 
 
@@ -188,25 +188,25 @@ def slice_scatter(
     place = t.axis(x, axis)
     first = _start(t, x, place, 0 if start is None else start)
     if step == 1:
-        return _replaced(t, x, source, place, first)
-    return _interleaved(t, x, t.as_result(source), place, first, step)
+        return _slice_replaced(t, x, source, place, first)
+    return _strided_replaced(t, x, t.as_result(source), place, first, step)
 
 
-def _replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any:
+def _slice_replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any:
     """`x` with a part of an axis, from `start` on, that is `source` instead."""
     shape = t.shape(x)
     own, extent = t.shape(source)[axis], shape[axis]
     stop = plain(normal(Binary("+", ix.index(start), own)))
-    operands = [t.restated(t.as_result(source), (*shape[:axis], own, *shape[axis + 1 :]))]
+    operands = [t.with_shape(t.as_result(source), (*shape[:axis], own, *shape[axis + 1 :]))]
     if start != 0:
         operands.insert(0, t.slice(x, axis, 0, start))
     if stop != plain(extent):
         operands.append(t.slice(x, axis, stop, plain(extent)))
     result = operands[0] if len(operands) == 1 else t.node("concat", operands, axis=axis)
-    return t.restated(result, shape)
+    return t.with_shape(result, shape)
 
 
-def _interleaved(t: Translation, x: Ref, source: Ref, axis: int, start: Any, step: int) -> Any:
+def _strided_replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any, step: int) -> Any:
     """`x` with elements of an axis, each `step` after the one before, that are those of `source` instead."""
     count = plain(t.shape(source)[axis])
     if count == 0:
@@ -235,13 +235,13 @@ def pad_by_mode(
     if not isinstance(mode, str):  # of constant_pad_nd, which has no modes
         mode, value = "constant", mode
     if mode == "circular":
-        return _wrapped(t, x, amounts)
+        return _pad_circular(t, x, amounts)
     if mode not in _MODES:
         raise Unsupported(f"it pads by {mode}")
-    return _padded(t, x, amounts, _MODES[mode], 0 if value is None else value)
+    return _pad_axes(t, x, amounts, _MODES[mode], 0 if value is None else value)
 
 
-def _wrapped(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
+def _pad_circular(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
     """The other end of each axis put before and after it."""
     if not all(isinstance(one, int) and one >= 0 for one in amounts):
         raise Unsupported("it is wrapped by a symbolic size, or cut")
@@ -251,10 +251,10 @@ def _wrapped(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
 @register_rule(*(f"reflection_pad{axes}d" for axes in (1, 2, 3)), mode="reflect")
 @register_rule(*(f"replication_pad{axes}d" for axes in (1, 2, 3)), mode="edge")
 def pad_around(t: Translation, x: Ref, amounts: Sequence[Any], *, mode: str) -> Any:
-    return _padded(t, x, amounts, mode, 0)
+    return _pad_axes(t, x, amounts, mode, 0)
 
 
-def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: Any) -> Any:
+def _pad_axes(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: Any) -> Any:
     value = float(value) if t.result.startswith(("float", "bfloat")) else value
     return pad(t, x, *_by_axis(t, x, amounts), mode, value)
 
@@ -277,7 +277,7 @@ def _start(t: Translation, x: Ref, axis: int, start: Any) -> Any:
     return start
 
 
-def _cut(t: Translation, x: Ref, axis: int, start: Any, extent: Expr, step: int) -> Any:
+def _strided_part(t: Translation, x: Ref, axis: int, start: Any, extent: Expr, step: int) -> Any:
     """`extent` elements of an axis, each `step` after the one before."""
     span = normal(Binary("*", Binary("-", extent, ix.const(1)), ix.const(step)))
     stop: Any = Binary("+", Binary("+", ix.index(start), span), ix.const(1))

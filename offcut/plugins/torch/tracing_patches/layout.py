@@ -67,28 +67,28 @@ def contiguous(x: Any, memory_format: torch.memory_format = torch.contiguous_for
 
 def reshape(x: Any, shape: Sequence[Any]) -> Any:
     """The elements in another shape: a view where sizes above 1 allow one, else a copy."""
-    shape = _told(shape)
+    shape = _shape_with_number(shape)
     if _has_rest(shape):
-        _led(x, shape)
+        _guard_first_sizes(x, shape)
         shape = infer_size(shape, x.numel())
-    if is_contiguous_or_false(x) or _viewed(x, shape):
+    if is_contiguous_or_false(x) or _is_view(x, shape):
         return x.view(shape)
     return x.clone(memory_format=torch.contiguous_format).view(shape)
 
 
 def view(mode: Any, op: Any, x: Any, shape: Sequence[Any]) -> Any:
     """The elements in another shape, without the elements."""
-    shape = _told(shape)
+    shape = _shape_with_number(shape)
     if _has_rest(shape):
-        _led(x, shape)
-    elif not is_contiguous_or_false(x) and not _viewed(x, shape):
-        strides = _parted(x, shape)
+        _guard_first_sizes(x, shape)
+    elif not is_contiguous_or_false(x) and not _is_view(x, shape):
+        strides = _strides_of_split(x, shape)
         if strides is not None:
             return x.as_strided(shape, strides)
     return _view_meta(mode, op, x, shape)
 
 
-def _told(shape: Sequence[Any]) -> tuple[Any, ...]:
+def _shape_with_number(shape: Sequence[Any]) -> tuple[Any, ...]:
     """The shape, where an integer that the frame is given, and that is -1 in the traced call, is that number: it is guarded."""
     return tuple(
         -1 if _is_symbol(one) and one.node.hint == -1 and one == -1 else one for one in shape
@@ -99,7 +99,7 @@ def _has_rest(shape: Sequence[Any]) -> bool:
     return any(isinstance(one, int) and one == -1 for one in shape)
 
 
-def _led(x: Any, shape: Sequence[Any]) -> None:
+def _guard_first_sizes(x: Any, shape: Sequence[Any]) -> None:
     """Guard that the first sizes stay what they are: of two symbols that are equal in the traced call, which -1 would hide.
 
     ``keys.view(batch, -1, heads, width)``, where keys have a batch of their own.
@@ -112,7 +112,7 @@ def _led(x: Any, shape: Sequence[Any]) -> None:
         torch._check(own == extent)
 
 
-def _parted(x: Any, shape: Sequence[Any]) -> list[Any] | None:
+def _strides_of_split(x: Any, shape: Sequence[Any]) -> list[Any] | None:
     """The strides of an array in a shape that has its sizes, or two parts of one in its place, ``x.view(n, h // 2, 2, c)``, in the traced call:
     it is guarded that they multiply to it. None of other shapes.
 
@@ -156,7 +156,7 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     return reshape(x, (*x.shape[:first], extent, *x.shape[last + 1 :]))
 
 
-def _viewed(x: Any, shape: Sequence[Any]) -> bool:
+def _is_view(x: Any, shape: Sequence[Any]) -> bool:
     """Whether strides give the shape, of sizes above 1."""
     return (
         x.dim() > 0

@@ -19,14 +19,14 @@ def linspace(
     variable: TorchInGraphFunctionVariable, tx: Any, *args: VariableTracker, **kwargs: Any
 ) -> VariableTracker | None:
     """What stands for a call of `torch.linspace` in a trace; None where it is traced as torch does."""
-    arguments = {**_named(args), **kwargs}
+    arguments = {**_arguments_by_name(args), **kwargs}
     dtype = arguments.get("dtype")
     plain = dtype is None or dtype.as_python_constant() in _FLOATS
     if not (
         isinstance(arguments.get("steps"), SymNodeVariable) and plain and arguments.keys() <= _TAKEN
     ):
         return None
-    function = VariableTracker.build(tx, _counted)
+    function = VariableTracker.build(tx, _exact_linspace)
     result: VariableTracker = tx.inline_user_function_return(function, [], arguments)
     return result
 
@@ -40,10 +40,10 @@ class Counting(TorchFunctionMode):  # type: ignore[misc]
         """What a call gives."""
         more = kwargs or {}
         if function is torch.linspace:
-            arguments = {**_named(args), **more}
+            arguments = {**_arguments_by_name(args), **more}
             plain = arguments.get("dtype") in _FLOATS and arguments.keys() <= _TAKEN
             if isinstance(arguments.get("steps"), torch.SymInt) and plain:
-                return _counted(**arguments)
+                return _exact_linspace(**arguments)
         return function(*args, **more)
 
 
@@ -51,12 +51,12 @@ _TAKEN = {"start", "end", "steps", "dtype", "device"}
 _FLOATS = (None, torch.float32, torch.float64)
 
 
-def _named(args: Iterable[Any]) -> dict[str, Any]:
+def _arguments_by_name(args: Iterable[Any]) -> dict[str, Any]:
     """Arguments by position, by name."""
     return dict(zip(("start", "end", "steps"), args, strict=False))
 
 
-def _counted(
+def _exact_linspace(
     start: Any,
     end: Any,
     steps: Any,
