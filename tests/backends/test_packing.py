@@ -21,6 +21,8 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.panels import panels
 from offcut.describe.request import take_ownership
 from tests.agree import agree, computed, exact_matmul, nearly
+from tests.compiled import floats
+from tests.facade import load_machine, processor
 
 
 @pytest.mark.every(5)
@@ -244,3 +246,180 @@ def test_a_plan_of_no_images_takes_what_packing_takes() -> None:
     kernel = oc.compile(sums, inputs=[x, w])  # where a unit multiplies bytes, W is packed
     for images in (0, 1, 20):
         assert kernel.plan(n=images).seconds == nearly(kernel.cost(n=images).seconds)
+
+
+# Any layout of a buffer that offcut lays out: results as without it, by loops, by lanes and by microkernels.
+
+
+FIXED = [
+    "digits(at: 1%64 0)",
+    "digits(at: 1%64 0) multiple(0: 2) swizzle(3, 4, 8)",
+    "digits(block: 1//16%4, at: 1%16 0) multiple(0: 3)",
+]
+"""Of as many columns as there are in a row of the programs below, 64."""
+ANY = [
+    "rows",
+    "order(1, 0)",
+    "panels(16)",
+    "panels(1, 0, 4, 2, 6)",
+    "words(0: 2, 1: 4)",
+    "words(1: 3)",
+    "digits(far: 0//4, near: 0%4 1)",
+    "digits(block: 1//8, at: 1%8 0) multiple(0: 3)",
+    "order(1, 0) multiple(0: 16, 1: 8) swizzle(2, 4, 6)",
+    "rows multiple(1: 16) swizzle(1, 3, 5)",
+]
+PROGRAM = """
+size n in 1:40
+size c in {columns}
+input A: {dtype}[n, c]
+constant W: {dtype}[{rows}, 64] @{layout}
+output C: {dtype}[n, c]
+output D: {dtype}[{rows}, 64]
+local T: {dtype}[n, {extent}] @{layout}
+tile i in 0 +: n, j in 0 +: {extent}
+  T[i, j] = A[i, j] + {dtype}(1)
+for i in 0:n
+  tile j in 0 +: {extent}
+    C[i, j] = T[i, j]
+  for j in 0:{extent}
+    C[i, j] += T[n - 1 - i, {extent} - 1 - j]
+for j in 0:64
+  tile i in 0 +: {rows}
+    D[i, j] = W[i, j]
+"""
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize(
+    ("layout", "dtype"),
+    [
+        *((layout, "int8") for layout in (*ANY, *FIXED)),
+        ("panels(1, 0, 4, 2, 6)", "float64"),
+        (ANY[-2], "float32"),
+    ],
+)
+def test_a_buffer_may_lie_in_any_way(layout: str, dtype: str) -> None:
+    fixed = layout in FIXED
+    rows = 12
+    text = PROGRAM.format(
+        layout=layout,
+        dtype=dtype,
+        rows=rows,
+        columns="64:65" if fixed else "1:70",
+        extent="64" if fixed else "c",
+    )
+    program = oc.parse(text)
+    assert oc.parse(str(program)) == program
+    rng = np.random.default_rng(3)
+    W = rng.integers(-50, 50, (rows, 64)).astype(dtype)
+    kernel = oc.compile(program, constants={"W": W})
+    for n, c in [(1, 64), (3, 64), (17, 64), *([] if fixed else [(1, 1), (4, 3), (16, 31)])]:
+        A = rng.integers(-50, 50, (n, c)).astype(dtype)
+        C, D = kernel(A)
+        whole = A + np.ones((), dtype)
+        np.testing.assert_array_equal(C, whole + whole[::-1, ::-1])
+        np.testing.assert_array_equal(D, W)
+
+
+def test_a_window_lies_as_it_says() -> None:
+    text = """
+size n in 0:30
+input A: float32[n, 32]
+output C: float32[n, 32]
+local T: float32[n, 32]
+for i in 0:n // 4
+  alloc T[4*i +: 4, 0 +: 32] layout order(0, 1) swizzle(3, 4, 7)
+    tile r in 4*i +: 4, j in 0 +: 32
+      T[r, j] = A[r, j]
+    tile r in 4*i +: 4, j in 0 +: 32
+      C[r, j] = T[8*i + 3 - r, 31 - j]
+tile r in 4*(n // 4) +: n - 4*(n // 4), j in 0 +: 32
+  C[r, j] = 0
+"""
+    program = oc.parse(text)
+    assert "layout order(0, 1) swizzle(3, 4, 7)" in str(program)
+    assert oc.parse(str(program)) == program
+    kernel = oc.compile(program)
+    A = np.random.default_rng(1).standard_normal((11, 32)).astype("f")
+    expected = np.zeros_like(A)
+    expected[:8] = A[:8].reshape(2, 4, 32)[:, ::-1, ::-1].reshape(8, 32)
+    np.testing.assert_array_equal(kernel(A), expected)
+    np.testing.assert_array_equal(program.run({"A": A}), expected)
+
+
+# Packed columns that several tiles of rows read: the next group is asked for while one is in use.
+
+
+M = oc.dim("m", max=512)
+
+
+def dense(depth: int, columns: int, target: oc.Target) -> oc.Kernel:
+    x = oc.placeholder((M, depth), name="X")
+    w = oc.placeholder((depth, columns), name="W")
+    weights = np.random.default_rng(depth).standard_normal((depth, columns)).astype("float32")
+    return oc.compile(
+        oc.ops.matmul(x, w), inputs=[x, w], constants={"W": weights}, target=target, threads=1
+    )
+
+
+def asked(kernel: oc.Kernel) -> list[str]:
+    """What the calls of row blocks are given to ask for, and by how much it moves."""
+    calls = [line for line in kernel.source("llvm").splitlines() if "call void" in line]
+    found = [line.rsplit(", ptr ", 1)[1].rstrip(")") for line in calls if "i64 0, ptr " in line]
+    assert found
+    return found
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize(
+    ("depth", "columns", "some"), [(768, 3072, True), (768, 32, False), (50_000, 96, False)]
+)
+def test_a_group_is_asked_for_where_there_is_a_next_one_that_fits(
+    depth: int, columns: int, some: bool
+) -> None:
+    """A described machine: 32 columns are one group, and two of 50,000 terms do not fit its L2."""
+    described = replace(
+        processor(load_machine("cascade-lake")), policy=processor(load_machine("zen4")).policy
+    )
+    kernel = dense(depth, columns, oc.target("cpu", machine=described))
+    assert any(not one.endswith(", i64 0") for one in asked(kernel)) is some
+
+
+def test_what_is_asked_for_changes_no_value() -> None:
+    kernel = dense(768, 3072, oc.target("cpu"))
+    x = np.random.default_rng(0).standard_normal((91, 768)).astype("float32")
+    whole = kernel(x)
+    for rows in (0, 1, 13, 14, 15, 42, 47):
+        np.testing.assert_array_equal(kernel(x[:rows]), whole[:rows])
+
+
+# Rows of a padded tile are copied once for all columns, and again wherever they are others.
+
+
+SIZES = (1, 13, 15, 29)
+
+
+def test_an_array_that_changes_between_calls_is_copied_again() -> None:
+    n = oc.dim("n", max=64)
+    A, W = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 80), name="W")
+    w = floats("w", 24, 80)
+    kernel = oc.compile(oc.ops.matmul(A, W), inputs=[A, W], constants={"W": w}, strategy="pad")
+    assert "llvm.memcpy" in kernel.source("llvm")
+    for rows in SIZES:
+        x = floats("x", rows, 24)
+        agree(kernel(x), exact_matmul(x, w))
+        x *= -2.0
+        agree(kernel(x), exact_matmul(x, w))
+
+
+def test_rows_that_the_call_computes_are_copied_for_each_tile() -> None:
+    n = oc.dim("n", max=64)
+    X, V = oc.placeholder((n, 24), name="X"), oc.placeholder((24, 24), name="V")
+    W = oc.placeholder((24, 80), name="W")
+    made = oc.ops.matmul(oc.ops.matmul(X, V), W)
+    v, w = floats("v", 24, 24), floats("w", 24, 80)
+    kernel = oc.compile(made, inputs=[X, V, W], constants={"V": v, "W": w}, strategy="pad")
+    for rows in SIZES:
+        x = floats("x", rows, 24)
+        agree(kernel(x), exact_matmul(x, v, w, spec="ik,kl,lj->ij"))

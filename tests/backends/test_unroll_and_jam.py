@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,12 @@ from compiled import Array, floats
 from conftest import rejection
 
 import offcut as oc
+from offcut.backends.cpu.lowering.lower import Lowering
+from offcut.backends.cpu.machine import isa
+from offcut.core import index as ix
+from offcut.ir import Kind
 from tests.agree import agree, computed
+from tests.facade import load_machine
 
 WINDOW = """\
 program window
@@ -178,3 +184,39 @@ def test_rows_that_read_at_the_same_places_run_together() -> None:
             p, q = (places.integers(-3, 12, n).astype(np.int32) for _ in range(2))
             wanted = x[:, np.clip(p, 0, 6), np.clip(q, 0, 8)]
             np.testing.assert_array_equal(kernel(x, p, q), wanted)
+
+
+# Rows of what belongs to a call lie a line further apart where they would meet in one set of a cache.
+
+
+SOURCE = """
+program sums
+size h in 1:9
+size n in 1:2049
+size m in 1:2049
+input A: {dtype}[h, n, m]
+output R: {dtype}[h, n]
+local T: {dtype}[h, n, m]
+for g in 0:h
+  for i in 0:n
+    for j in 0:m
+      T[g, i, j] = A[g, i, j] + {one}
+for g in 0:h
+  for i in 0:n
+    R[g, i] = {zero}
+    for j in 0:m
+      R[g, i] += T[g, i, j] * A[g, n - 1 - i, j]
+"""
+
+
+def row_bytes(kind: Kind, columns: int) -> int | None:
+    """Bytes of a row of `columns` float32 on Zen 4, whose first cache has ways of 4096 bytes."""
+    program = oc.parse(SOURCE.format(dtype="float32", one="1.0", zero="0.0"))
+    lowering = Lowering(program, isa.host_for_machine(load_machine("zen4")).isa, (), ix.const(0), 1)
+    buffer = replace(program.buffer("T"), kind=kind, shape=(ix.const(4), ix.const(columns)))
+    return ix.literal_value(lowering.row_bytes(buffer))
+
+
+def test_only_scratch_has_lines_between_its_rows() -> None:
+    assert [row_bytes(Kind.LOCAL, n) for n in (512, 1023, 1024, 2048)] == [2048, 4092, 4160, 8256]
+    assert row_bytes(Kind.CONSTANT, 1024) == 4096

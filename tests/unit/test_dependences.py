@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 
+import islpy as isl
 import pytest
 
-from offcut import parse
+import offcut as oc
+from offcut import Program, parse
+from offcut.core import index as ix
+from offcut.core.loop_independence import is_independent
 from offcut.core.memo import forget
-from offcut.polyhedral import carried_by, operation_budget
+from offcut.errors import PartitionError
+from offcut.ir import Compare, Expr, For, Let, Load, Size, Var, walk
+from offcut.partition.strategies.axis_proof import _owned_strip, _run
+from offcut.partition.strategies.catalog import parse_strategy, segments
+from offcut.polyhedral import accesses_outside, carried_by, find_unbounded_lets, operation_budget
+from offcut.polyhedral.affine import Space
+from offcut.polyhedral.extract_statements import extract_statements
 from offcut.polyhedral.isl_budget import operations
-from tests.facade import dependences
+from offcut.polyhedral.program_sets import ProgramSets, Statement
+from offcut.polyhedral.time_relations import last_writes, time_depth, time_text
+from offcut.proof.by_axis.contiguity import Quotients, are_contiguous
+from offcut.proof.by_axis.strips import Strip, X
+from tests.facade import dependences, evaluate
 
 HEAD = """\
 size n in 0:100
@@ -97,3 +113,274 @@ def test_what_was_asked_before_lets_nothing_more_through_a_bound() -> None:
     assert again < first
     forget()
     assert abs(taken() - first) < (first - again) // 10
+
+
+# Statements, their times, and the last write before a read.
+
+
+FLOW_HEAD = """size n in 0:10
+inout A: int32[n]
+local L: int32[n]
+"""
+
+
+def read(text: str) -> tuple[ProgramSets, Program, list[Statement]]:
+    program = parse(FLOW_HEAD + text)
+    flows = ProgramSets(program.sizes, program.assumptions, {})
+    program = flows.prepare(program)
+    return flows, program, extract_statements(flows, program, "S")
+
+
+def test_a_bounded_value_is_a_union_over_its_literals() -> None:
+    flows, _, found = read(
+        "if n > 0\n  let q in 1:3 = (n + 7)//8\n    for i in 0:q\n      A[i] = int32(q)"
+    )
+    assert len(found) == 2
+    assert flows.smallest(found[1].domain) == ((9,), (0,))
+
+
+def test_a_bounded_value_that_leaves_its_range_is_refused() -> None:
+    with pytest.raises(PartitionError) as error:
+        read("let q in 1:3 = n\n  for i in 0:q\n    A[i] = int32(q)")
+    assert error.value.refused == "the value of q is not in 1:3"
+    assert error.value.because == "with n = 0, n leaves it"
+
+
+def test_a_condition_that_isl_does_not_decide_is_a_predicate() -> None:
+    _, _, (one,) = read("for i in 0:n\n  if i < 3 and i * i < n\n    A[i] = int32(1)")
+    assert len(one.predicates) == 1
+
+
+def test_a_bound_that_is_not_quasi_affine_is_refused() -> None:
+    with pytest.raises(PartitionError) as error:
+        read("for i in 0:n * n\n  A[0] = int32(1)")
+    assert error.value.refused == "cannot read the bound n * n as a set"
+
+
+def test_the_last_write_before_a_read_is_the_one_before() -> None:
+    flows, _, (one,) = read("for i in 1:n\n  A[i] = A[i - 1]")
+    write = flows.access(one, "A", one.store.index)
+    load = one.store.value
+    assert isinstance(load, Load)
+    reads = flows.access(one, "A", load.index)
+    assert write is not None
+    assert reads is not None
+    depth = time_depth([one])
+    texts = [time_text("R", one, depth, 0), time_text(one.name, one, depth, 1)]
+    times = isl.UnionMap(f"{flows.space.parameters}{{ {'; '.join(texts)} }}")
+    last, initial = last_writes([reads.set_tuple_name(isl.dim_type.in_, "R")], [write], times)
+    expected = isl.UnionMap("[p0] -> { R[x0] -> S0[x0 - 1] : 2 <= x0 < p0 and p0 < 10 }")
+    assert last.is_equal(expected)
+    assert initial.is_equal(isl.UnionMap("[p0] -> { R[1] -> m_A[0] : 2 <= p0 < 10 }"))
+
+
+LOOP_HEAD = """\
+size n in 0:100
+input A: float32[n]
+output C: float32[n]
+output S: float32[]
+local T: float32[n]
+private p: float32[n]
+"""
+
+APART = {
+    "its own element": "for i in 0:n\n  C[i] = A[i]",
+    "a tile of its own": "for i in 0:n//8\n  tile x in 8*i +: 8\n    C[x] = A[x]",
+    "a clipped tile": "for i in 0:n\n  tile x in 8*i +: min(8, n - 8*i)\n    C[x] = A[x]",
+    "every second": "for i in 0:n//2\n  for j in 0:2\n    C[2*i + j] = A[i]",
+    "a bounded remainder": "for i in 0:n//8\n  for x in 8*i:8*i + n % 8\n    C[x] = A[x]",
+    "the other end": "for i in 0:n\n  C[n - i - 1] = A[i]",
+    "a window of its own": "for i in 0:n\n  alloc T[0 +: n]\n    T[0] = A[i]\n    C[i] = T[0]",
+    "an update in place": "for i in 0:n\n  C[i] = 0.0\n  C[i] += A[i]",
+    "a private element": "for i in 0:n\n  p[i] = A[i]\n  C[i] = p[i]",
+}
+TOGETHER = {
+    "one sum": "for i in 0:n\n  S[] += A[i]",
+    "one temporary": "for i in 0:n\n  T[0] = A[i]\n  C[i] = T[0]",
+    "the neighbour": "for i in 1:n\n  C[i] = C[i - 1]",
+    "tiles that overlap": "for i in 0:n//8\n  tile x in 8*i +: 9\n    C[x] = A[0]",
+    "a tile of any extent": "for i in 0:n//8\n  tile x in 8*i +: n\n    C[x] = A[0]",
+    "half of it": "for i in 0:n\n  C[i//2] = A[i]",
+    "a private buffer": "for i in 0:n\n  tile x in 0 +: 1\n    p[i] = A[i]\n    C[i] = p[i]",
+    "one private element": "for i in 0:n\n  p[0] = A[i]\n  C[i] = p[0]",
+    "a guard that reads": "for i in 1:n\n  if C[i - 1] < 0.0\n    C[i] = A[i]",
+}
+
+
+def loop(body: str) -> bool:
+    program = parse(LOOP_HEAD + body)
+    (stmt,) = program.body
+    assert isinstance(stmt, For)
+    return is_independent(stmt, {buffer.name: buffer.kind for buffer in program.buffers})
+
+
+@pytest.mark.parametrize("body", APART.values(), ids=APART)
+def test_iterations_that_keep_to_themselves_are_independent(body: str) -> None:
+    assert loop(body)
+
+
+@pytest.mark.parametrize("body", TOGETHER.values(), ids=TOGETHER)
+def test_iterations_that_meet_or_may_are_not_independent(body: str) -> None:
+    assert not loop(body)
+
+
+# Accesses of programs with bounded values: what is seen inside is inside, and what is not is found.
+
+
+PRODUCT = """\
+program p
+size n in 0:200
+size m in 0:100
+input A: float32[n, m]
+input B: float32[m, n]
+output C: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    C[i, j] = 0.0
+    for k in 0:m
+      C[i, j] += A[i, k] * B[k, j]
+"""
+CUTS = [
+    ({"i": 5, "j": 8}, "balance"),
+    ({"i": 4, "j": 8}, "mix"),
+    ({"i": 4, "k": 3}, "balance"),
+]
+
+
+def cut(tile: dict[str, int], tail: str) -> oc.Program:
+    loops = oc.partition(oc.parse(PRODUCT), tile=tile, tail=tail).loops
+    assert any(isinstance(stmt, Let) for stmt in walk(loops.body))
+    return loops
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize(("tile", "tail"), CUTS)
+def test_what_is_cut_lies_inside(tile: dict[str, int], tail: str) -> None:
+    program = cut(tile, tail)
+    assert accesses_outside(program) == ()
+    assert find_unbounded_lets(Space(program.sizes), program.body) == []
+
+
+@pytest.mark.every(5)
+@pytest.mark.parametrize(("tile", "tail"), CUTS)
+@pytest.mark.parametrize(
+    ("buffer", "shape"), [("A: float32[n, m", "n - 1, m"), ("C: float32[n, n", "n, n - 1")]
+)
+def test_a_buffer_that_is_one_short_is_found_with_the_smallest_sizes(
+    tile: dict[str, int], tail: str, buffer: str, shape: str
+) -> None:
+    name, _, whole = buffer.partition("[")
+    text = str(cut(tile, tail)).replace("size n in 0:200", "size n in 1:200")
+    assert buffer in text
+    program = oc.parse(text.replace(f"{name}[{whole}", f"{name}[{shape}"))
+    found = accesses_outside(program)
+    assert found
+    assert {one.buffer for one in found} == {name[0]}
+    assert min(one.sizes for one in found if one.sizes) == (1, int(name[0] == "A"))
+
+
+def test_a_bounded_value_that_leaves_its_range_is_found() -> None:
+    program = oc.parse(
+        "program p\nsize n in 0:100\noutput B: int32[n]\n"
+        "let q in 0:3 = n//30\n  for i in 0:n\n    B[i] = 1\n"
+    )
+    (broken,) = find_unbounded_lets(Space(program.sizes), program.body)
+    assert broken.let.name == "q"
+    assert not find_unbounded_lets(
+        Space(program.sizes), oc.parse(str(program).replace("0:3", "0:4")).body
+    )
+
+
+# Strips that algebra finds edge to edge share out their axis: held against every coordinate of small extents.
+
+
+EXTENT = Var("e")
+SIZES = (Size("e"),)
+EXTENTS = (*range(70), 95, 96, 97, 191, 192, 193, 208, 255, 288, 301)
+STRATEGIES = [
+    ("mask", 16),
+    ("cut", 7),
+    ("ladder", 14),
+    (("ladder", (32, 16)), 32),
+    (("ladder", (48, 32, 16)), 48),
+    (("ladder", (96, 64, 32, 16)), 96),
+    (("ladder", (5, 3, 1)), 8),
+]
+
+
+def strips(strategy: object, tile: int, *, run: bool) -> list[Strip]:
+    """What the segments of a cut answer for, or what their loops run, as intervals."""
+    parts = segments(parse_strategy(strategy, at="here"), EXTENT, tile)
+    space = Space(SIZES, ())
+    found = [s for p in parts for s in (_run(space, p) if run else [_owned_strip(p)])]
+    return [strip.joined() for strip in found]
+
+
+def known(found: list[Strip]) -> bool:
+    quotients = Quotients(SIZES)
+    named = [strip.mapped(quotients.without_divisions) for strip in found]
+    return are_contiguous(quotients.without_divisions(EXTENT), named, quotients, SIZES)
+
+
+def coordinates(strip: Strip, extent: int) -> list[int]:
+    """Those that a strip meets, in order."""
+    at = {"e": extent}
+    around = range(int(evaluate(strip.lower, at)), int(evaluate(strip.upper, at)))
+    return [x for x in around if all(evaluate(c, {**at, X.name: x}) for c in strip.holds)]
+
+
+def shares_out(found: list[Strip]) -> bool:
+    return all(
+        [x for strip in found for x in coordinates(strip, e)] == [*range(e)] for e in EXTENTS
+    )
+
+
+def moved(expr: Expr, by: int) -> Expr:
+    return ix.add(expr, by)
+
+
+def mutants(found: list[Strip]) -> Iterator[list[Strip]]:
+    """The strips with one thing about one of them changed."""
+    for k, strip in enumerate(found):
+        others = found[:k], found[k + 1 :]
+        for by in (-1, 1, 16):
+            for field in ("lower", "upper"):
+                changed = replace(strip, **{field: moved(getattr(strip, field), by)})
+                yield [*others[0], changed, *others[1]]
+            yield [
+                *others[0],
+                replace(strip, holds=(Compare("<", strip.lower, ix.const(by)),)),
+                *others[1],
+            ]
+        yield [*others[0], replace(strip, holds=()), *others[1]]
+        yield [*others[0], *others[1]]
+        yield [*others[0], strip, strip, *others[1]]
+        yield [strip, *others[0], *others[1]]
+        yield [*others[0], replace(strip, repeats=True), *others[1]]
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize("run", [False, True], ids=["owned", "run"])
+@pytest.mark.parametrize(("strategy", "tile"), STRATEGIES, ids=str)
+def test_cuts_by_several_heights_are_edge_to_edge(strategy: object, tile: int, run: bool) -> None:
+    found = strips(strategy, tile, run=run)
+    assert known(found)
+    assert shares_out(found)
+
+
+@pytest.mark.every(6)
+@pytest.mark.parametrize(("strategy", "tile"), STRATEGIES, ids=str)
+def test_what_is_found_to_share_out_does(strategy: object, tile: int) -> None:
+    refused = 0
+    for found in mutants(strips(strategy, tile, run=True)):
+        if known(found):
+            assert shares_out(found)
+        else:
+            refused += 1
+    assert refused > 0
+
+
+def test_a_negative_extent_is_not_decided() -> None:
+    quotients, sizes = Quotients((Size("e", -100),)), (Size("e", -100),)
+    parts = [strip.mapped(quotients.without_divisions) for strip in strips("mask", 16, run=True)]
+    assert not are_contiguous(quotients.without_divisions(EXTENT), parts, quotients, sizes)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
 import pickle
+from pathlib import Path
 
 import pytest
 
 from offcut import errors
 from offcut.errors import DescribeError, InternalError, OffcutError, blamed_on_another
+from offcut.experiment.outputs import check_writable
 
 KINDS = [
     kind
@@ -73,3 +77,30 @@ def test_what_was_refused_and_where_are_echoed_in_few_characters() -> None:
     assert first == f"compute: {f'cannot take {long}'[:400]}…"
     assert at == f"  at       {long[:400]}…"
     assert because == f"  because  {long}"
+
+
+def test_a_file_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:
+    there, new = tmp_path / "there.csv", tmp_path / "folder" / "new.csv"
+    there.write_text("kept")
+
+    check_writable(there, "sweep")
+    check_writable(new, "sweep")
+
+    assert there.read_text() == "kept"
+    assert new.parent.is_dir()
+    assert not new.exists()
+
+
+def test_a_file_that_cannot_be_written_is_refused_with_the_systems_reason(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("no folder")
+
+    with pytest.raises(OffcutError) as refused:
+        check_writable(file / "sweep.csv", "sweep")
+
+    assert str(refused.value) == (
+        "sweep: cannot write sweep.csv\n"
+        f"  at       {file}/sweep.csv\n"
+        f"  because  {os.strerror(errno.ENOTDIR)}\n"
+        "  help     another path, in a folder that can be written"
+    )

@@ -1,8 +1,13 @@
 """Passes over graphs: each computes what the graph did, at sizes drawn at random, and gives back its own where it does nothing."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+from offcut import Kernel
 from offcut.graph.passes import (
     DEFAULT,
     convolution_to_matmul,
@@ -13,8 +18,9 @@ from offcut.graph.passes import (
     read_unrepeated,
     sink_reshapes,
 )
-from offcut.ir import Binary
-from tests.facade import Bound, Builder, compile_graph, interpret_graph
+from offcut.ir import Binary, Kind
+from tests.compiled import floats
+from tests.facade import Bound, Builder, Model, compile_graph, interpret_graph
 from tests.graphs import arrays, drawn
 from tests.operators import near
 
@@ -265,3 +271,144 @@ def test_nothing_goes_before_a_product_of_one_array_at_two_places() -> None:
     given = arrays(made.bound, 1, rows=3)
     (name,) = made.bound.graph.outputs
     near(model(given)[name], interpret_graph(made.bound, given)[name])
+
+
+# Constants around a sum of products go into its constant operand; what a model computes stays what the interpreter
+# says.
+
+
+C = 19
+
+
+def positive(name: str, *shape: int) -> np.ndarray:
+    return np.abs(floats(name, *shape)) + np.float32(0.5)
+
+
+def normed(groups: int, channels: int = 4, biased: bool = False) -> Bound:
+    """A convolution, a batch norm and an activation, twice: the second one may be channel by channel.
+
+    biased  whether convolutions have a bias of their own
+    """
+    made = Builder("normed")
+    n, h, w = (made.size(name, low, 64) for name, low in (("n", 0), ("h", 1), ("w", 1)))
+    x = made.input("x", "float32", (n, channels, h, w))
+    for number, (inner, of) in enumerate(((channels, 1), (C // groups, groups))):
+        weights = made.constant(f"w{number}", floats(f"w{number}", C, inner, 3, 3) / 4)
+        bias = made.constant(f"c{number}", floats(f"c{number}", C)) if biased else None
+        x = made.node("conv2d", x, weights, bias=bias, padding=1, groups=of)
+        parts = [made.constant(f"{p}{number}", positive(f"{p}{number}", C)) for p in "mvgb"]
+        x = made.node("relu", made.node("batchnorm", x, *parts))
+    made.output(x)
+    return made.bound
+
+
+@pytest.mark.every(5)
+@pytest.mark.parametrize(("groups", "biased"), [(1, False), (C, False), (C, True)])
+def test_a_batch_norm_leaves_a_bias(groups: int, biased: bool) -> None:
+    bound = normed(groups, biased=biased)
+    model = compile_graph(bound, threads=1)
+    for step in model.steps[-2:]:
+        constants = [b.name for b in step.kernel.loops.buffers if b.kind is Kind.CONSTANT]
+        assert [name.rpartition("_")[2] for name in constants] == ["scaled", "shift"]
+    (name,) = bound.graph.outputs
+    for n, h, w in ((0, 5, 5), (1, 1, 1), (2, 3, 1), (3, 7, 8), (1, 9, 18)):
+        given = arrays(bound, n + h, n=n, h=h, w=w)
+        near(model(given)[name], interpret_graph(bound, given)[name])
+
+
+def test_kernels_of_one_code_have_constants_of_their_own() -> None:
+    made = Builder("twice")
+    x = made.input("x", "float32", (made.size("n", 0, 9), 8))
+    for number in range(3):
+        x = made.node("matmul", x, made.constant(f"w{number}", floats(f"w{number}", 8, 8)))
+        x = made.node("multiply", x, made.constant(f"g{number}", floats(f"g{number}", 8)))
+        x = made.node("relu", made.node("add", x, made.constant(f"b{number}", floats("b", 8))))
+    made.output(x)
+    model = compile_graph(made.bound, threads=1)
+    assert {step.code for step in model.steps} == {0}
+    given = arrays(made.bound, 3, n=7)
+    near(model(given)[x.name], interpret_graph(made.bound, given)[x.name])
+
+
+def scaled_by(other: Callable[[Builder], object]) -> Bound:
+    made = Builder("apart")
+    x = made.input("x", "float32", (made.size("n", 1, 9), 8))
+    made.input("z", "float32", (8,))
+    y = made.node("matmul", x, made.constant("w", floats("w", 8, 5)))
+    made.output(made.node("relu", made.node("multiply", y, other(made))))
+    return made.bound
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda made: made.input("g", "float32", (5,)),
+        lambda made: made.input("g", "float32", (made.size("n", 1, 9), 1)),
+    ],
+)
+def test_what_is_not_known_stays_outside(other: Callable[[Builder], object]) -> None:
+    bound = scaled_by(other)
+    model = compile_graph(bound, threads=1)
+    assert all("scaled" not in str(step.kernel.loops) for step in model.steps)
+    given = arrays(bound, 3, n=7)
+    for name, array in model(given).items():
+        near(array, interpret_graph(bound, given)[name])
+
+
+# Convolutions in groups of few channels: lanes run along the channels of all groups, and a batch norm goes into
+# their weights.
+
+
+def grouped(channels: int, each: int, stride: int = 1) -> Bound:
+    """A convolution in groups behind another one, which stores its result channels last."""
+    made = Builder("grouped")
+    n, h, w = (made.size(name, low, 64) for name, low in (("n", 0), ("h", 1), ("w", 1)))
+    x = made.input("x", "float32", (n, channels, h, w))
+    for number, (groups, step) in enumerate(((1, 1), (channels // each, stride))):
+        shape = (channels, channels // groups, 3, 3)
+        weights = made.constant(f"w{number}", floats(f"w{number}", *shape) / shape[1])
+        x = made.node("conv2d", x, weights, padding=1, groups=groups, stride=step)
+        parts = [
+            made.constant(f"{part}{number}", abs(floats(f"{part}{number}", channels)) + 0.5)
+            for part in "mvgb"
+        ]
+        x = made.node("relu", made.node("batchnorm", x, *parts))
+    made.output(x)
+    return made.bound
+
+
+def second(model: Model) -> Kernel:
+    """The kernel of the second convolution."""
+    return [step.kernel for step in model.steps if "conv2d" in step.nodes][1]
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize(("channels", "each", "stride"), [(32, 4, 1), (24, 8, 2)])
+def test_groups_of_few_channels_run_side_by_side(channels: int, each: int, stride: int) -> None:
+    bound = grouped(channels, each, stride)
+    model = compile_graph(bound, threads=1)
+    kernel = second(model)
+    assert f"{each}*(a3//{each}) + r" in str(kernel.loops)
+    assert not any(name.endswith("groups") for name in (b.name for b in kernel.loops.buffers))
+    assert [name.rpartition("_")[2] for name in kernel.constants] == ["scaled", "shift"]
+    assert "gather" not in kernel.source("llvm")
+    (name,) = bound.graph.outputs
+    for n, h, w in ((0, 5, 5), (1, 1, 1), (2, 3, 1), (3, 7, 8), (1, 9, 18)):
+        given = arrays(bound, n + h, n=n, h=h, w=w)
+        near(model(given)[name], interpret_graph(bound, given)[name])
+
+
+@pytest.mark.slow
+def test_groups_that_fill_vectors_stay_products() -> None:
+    assert "@cover(" in str(second(compile_graph(grouped(64, 16), threads=1)).loops)
+
+
+def test_other_images_change_nothing() -> None:
+    bound = grouped(24, 8, 2)
+    model = compile_graph(bound, threads=1)
+    (name,) = bound.graph.outputs
+    given = arrays(bound, 5, n=3, h=9, w=7)
+    every = model(given)[name]
+    for image in range(3):
+        alone = model({"x": given["x"][image : image + 1]})[name]
+        np.testing.assert_array_equal(alone[0], every[image])

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from functools import cache
+from itertools import combinations
+from math import exp, hypot, isnan
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,8 +16,15 @@ import pytest
 from offcut.costmodel.learned import Settings, pair_accuracy, train
 from offcut.costmodel.learned.corrected_model import fit_domain
 from offcut.costmodel.learned.dataset import centered_features
-from offcut.costmodel.learned.ensemble import Trees, parts
-from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
+from offcut.costmodel.learned.ensemble import Trees, consensus, parts
+from offcut.costmodel.learned.metrics import (
+    coverage,
+    kendall_tau,
+    pairs,
+    pairwise_accuracy,
+    recall_at,
+    regret,
+)
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 from tests.agree import agree, nearly, of_peer
 from tests.facade import CorrectedModel, Dataset
@@ -237,3 +247,119 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert again.names == rows().names
     np.testing.assert_array_equal(again.features, rows().features)
     np.testing.assert_array_equal(again.schedule, rows().schedule)
+
+
+# What members agree on is taken, where they differ the closed form stays.
+
+
+NOTHING = np.zeros((4, 1))
+
+
+def test_what_all_members_say_is_taken_whole() -> None:
+    said = np.array([[0.3, -0.2, 0.0]] * 4)
+
+    assert consensus(said, NOTHING) == nearly(said[0], abs=1e-9)
+
+
+def test_what_members_differ_in_is_taken_in_part_and_never_past_their_mean() -> None:
+    rng = np.random.default_rng(0)
+    said = rng.normal(0.1, 0.3, (4, 200))
+
+    taken, mean = consensus(said, NOTHING), said.mean(axis=0)
+
+    assert (np.abs(taken) <= np.abs(mean)).all()
+    assert (taken * mean >= 0).all()
+
+
+def test_members_that_contradict_each_other_leave_the_closed_form() -> None:
+    said = np.array([[0.5, 0.5], [-0.5, -0.5], [0.5, 0.5], [-0.49, -0.51]])
+
+    assert consensus(said, NOTHING) == nearly(np.zeros(2), abs=1e-4)
+
+
+def test_the_order_of_rows_is_kept_where_members_differ_in_the_level_alone() -> None:
+    apart = np.array([0.0, 0.2, -0.4])
+    levels = np.array([[1.0], [-1.0], [0.9], [-0.9]])
+
+    taken = consensus(apart + levels, levels)
+
+    assert taken == nearly(apart, abs=1e-9)
+
+
+def test_one_member_is_taken_at_its_word() -> None:
+    assert consensus(np.array([[0.25]]), np.zeros((1, 1))) == nearly(np.array([0.25]), abs=1e-6)
+
+
+# How well predictions order what was measured, against counts one by one.
+
+
+Drawn = tuple[list[float], list[float], list[float]]
+
+
+def drawn(seed: int, count: int = 23) -> Drawn:
+    """Measured and predicted seconds, some of them equal, and spreads."""
+    rng = Random(seed)
+    seconds = [rng.choice([1.0, 1.1, 2.0, 3.0, 4.5]) * rng.choice([1, 1.01]) for _ in range(count)]
+    predicted = [one * rng.choice([0.5, 1.0, 1.0, 2.0]) for one in seconds]
+    return seconds, predicted, [rng.choice([0.0, 0.05, 0.3]) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pairs_are_those_whose_order_is_known(seed: int) -> None:
+    seconds, predicted, spread = drawn(seed)
+    right = count = 0.0
+    for a, b in combinations(range(len(seconds)), 2):
+        fast, slow = (a, b) if seconds[a] < seconds[b] else (b, a)
+        noise = hypot(seconds[a] * spread[a] / 2, seconds[b] * spread[b] / 2)
+        if seconds[slow] - seconds[fast] <= noise:
+            continue
+        count += 1
+        right += (
+            1 if predicted[fast] < predicted[slow] else 0.5 * (predicted[fast] == predicted[slow])
+        )
+
+    assert pairwise_accuracy(seconds, predicted, spread) == nearly(right / count)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_tau_is_that_of_scipy(seed: int) -> None:
+    seconds, predicted, _ = drawn(seed)
+
+    from scipy.stats import kendalltau  # a second, of which the other tests need nothing
+
+    assert kendall_tau(seconds, predicted) == nearly(kendalltau(seconds, predicted)[0])
+
+
+@pytest.mark.parametrize("k", [1, 4, 23, 30])
+def test_recall_and_regret_count_the_chosen(k: int) -> None:
+    seconds, predicted, _ = drawn(7)
+    order = sorted(range(len(seconds)), key=lambda one: (seconds[one], one))
+    chosen = sorted(range(len(seconds)), key=lambda one: (predicted[one], one))[:k]
+    most = min(k, len(seconds))
+
+    assert recall_at(k, seconds, predicted) == len({*order[:most]} & {*chosen}) / most
+    assert regret(seconds, predicted, k) == nearly(
+        min(seconds[one] for one in chosen) / min(seconds) - 1
+    )
+
+
+def test_what_is_exact_is_perfect_and_what_is_turned_round_is_worst() -> None:
+    seconds = [1.0, 2.0, 3.0, 4.0]
+    turned = [-one for one in seconds]
+
+    assert (pairwise_accuracy(seconds, seconds), pairwise_accuracy(seconds, turned)) == (1.0, 0.0)
+    assert (kendall_tau(seconds, seconds), kendall_tau(seconds, turned)) == (1.0, -1.0)
+    assert (regret(seconds, seconds), regret(seconds, turned)) == (0.0, 3.0)
+    assert pairwise_accuracy(seconds, [1.0] * 4) == 0.5
+
+
+def test_ties_alone_have_no_order() -> None:
+    assert pairs([1.0, 1.15], [2.0, 1.0], apart_by=0.15) == (0.0, 0)
+    assert isnan(pairwise_accuracy([1.0, 1.01], [1.0, 2.0], 0.1))
+    assert isnan(kendall_tau([1.0, 1.0], [1.0, 2.0]))
+
+
+def test_what_lies_within_the_spread_is_covered() -> None:
+    predicted, spread = [1.0, 1.0, 1.0, 1.0], [0.1, 0.1, 0.5, 0.5]
+
+    assert coverage([exp(0.09), exp(-0.11), exp(0.49), exp(-0.49)], predicted, spread) == 0.75

@@ -9,12 +9,21 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
+from conftest import rejection
 
 import offcut as oc
-from offcut import pipeline
+from offcut import graph, pipeline, search
+from offcut.backends import target as targets
+from offcut.core.dtypes import to_dtype
+from offcut.costmodel import learned as costmodel_learned
+from offcut.errors import DescribeError
+from tests.facade import DTYPES, Builder, numpy_dtype
 
 AS_A_PACKAGE = """
 import offcut.partition.strategies.catalog as strategies
@@ -190,3 +199,169 @@ def test_the_version_is_one_and_costs_no_look_at_metadata() -> None:
     code = "import sys, offcut; print(offcut.__version__, 'importlib.metadata' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == [oc.__version__, "False"]
+
+
+# Names that are spelt nearly right are told what they may have meant.
+
+
+def test_a_misspelt_name_of_the_package_is_told_the_nearest() -> None:
+    with rejection(
+        "AttributeError: module 'offcut' has no attribute 'complie': did you mean compile or compute?"
+    ):
+        oc.complie  # noqa: B018
+    with rejection(
+        "AttributeError: module 'offcut.ops' has no attribute 'sofmax': did you mean softmax or log_softmax or max?"
+    ):
+        oc.ops.sofmax  # noqa: B018
+
+
+def test_a_name_that_is_like_none_is_told_nothing() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'offcut' has no attribute 'qqq'$"):
+        oc.qqq  # noqa: B018
+
+
+def test_a_misspelt_operator_of_a_graph_is_told_the_nearest() -> None:
+    builder = Builder("g")
+    x = builder.input("x", "float32", (4,))
+    with pytest.raises(DescribeError) as refused:
+        builder.node("rulu", x)
+    assert str(refused.value).endswith("\n  help     did you mean relu or relu6?")
+
+
+# Names that were renamed work as before, and warn with the new one.
+
+
+def test_a_public_name_that_was_renamed_is_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match=r"^oc\.Take is now oc\.TileRun; the old name will"):
+        assert oc.Take is oc.TileRun  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="Planned is now TargetPlan"):
+        assert targets.Planned is targets.TargetPlan  # type: ignore[attr-defined]
+    with pytest.warns(
+        DeprecationWarning, match=r"search\.Points is now offcut\.search\.ScheduleSpace"
+    ):
+        assert search.Points is search.ScheduleSpace  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match=r"search\.Expected is now .*\.ExpectedCost"):
+        assert search.Expected is search.ExpectedCost  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="Choices is now offcut.search.product_space"):
+        assert search.Choices is search.product_space  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="compiled is now offcut.graph.compile_graph"):
+        assert graph.compiled is graph.compile_graph  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="library is now .*xgboost_loader"):
+        library = costmodel_learned.library  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="there is now .*is_available"):
+        assert library.there is library.is_available
+    with pytest.raises(AttributeError, match=r"module 'offcut\.graph' has no attribute 'parsed'"):
+        graph.parsed  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("left", "remaining"), ("rest", "fixed"), ("one", "single"), ("moved_back", "shifted")],
+)
+def test_an_axis_takes_the_old_names(old: str, new: str) -> None:
+    axis = oc.TiledAxis(8)
+    arguments = {"rest": (2,), "one": (3,)}.get(old, ())
+    with pytest.warns(DeprecationWarning, match=rf"TiledAxis\.{old} is now TiledAxis\.{new}"):
+        value = getattr(axis, old)
+    expected = getattr(oc.TiledAxis(8), new)
+    if callable(expected):
+        assert value(*arguments) == expected(*arguments)
+    else:
+        assert str(value) == str(expected)
+
+
+def test_a_strategy_by_old_names_cuts_as_before() -> None:
+    @oc.strategy("halve_by_old_names")
+    def halve(axis):  # type: ignore[no-untyped-def]
+        yield axis.full()
+        yield axis.rest(1)
+
+    n = oc.dim("n")
+    x = oc.placeholder((n,), name="X")
+    y = oc.compute((n,), lambda i: x[i] + 1.0, name="Y")
+    with pytest.warns(DeprecationWarning, match="TiledAxis.rest is now"):
+        cut = oc.partition(y, tile={"i": 4}, tail="halve_by_old_names")
+    by_name = oc.partition(y, tile={"i": 4}, tail="cut")
+    assert str(cut.loops) == str(by_name.loops)
+
+
+def test_a_target_that_defines_old_names_is_asked_by_the_new_ones() -> None:
+    with pytest.warns(DeprecationWarning, match=r"Old\.(forms is now source_forms|show is now)"):
+
+        class Old(type(oc.target("interpret"))):  # type: ignore[misc]
+            name = "old"
+            forms = ("words",)
+
+            def show(self, planned, signature, options, form):  # type: ignore[no-untyped-def]
+                return f"{form} of {planned.program.name}"
+
+    n = oc.dim("n")
+    x = oc.placeholder((n,), name="X")
+    y = oc.compute((n,), lambda i: x[i] + 1.0, name="Y")
+    old = Old()
+    kernel = oc.compile(y, target=old)
+    assert kernel.source("words") == "words of Y"
+    np.testing.assert_array_equal(kernel(np.zeros(3, np.float32)), np.ones(3, np.float32))
+    with pytest.warns(DeprecationWarning, match=r"Old\.forms is now source_forms"):
+        assert old.forms == ("words",)
+
+
+def test_an_attribute_that_was_never_there_is_missing() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'lines'"):
+        oc.target("cpu").lines  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match="'TiledAxis' object has no attribute 'lines'"):
+        oc.TiledAxis(4).lines  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "home"),
+    [
+        ("contraction", "parse_contraction", "offcut.studies.contraction"),
+        ("contraction", "Problem", "offcut.studies.peers.operators"),
+        ("contraction", "Reference", "offcut.experiment.reference"),
+        ("operators", "Attention", "offcut.studies.peers.operators"),
+        ("peers", "load_peers", "offcut.studies.peers"),
+    ],
+)
+def test_a_name_that_moved_to_another_room_is_found(module: str, name: str, home: str) -> None:
+    old, new = import_module(f"offcut.experiment.{module}"), import_module(home)
+    with pytest.warns(
+        DeprecationWarning, match=rf"^offcut.experiment.{module}.{name} is now {home}.{name}; "
+    ):
+        assert getattr(old, name) is getattr(new, name)
+    with pytest.raises(AttributeError, match=f"^module '{old.__name__}' has no attribute 'gone'$"):
+        old.gone  # noqa: B018
+
+
+# Element types go by their names, or by numpy's dtypes and types.
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_type_goes_by_its_name_and_by_numpys(name: str) -> None:
+    assert to_dtype(name) == to_dtype(numpy_dtype(name)) == name
+    assert to_dtype(numpy_dtype(name).type) == name
+
+
+@pytest.mark.parametrize("other", ["float", "f4", np.dtype(">f4"), np.complex64, object, None, 4])
+def test_all_else_is_no_element_type(other: object) -> None:
+    assert to_dtype(other) is None
+
+
+def test_tensors_casts_and_graphs_take_numpys_types() -> None:
+    n = oc.dim("n", max=9)
+    x = oc.placeholder((n,), np.dtype("int8"), name="x")  # type: ignore[arg-type]
+    y = oc.compute((n,), lambda i: oc.cast(x[i], ml_dtypes.bfloat16), name="y")  # type: ignore[arg-type]
+    assert (str(x), str(y)) == ("x: int8[n]", "y: bfloat16[n]")
+    made = Builder("g")
+    made.output(made.node("relu", made.input("x", np.float32, (4,))))  # type: ignore[arg-type]
+    assert "input x: float32[4]" in str(made.graph)
+    assert oc.compile(y)(np.arange(3, dtype="int8")).tolist() == [0, 1, 2]
+
+
+def test_a_refusal_shows_an_array_by_its_shape() -> None:
+    with pytest.raises(oc.errors.DescribeError) as refused:
+        oc.ops.relu(np.ones((40, 40)))
+    assert str(refused.value).splitlines()[:2] == [
+        "relu: cannot take x = an array of shape (40, 40)",
+        "  because  it is not a tensor",
+    ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from io import StringIO
+from math import inf
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,14 +15,24 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.costmodel.learned import FEATURES, Settings, compute_features, xgboost_loader
+from offcut.costmodel.learned import (
+    FEATURES,
+    Case,
+    Settings,
+    compute_features,
+    train,
+    xgboost_loader,
+)
 from offcut.errors import TargetError
-from offcut.search import Origin, Place, ProgramText, Source
-from offcut.tuning.learning.heldout import held_out, table
+from offcut.search import Origin, Place, ProgramText, Source, key_of
+from offcut.search.trials import BEST, DEFAULT, recorded_verdict
+from offcut.tuning.learning import random_programs
+from offcut.tuning.learning.heldout import HeldOut, held_out, table, useless_of
 from offcut.tuning.learning.learn import learn, training_set
+from offcut.tuning.learning.random_programs import KINDS, drawn, sample
 from tests import planted_times as planted
 from tests.agree import agree, nearly
-from tests.facade import CorrectedModel, Dataset, app
+from tests.facade import CorrectedModel, Dataset, app, requested
 
 run = CliRunner().invoke
 
@@ -202,3 +215,178 @@ def test_one_machine_is_never_left_out() -> None:
     lines = held_out(rows, 0, Settings(rounds=5, depth=2, members=2))
 
     assert {one.by for one in lines} == {"shape"}
+
+
+# Random programs: drawn alike by a seed, measured and recorded by the target's door, and a model that is used where
+# it helps.
+
+
+WIDE = {"COLUMNS": "200"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_program_is_the_same_for_a_seed_and_another_for_another(kind: str) -> None:
+    def text(seed: int) -> str:
+        made = drawn(Random(seed), kind)
+        assert all(1 <= size <= 128 for size in made.sizes["n"])
+        return requested(made.output, list(made.inputs), {}, "test").program.digest
+
+    assert text(3) == text(3)
+    assert len({text(seed) for seed in range(6)}) > 1
+
+
+def test_what_a_simulator_says_is_recorded_as_that_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(random_programs, "KINDS", ("chain float32", "chain int8"))
+    monkeypatch.setattr(random_programs, "LARGEST", 2)
+    kept, told = oc.Records(tmp_path / "r.sqlite"), list[str]()
+    done = sample(
+        oc.target("vta"), kept, 1, schedules=2, tell=lambda number, kind: told.append(kind)
+    )
+
+    assert told == ["chain int8"]
+    assert (done.programs, done.outcomes, done.known) == (1, {oc.Outcome.OK: 2}, 0)
+    assert {one.source for one in kept} == {Source.SIMULATED}
+    assert all(one.predicted is not None for one in kept)
+    again = sample(oc.target("vta"), kept, 1, schedules=2)
+    assert (again.outcomes, again.known) == ({}, 2)
+    shown = CliRunner().invoke(app, ["records", "list", "--records", str(kept.path)], env=WIDE)
+    assert "simulated" in shown.output
+
+
+def line(model: str, pairwise: float, regret: float, by: str = "operator") -> HeldOut:
+    return HeldOut(by, model, 8, pairwise, 0.0, 0.0, regret, None, 0.0)
+
+
+def test_a_correction_is_used_where_neither_order_nor_regret_is_below_the_closed_form() -> None:
+    closed = line("closed form", 0.9, 0.02)
+    better = line("pair", 0.95, 0.01)
+
+    assert useless_of([closed, better]) == ""
+    assert useless_of([closed, line("pair", 0.95, 0.03)]) == (
+        "of programs that were left out whole, the closed form orders 90.0% of the pairs, at a regret of 2.0%, "
+        "and with it, 95.0%, at 3.0%"
+    )
+    assert useless_of([closed, line("pair", 0.89, 0.0)]).endswith("with it, 89.0%, at 0.0%")
+    assert useless_of([closed, replace(closed, model="pair")]).endswith(": it changes nothing")
+    nearer = replace(closed, model="pair", off=0.1)
+    assert useless_of([replace(closed, off=0.3), nearer]) == ""
+    assert useless_of([line("closed form", 0.9, 0.1, by="shape")]) == (
+        "all rows are of one program, and none can be left out whole"
+    )
+    few = replace(better, because="there are 6 rows")
+    assert useless_of([closed, few]) == "there are 6 rows"
+    assert useless_of([line("closed form", np.nan, np.nan), better]) == (
+        "no two schedules of a program are 15% apart"
+    )
+
+
+OK = oc.Record("p", "schedule C", "m", oc.__version__, {"n": 7}, oc.Outcome.OK, 2e-6, 0.1)
+
+
+def test_records_of_before_there_was_a_source_were_measured(tmp_path: Path) -> None:
+    file = tmp_path / "old.sqlite"
+    oc.Records(file).add(replace(one, explorer=by) for one in (OK,) for by in (BEST, DEFAULT))
+    with sqlite3.connect(file) as old:
+        old.execute("ALTER TABLE record DROP COLUMN source")
+        old.execute("PRAGMA user_version = 1")
+
+    before = recorded_verdict(file, "p", "m").verdict
+    assert before is not None
+    assert [one.source for one in oc.Records(file)] == [Source.MEASURED] * 2
+    text = tmp_path / "old.jsonl"
+    oc.Records(file).export(text)
+    assert '"source": "measured"' in text.read_text(encoding="utf-8")
+    text.write_text(text.read_text(encoding="utf-8").replace(', "source": "measured"', ""))
+    assert oc.Records(tmp_path / "new.sqlite").import_(text) == 2
+
+
+def test_a_verdict_by_simulated_or_predicted_times_says_so(tmp_path: Path) -> None:
+    for source in (Source.SIMULATED, Source.PREDICTED):
+        file = tmp_path / f"{source.value}.sqlite"
+        oc.Records(file).add(
+            replace(OK, explorer=by, source=source, created=1.0) for by in (BEST, DEFAULT)
+        )
+        assert f" by {source.value} times, " in str(recorded_verdict(file, "p", "m").verdict)
+
+
+def test_the_target_says_what_its_schedules_cost() -> None:
+    n = oc.dim("n", min=1, max=64)
+    x = oc.placeholder((n, 32), "int8", name="X")
+    y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
+    target = oc.target("gemmini")
+    from offcut.tuning.learning.online_model import Cases
+    from offcut.tuning.problem import make_problem
+
+    problem = make_problem("learn", y, [x], (), {"n": [3, 40]}, target, target.options("learn"))
+    planned = oc.compile(y, inputs=[x], target="gemmini")
+    assert planned.schedule is not None
+    case = Cases(problem)(planned.schedule)
+    assert list(case.seconds) == [planned.cost(n=3).seconds, planned.cost(n=40).seconds]
+    assert [key_of(at) for at, _ in problem.sizes] == [(("n", 3),), (("n", 40),)]
+    assert inf > case.seconds.max() > 0
+
+
+def relu_on_gemmini() -> tuple[oc.Kernel, list[oc.Cost]]:
+    n = oc.dim("n", min=1, max=512)
+    x = oc.placeholder((n, 32), "int8", name="X")
+    y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
+    kernel = oc.compile(y, inputs=[x], target="gemmini")
+    return kernel, [kernel.cost(n=n) for n in (1, 2, 3, 5, 8, 13, 21, 34, 55, 64)]
+
+
+def test_a_model_corrects_cost_and_plan_once_within_what_it_was_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
+    file = tmp_path / "model.json"
+    monkeypatch.setenv("OFFCUT_MODEL", str(file))
+    kernel, costs = relu_on_gemmini()
+    closed = np.array([one.seconds for one in costs])
+    names, features = compute_features(Case.of_costs(costs, oc.target("gemmini").machine), FEATURES)
+    each = np.arange(len(costs)).astype(str)
+    rows = Dataset(
+        *(names, features, np.full(len(costs), "p"), np.full(len(costs), "here")),
+        *(np.full(len(costs), "here"), np.full(len(costs), "n"), each, 2 * closed),
+        *(np.zeros(len(costs)), closed),
+    )
+    pair = replace(train(rows, settings=Settings(rounds=3, members=2)), useless="")
+    pair.save(file)
+
+    cost, plan = kernel.cost(n=13), kernel.plan(n=13)
+    assert cost.seconds == nearly(2 * closed[5], rel=0.02)
+    assert plan.seconds == nearly(cost.seconds)
+    said = f"model.json: the closed form × {cost.factor:.3f}"
+    assert str(cost).endswith(said)
+    assert said in plan.notes
+    far = kernel.cost(n=512)
+    assert (far.factor, far.correction[:15]) == (1.0, "not by model.js")
+    assert " is what was learned from" in far.correction
+
+    replace(pair, useless="it helps nobody").save(tmp_path / "new.json")
+    monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "new.json"))
+    assert kernel.cost(n=13).seconds == closed[5]
+    assert "not by new.json: it helps nobody" in kernel.plan(n=13).notes
+    (tmp_path / "bad.json").write_text("{}")
+    monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "bad.json"))
+    assert kernel.cost(n=13).correction == "not by bad.json: it is not an offcut model 2"
+    replace(pair, names=("mine", *names[1:])).save(tmp_path / "other.json")
+    monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "other.json"))
+    assert kernel.cost(n=13).factor == 1.0
+    assert "mine, which no feature gives here" in kernel.cost(n=13).correction
+
+
+def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(oc.OffcutError) as refused:
+        replace(OK, source="guessed")  # type: ignore[arg-type]
+    assert refused.value.because == ("source is 'guessed', none of measured, simulated, predicted")
+    file = tmp_path / "r.jsonl"
+    oc.Records(tmp_path / "r.sqlite").add(OK)
+    oc.Records(tmp_path / "r.sqlite").export(file)
+    file.write_text(file.read_text(encoding="utf-8").replace('"measured"', '"guessed"'))
+    with pytest.raises(oc.OffcutError) as refused:
+        oc.Records(tmp_path / "new.sqlite").import_(file)
+    assert refused.value.because == (
+        "its source is 'guessed', none of measured, simulated, predicted"
+    )

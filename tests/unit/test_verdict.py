@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,20 +10,40 @@ from pathlib import Path
 
 import pytest
 
-from offcut import Outcome, Record, Records, Schedule
-from offcut.search import key_of
+import offcut as oc
+from bench.programs import Judged, programs
+from bench.shipping import ship
+from offcut import Outcome, Record, Records, Schedule, ops
+from offcut.core import index as ix
+from offcut.costmodel import prune_dominated
+from offcut.ir import Expr, Select, Size, Var
+from offcut.search import key_of, trials
+from offcut.search.record import record_of
 from offcut.search.trials import (
     BEST,
     DEFAULT,
     Verdict,
     has_same_planner,
     latest_verdict,
+    shipped_verdict,
     verdicts_of,
 )
 from offcut.tuning.campaign import Campaign
+from offcut.tuning.problem import distribution
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import ExpectedCost, Measured, Time, get_explorer
+from tests.facade import (
+    ExpectedCost,
+    Measured,
+    Nest,
+    Time,
+    get_explorer,
+    nests_in,
+    parts_of,
+    real,
+    requested,
+    stand_ins,
+)
 from tests.spaces import SIZES, closed_form
 
 NOON = 1_700_000_000.0
@@ -168,3 +189,172 @@ def test_versions_that_differ_in_the_last_number_alone_plan_alike() -> None:
     assert has_same_planner("0.1.0", "0.1.7")
     assert not has_same_planner("0.1.0", "0.2.0")
     assert not has_same_planner("1.1.0", "0.1.0")
+
+
+# Verdicts are shipped where they gain enough, and found again; the judged programs have sizes that they allow.
+
+
+CPU = oc.target("cpu", machine="cascade-lake")
+OPTIONS = CPU.options("tune", threads=1)
+KIND = CPU.machine_kind(OPTIONS)
+
+
+def verdict(program: str, gain: float, created: float = 1e9, machine: str = "") -> list[Record]:
+    return [
+        Record(
+            *(
+                program,
+                text,
+                machine or CPU.record_key(OPTIONS),
+                oc.__version__,
+                {"n": size},
+                Outcome.OK,
+            ),
+            seconds=seconds,
+            spread=0.0,
+            explorer=explorer,
+            created=created,
+        )
+        for explorer, text, seconds in ((BEST, f"s{gain}", 1e-6), (DEFAULT, "default", gain * 1e-6))
+        for size in (1, 7)
+    ]
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
+    monkeypatch.setattr(trials, "SHIPPED", tmp_path / "shipped")
+    return Records(tmp_path / "records.sqlite")
+
+
+def schedule_of(program: str) -> str | None:
+    found = shipped_verdict(program, KIND)
+    assert found.because == ""
+    return None if found.verdict is None else found.verdict.schedule
+
+
+def test_what_gains_enough_is_shipped_and_found(records: Records) -> None:
+    records.add(
+        [*verdict("fast", 1.5), *verdict("alike", 1.01), *verdict("elsewhere", 2.0, 1e9, "m")]
+    )
+    trial = replace(verdict("fast", 9.0)[0], explorer="anneal")
+    records.add(trial)
+    file = ship(records, CPU, OPTIONS)
+    assert file.name == f"intel-xeon-cascade-lake-{KIND}.jsonl"
+    assert [schedule_of(program) for program in ("fast", "alike", "elsewhere")] == [
+        "s1.5",
+        None,
+        None,
+    ]
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 4
+
+
+def test_the_last_word_is_shipped_and_other_programs_stay(records: Records, tmp_path: Path) -> None:
+    records.add([*verdict("a", 1.5), *verdict("b", 1.6)])
+    ship(records, CPU, OPTIONS)
+    again = Records(tmp_path / "again.sqlite")
+    again.add([*verdict("a", 1.7), *verdict("a", 1.8, 2e9)])
+    ship(again, CPU, OPTIONS)
+    assert [schedule_of(program) for program in "ab"] == ["s1.8", "s1.6"]
+    again.add(verdict("a", 1.0, 3e9))
+    ship(again, CPU, OPTIONS)
+    assert [schedule_of(program) for program in "ab"] == [None, "s1.6"]
+
+
+def test_another_folder_leaves_the_package_as_it_is(records: Records, tmp_path: Path) -> None:
+    records.add(verdict("a", 1.5))
+    assert ship(records, CPU, OPTIONS, tmp_path / "out").parent == tmp_path / "out"
+    assert schedule_of("a") is None
+
+
+def test_every_line_that_is_shipped_is_of_a_verdict_of_this_version() -> None:
+    for file in trials.SHIPPED.glob("*.jsonl"):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            record = record_of(json.loads(line))
+            assert record.explorer in (BEST, DEFAULT)
+            assert has_same_planner(record.version, oc.__version__)
+            oc.Schedule.parse(record.schedule)
+
+
+@pytest.mark.parametrize("make", programs().values(), ids=programs())
+def test_a_judged_program_is_asked_for_at_sizes_that_it_allows(make: Callable[[], Judged]) -> None:
+    judged = make()
+    known = stand_ins(judged.constants, judged.output, judged.inputs, "tune")
+    request = requested(judged.output, judged.inputs, known, "tune")
+    tuned, held = (
+        distribution(request.program, request.users, sizes)
+        for sizes in (judged.tuned, judged.held_out)
+    )
+    assert not {tuple(at.items()) for at, _ in tuned} & {tuple(at.items()) for at, _ in held}
+
+
+# Which ways stay: the fewest that no call misses the others with.
+
+
+N = Var("n")
+UP_TO_4096 = (Size("n", 0, 4096),)
+
+
+def near(size: int, cheap: float, dear: float) -> Expr:
+    """Cheap where ``n <= size``, dear beyond."""
+    return Select(ix.compare("<=", N, size), real(cheap), real(dear))
+
+
+WAYS: dict[str, tuple[tuple[Expr, ...], tuple[int, ...]]] = {
+    "one": ((real(1.0),), (0,)),
+    "equal ones": ((real(1.0), real(1.0), real(1.0)), (0,)),
+    "never better": ((real(2.0), real(1.0)), (1,)),
+    "a little better": ((near(9, 1.0, 1.0), near(9, 0.99, 1.5)), (0,)),
+    "each somewhere": ((near(9, 1.0, 2.0), near(9, 2.0, 1.0)), (0, 1)),
+    "between the others": ((near(9, 1.0, 2.0), near(9, 1.5, 1.5), near(9, 2.0, 1.0)), (0, 2)),
+}
+
+
+@pytest.mark.parametrize("what", WAYS)
+def test_the_ways_that_stay(what: str) -> None:
+    costs, stay = WAYS[what]
+    assert prune_dominated(costs, UP_TO_4096, (), 0.02) == stay
+
+
+def test_calls_that_are_not_allowed_decide_nothing() -> None:
+    costs = (near(9, 1.0, 2.0), near(9, 2.0, 1.0))
+    assert prune_dominated(costs, (Size("n", 0, 8),), (), 0.02) == (0,)
+    assert prune_dominated(costs, (Size("n", 16, 64, 16),), (), 0.02) == (1,)
+    assert prune_dominated(costs, UP_TO_4096, (ix.compare(">", N, 100),), 0.02) == (1,)
+    assert prune_dominated(costs, UP_TO_4096, (ix.compare(">", N, 5000),), 0.02) == (
+        0,
+        1,
+    )  # none is allowed
+    assert prune_dominated(costs, (Size("n", 0, 0),), (), 0.02) == (0, 1)
+
+
+def nests(kernel: oc.Kernel) -> list[Nest]:
+    assert kernel.schedule is not None
+    return list(nests_in(parts_of(kernel.schedule)))
+
+
+@pytest.mark.slow
+def test_what_a_kernel_left_out_would_have_saved_little() -> None:
+    n = oc.dim("n", max=512)
+    q, k, v = (oc.placeholder((n, 64), name=name) for name in "QKV")
+    result = ops.attention(q, k, v)
+    kept = oc.compile(result)
+    full = oc.compile(result, price=lambda loops: 0.0)
+    few, many = nests(kept), nests(full)
+    assert [nest.stage for nest in few] == [nest.stage for nest in many]
+    assert sum(len(nest.ways) for nest in few) < sum(len(nest.ways) for nest in many)
+    for one, all_ways in zip(few, many, strict=True):
+        labels = [way.label for way in all_ways.ways]
+        assert {way.label for way in one.ways} <= set(labels)
+
+
+@pytest.mark.every(6)
+@pytest.mark.parametrize("rows", [1, 13, 14, 15, 27, 29, 100, 511])
+def test_the_cheapest_that_stays_is_near_the_cheapest(rows: int) -> None:
+    n = oc.dim("n", max=512)
+    a, w = oc.placeholder((n, 64), name="A"), oc.placeholder((64, 96), name="W")
+
+    def seconds(strategy: str) -> float:
+        kernel = oc.compile(ops.matmul(a, w), inputs=[a, w], strategy=strategy)
+        return min(one.seconds for one in kernel.plan(n=rows).considered)
+
+    assert seconds("auto") <= 1.02 * min(seconds("ladder"), seconds("balance"))
