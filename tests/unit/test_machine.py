@@ -1,7 +1,9 @@
+import sys
 from pathlib import Path
 
 import pytest
 
+from offcut.cli import main
 from offcut.experiment import machine as module
 from offcut.experiment import timing
 from offcut.experiment.machine import Machine, _cache_bytes, _cpu_name, describe
@@ -73,3 +75,15 @@ def test_a_baseline_is_started_with_the_kernels_that_it_chooses_itself(monkeypat
     timing.restart_single_threaded()
     assert "OPENBLAS_CORETYPE" not in started[0]
     assert started[0]["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize("command", ["sweep", "study", "worker"])
+def test_a_command_that_measures_is_started_so(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(timing, "restart_single_threaded", lambda: started.append(command))
+    monkeypatch.setattr(sys, "argv", ["offcut", command, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert started == [command]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.cli import app
-from offcut.experiment.timing import Ratio
+from offcut.experiment.timing import KERNELS, Ratio
 from offcut.studies import compare
 from offcut.studies.compare import Change, Comparison
 from offcut.studies.definition import read_definition
@@ -340,3 +340,21 @@ def test_a_study_is_measured_in_fresh_processes_and_goes_on_with_those_that_are_
     assert (more.measured, more.kept) == (4, 0)
     assert {one.process for one in read_samples(out / FILE).values()} == {(0, 0, 0, 1, 1, 2)}
     assert read_definition(file).rounds_of(2) == 1
+
+
+def test_a_report_names_variables_that_hold_libraries_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offcut.studies.report.is_installed", lambda name: False)
+    for name in KERNELS:
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "study.toml").write_text(STUDY.format(processes=1))
+    oc.study(tmp_path / "study.toml", tmp_path / "free")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    oc.study(tmp_path / "study.toml", tmp_path / "forced")
+
+    warning = "HELD BACK: OPENBLAS_CORETYPE=Haswell: libraries ran the kernels of another processor"
+    assert warning in (tmp_path / "forced" / "cells.csv").read_text()
+    assert warning in (tmp_path / "forced" / "report.html").read_text()
+    assert "HELD BACK" not in (tmp_path / "free" / "cells.csv").read_text()
