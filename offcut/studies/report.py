@@ -86,7 +86,7 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
         least = min(one.load.get("share", 1.0) for one in every)
         sentences.append(
             f"LOADED: {results.loaded} of {len(every)} cells were measured while others used the processor, or a contender waited (this process had {least:.0%} of it at the least): "
-            "their intervals are widened accordingly"
+            "what that changes from process to process is in their intervals, and of cells in one process fewer rounds count"
         )
     single = sum(map(is_of_one_process, every))
     if single:
