@@ -46,8 +46,8 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command; a sweep and a study run with one thread per mathematics library."""
-    if sys.argv[1:2] in (["sweep"], ["study"]):
+    """Run the command; a sweep, a study and a worker of a pool run with one thread per mathematics library."""
+    if sys.argv[1:2] in (["sweep"], ["study"], ["worker"]):
         from offcut.experiment.timing import restart_single_threaded
 
         restart_single_threaded()

@@ -158,25 +158,36 @@ def print_outcome(outcome: Outcome, rows: bool) -> None:
 
 def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None:
     from offcut.studies.definition import read_definition
+    from offcut.studies.entries import CALL
+    from offcut.studies.environment import digest, environment
     from offcut.studies.missing_modules import absent_lines
-    from offcut.studies.run import folder_of, missing_groups
+    from offcut.studies.run import folder_of, missing_groups, processes_to_measure
     from offcut.studies.samples import FILE, read_samples
 
     definition = read_definition(file, how["seconds_per_cell"], how["short"])
     definition, retry = definition.select_rows(how["cells"]), how["retry"]
-    groups = missing_groups(
-        definition, read_samples(folder_of(definition, file, out) / FILE), retry
-    )
+    samples = read_samples(folder_of(definition, file, out) / FILE)
+    groups = missing_groups(definition, samples, retry)
+    missing = processes_to_measure(definition, groups, samples, digest(environment()))
     for line in absent_lines(definition.absent):
         typer.echo(line)
     for group in groups:
         names = ", ".join(one.name for one in group.cells.values())
         typer.echo(f"{group.operator.name} {group.point}: {names}")
     count, every = sum(len(group.cells) for group in groups), sum(1 for _ in definition.cells())
-    several = f", in {definition.processes} processes one after the other"
+    timed = (
+        missing[cell]
+        for group in groups
+        for cell, one in group.cells.items()
+        if definition.entry(one.name).measure == CALL
+    )
+    processes = set[int]().union(*timed)
+    rounds = sum(definition.rounds_of(number) for each in missing.values() for number in each)
+    seconds = definition.seconds * rounds / definition.rounds
+    several = f", in {len(processes)} processes one after the other"
     typer.echo(
-        f"{count} of {every} cells to measure: {count * definition.seconds:.3g} s, and what compiling and checking take"
-        + several * (definition.processes > 1)
+        f"{count} of {every} cells to measure: {seconds:.3g} s, and what compiling and checking take"
+        + several * (len(processes) > 1)
     )
 
 

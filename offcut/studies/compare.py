@@ -164,7 +164,7 @@ class Comparison:
                 lines.append(
                     f"single cells of peers changed by up to {self.margin:.0%} without a cause: so much is taken for noise"
                 )
-        else:
+        elif self.margin:  # something was timed
             lines.append("no peers: a change of the machine looks like one of the code")
             if self.margin > ALLOWED_DRIFT:
                 lines.append(
@@ -185,7 +185,7 @@ class Comparison:
         lines += self._undecided_lines()
         if self.mean is not None:
             line = f"geometric mean of the first over the second: {self.mean.ratio}"
-            if self.mean.allowed:
+            if self.mean.allowed > 0.0005:
                 line += (
                     f", of which {math.expm1(self.mean.allowed):.1%} either way is for the machine"
                 )
@@ -209,7 +209,7 @@ class Comparison:
         lines = []
         if undecided:
             most = max(one.more_processes for one in undecided)
-            labels = [f"{one.label} ({one.more_processes} processes more)" for one in undecided]
+            labels = [f"{one.label} ({_more_processes(one.more_processes)})" for one in undecided]
             lines.append(
                 _listed(f"in which {CHANGE:.0%} would be missed more than 1 time in 10", labels)
             )
@@ -220,6 +220,10 @@ class Comparison:
             what = "measured in one process, whose layout of memory may look like a change"
             lines.append(_listed(what, self.single))
         return lines
+
+
+def _more_processes(count: int) -> str:
+    return "1 process more" if count == 1 else f"{count} processes more"
 
 
 def _listed(what: str, labels: Sequence[str]) -> str:
@@ -282,7 +286,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     means = {name: mean_ratio(some, peers, allowed) for name, some in parts.items()}
     only_first = (_label(a[cell]) for cell in a if cell not in b and cell not in failures)
     only_second = (_label(b[cell]) for cell in b if cell not in a)
-    lines = _said(Path(first), a), _said(Path(second), b)
+    lines = _folder_line(Path(first), a), _folder_line(Path(second), b)
     failed = tuple(f"{_label(a[cell])}: {because}" for cell, because in failures.items())
     loaded = sum(is_loaded(one) for samples in (a, b) for one in samples.values())
     return Comparison(
@@ -366,7 +370,7 @@ def _over(ratio: Ratio, drift: Ratio) -> Ratio:
     return Ratio(value, value * math.exp(-below), value * math.exp(above))
 
 
-def _said(folder: Path, samples: Mapping[str, Sample]) -> str:
+def _folder_line(folder: Path, samples: Mapping[str, Sample]) -> str:
     parts = [str(folder)]
     for facts in read_environments(folder, [one.environment for one in samples.values()]):
         dirty = " with changes" if facts["dirty"] else ""

@@ -68,7 +68,8 @@ def check_options(
         place, field = at / key, error.at.rpartition("  ")[2]
         if key == "machine_fields" and isinstance(error, TargetError) and field:
             place /= field
-        raise refusal(place, error.because, *error.help, what=error.refused) from error
+        help = error.help or (example,)
+        raise refusal(place, error.because, *help, what=error.refused) from error
     options: dict[str, Any] = {}
     if "reassociate" in table:
         options["reassociate"] = table["reassociate"]

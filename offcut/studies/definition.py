@@ -27,6 +27,7 @@ from offcut.studies.errors import (
 from offcut.studies.goals import Goal, check_goals, read_goals
 from offcut.studies.missing_modules import AbsentOperator
 from offcut.studies.operators import read_operators, read_toml
+from offcut.studies.processes import MAX_PROCESSES, MAX_ROUNDS
 from offcut.studies.samples import cell_of
 from offcut.studies.short_form import shorten
 from offcut.studies.sizes import Point
@@ -257,7 +258,7 @@ def _definition(source: Source) -> Definition:
         name,
         text_of(head, "about", at),
         number_of(head, "seconds_per_cell", at, SECONDS, 1e-4),
-        whole_of(head, "rounds", at, ROUNDS, 1),
+        whole_of(head, "rounds", at, ROUNDS, 1, MAX_ROUNDS),
         whole_of(head, "seed", at, 0, 0),
         threads,
         baseline,
@@ -269,5 +270,5 @@ def _definition(source: Source) -> Definition:
         patience,
         goals,
         absent,
-        whole_of(head, "processes", at, PROCESSES, 1),
+        whole_of(head, "processes", at, PROCESSES, 1, MAX_PROCESSES),
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.experiment.machine import describe
+from offcut.experiment.timing import KERNELS
 from offcut.studies.errors import refusal
 
 LIBRARIES = (
@@ -40,12 +41,14 @@ GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 def environment() -> dict[str, Any]:
     """Return what a measurement depends on, as plain data without anything that changes while a study runs.
 
-    ``commit`` is that of the folder that offcut is imported from, "" where it is not a working tree.
+    ``commit`` is that of the folder that offcut is imported from, "" where it is not a working tree. ``forced`` is there where variables
+    hold libraries back to the kernels of another processor: these, with their values.
     """
     import llvmlite.binding as llvm
 
     machine = describe()
     commit, dirty = _commit(Path(__file__).parent)
+    forced = {name: os.environ[name] for name in KERNELS if name in os.environ}
     return {
         "machine": str(machine),
         "cpu": machine.cpu,
@@ -60,6 +63,7 @@ def environment() -> dict[str, Any]:
         "offcut": machine.offcut,
         "commit": commit,
         "dirty": dirty,
+        **({"forced": forced} if forced else {}),
     }
 
 

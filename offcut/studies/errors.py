@@ -142,14 +142,17 @@ def number_of(table: Mapping[str, Any], key: str, at: Place, default: float, lea
     return value
 
 
-def whole_of(table: Mapping[str, Any], key: str, at: Place, default: int, least: int) -> int:
-    """Return the whole number under `key`, `least` or more.
+def whole_of(
+    table: Mapping[str, Any], key: str, at: Place, default: int, least: int, most: float = math.inf
+) -> int:
+    """Return the whole number under `key`, from `least` to `most`.
 
-    Raises DescribeError where it is less, or not whole.
+    Raises DescribeError where it is less, or more, or not whole.
     """
     value = table.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        because = f"{value!r} is not a whole number from {least} on"
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        end = "on" if most == math.inf else f"to {most}"
+        because = f"{value!r} is not a whole number from {least} {end}"
         raise refusal(at / key, because, f"{key} = {default}")
     return value
 

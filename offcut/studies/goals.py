@@ -13,7 +13,7 @@ from offcut.experiment.timing import Ratio
 from offcut.studies.errors import Place, check_keys, number_of, pattern_of, refusal, texts_of
 from offcut.studies.rows import Row
 from offcut.studies.sizes import Point
-from offcut.studies.statistics import geometric_mean
+from offcut.studies.statistics import Mean, geometric_mean, geometric_mean_of_pairs
 from offcut.studies.table import plural
 
 KEYS = ("contender", "over", "operators", "reference", "mean", "worst", "share", "regret")
@@ -35,7 +35,7 @@ class Goal:
     operators  regular expression that selects operators by name; "": all
     reference  compare with another row in place of `over`: the sizes of another row of the same operator (speed is then per
                operation, or per byte), or the name of another operator at the same sizes
-    mean       minimum geometric mean of the speedup; worst: minimum speedup in every row
+    mean       minimum geometric mean of the speedup, of rows that count once each; worst: minimum speedup in every row
     share      minimum geometric mean of the share of the machine's limit, from 0 to 1
     regret     maximum extra time over the fastest of `over`, as a fraction of its time, in every row
     """
@@ -103,7 +103,7 @@ class Goal:
                 if value is not None:
                     yield f"{what}: {name}", f"{value:g}", "–", "no row has the times of both"
         if pairs and (no_threshold or self.mean is not None):
-            mean = geometric_mean([one for _, (one, _) in pairs], [1.0] * len(pairs))
+            mean = self._mean(pairs)
             measured = "–" if mean is None else str(mean.ratio)
             yield f"{what}: geometric mean", _least(self.mean), measured, plural(len(pairs), "row")
         if pairs and (no_threshold or self.worst is not None):
@@ -118,6 +118,17 @@ class Goal:
         if without:
             what = f"{' or '.join(self.contender)}: rows where it failed or is not measured yet"
             yield what, "0", *_count_and_labels(without)
+
+    def _mean(self, rows: Sequence[tuple[Row, tuple[Ratio, str]]]) -> Mean | None:
+        """Return the geometric mean of the speedup in some rows, each of which counts once."""
+        weights = [1.0] * len(rows)
+        if self.reference is not None:
+            return geometric_mean([ratio for _, (ratio, _) in rows], weights)
+        pairs = (
+            row.pair(row.fastest(self.contender), row.fastest(self.over or row.peers))
+            for row, _ in rows
+        )
+        return geometric_mean_of_pairs([pair for pair in pairs if pair is not None], weights)
 
     @property
     def _baseline_text(self) -> str:

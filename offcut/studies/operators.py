@@ -98,6 +98,7 @@ def _of_table(
 
 
 _DEFAULT_TYPE = "float32"
+_DESCRIBE_HELP = ("a function of the sizes by name that returns output, [A, B]",)
 VECTORS = (
     "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]",
     'sizes = "shapes.csv"',
@@ -169,7 +170,13 @@ def _operator(
         if isinstance(error, OffcutError) and error.op == "study":
             raise
         because = error.because if isinstance(error, OffcutError) else raised(error)
-        help = error.help if isinstance(error, OffcutError) else ()
+        help = (
+            error.help
+            if isinstance(error, OffcutError)
+            else _DESCRIBE_HELP
+            if kind == "describe"
+            else ()
+        )
         what = f"cannot describe {kind} = {table[kind]!r}"
         raise refusal(at, because, *help, what=what) from error
     for array in values:

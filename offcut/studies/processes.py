@@ -27,7 +27,9 @@ CHANCE = 0.05
 NORMAL_FREEDOM = 200
 """Degrees of freedom from which on Student's distribution is the normal one."""
 MAX_PROCESSES = 1000
-"""Processes that are recommended at most."""
+"""Processes of a study at most."""
+MAX_ROUNDS = 100_000
+"""Rounds of a cell at most: each is a call at least, however little time there is."""
 
 
 def seconds_by_process(sample: Sample) -> dict[int, list[float]]:

@@ -61,7 +61,7 @@ def environments(results: Results, folder: Path) -> list[dict[str, Any]]:
 
 
 def environment_lines(results: Results, folder: Path) -> list[str]:
-    """Return a line for each environment: machine, system, commit, libraries."""
+    """Return a line for each environment: machine, system, commit, libraries; and one for variables that hold these back."""
     lines = []
     for one in environments(results, folder):
         commit = one["commit"][:12] or "no commit"
@@ -70,6 +70,11 @@ def environment_lines(results: Results, folder: Path) -> list[str]:
         lines.append(
             f"machine: {one['machine']} · {one['system']} · governor {one['governor']} · LLVM {one['llvm']} · {commit}{dirty} · {libraries}"
         )
+        if forced := one.get("forced"):
+            variables = ", ".join(f"{name}={value}" for name, value in forced.items())
+            lines.append(
+                f"HELD BACK: {variables}: libraries ran the kernels of another processor; offcut study, from a shell, unsets that"
+            )
     return lines
 
 
@@ -81,7 +86,7 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
         least = min(one.load.get("share", 1.0) for one in every)
         sentences.append(
             f"LOADED: {results.loaded} of {len(every)} cells were measured while others used the processor, or a contender waited (this process had {least:.0%} of it at the least): "
-            "their intervals are widened accordingly"
+            "what that changes from process to process is in their intervals, and of cells in one process fewer rounds count"
         )
     single = sum(map(is_of_one_process, every))
     if single:

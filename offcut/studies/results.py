@@ -13,7 +13,7 @@ from offcut.studies.statistics import (
     Mean,
     Regret,
     call_seconds,
-    geometric_mean,
+    geometric_mean_of_pairs,
     is_loaded,
     percentiles,
     regret,
@@ -63,11 +63,13 @@ class Results:
     ) -> Mean | None:
         """Return the weighted geometric mean of `Row.over`; each operator weighs the same."""
         pairs = [
-            (row.over(contender, baseline), row.weight)
+            (row.pair(contender, baseline), row.weight)
             for row in (self.rows if rows is None else rows)
         ]
-        known = [(one, weight) for one, weight in pairs if one is not None]
-        return geometric_mean([one for one, _ in known], [weight for _, weight in known])
+        measured = [(pair, weight) for pair, weight in pairs if pair is not None]
+        return geometric_mean_of_pairs(
+            [pair for pair, _ in measured], [weight for _, weight in measured]
+        )
 
     def latency(self, contender: str, rows: Sequence[Row]) -> dict[int, float]:
         """Return percentiles of the seconds of a call, over the distribution of sizes and all rounds."""

@@ -71,10 +71,15 @@ class Row:
 
     def over(self, contender: str | None, baseline: str | None) -> Ratio | None:
         """Return the baseline's time over the contender's (above 1: the contender is faster); None if either was not measured."""
+        pair = self.pair(contender, baseline)
+        return None if pair is None else ratio(*pair)
+
+    def pair(self, contender: str | None, baseline: str | None) -> tuple[Sample, Sample] | None:
+        """Return the samples of the baseline and of the contender; None if either was not measured."""
         this, other = (self.samples.get(name or "") for name in (contender, baseline))
         if this is None or other is None or not this.seconds or not other.seconds:
             return None
-        return ratio(other, this)
+        return other, this
 
     def share(self, contender: str | None) -> float | None:
         """Return the share of the limit that a contender reaches, from 0 to about 1; None if either is unknown."""

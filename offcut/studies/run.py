@@ -175,6 +175,23 @@ def missing_processes(definition: Definition, sample: Sample) -> set[int]:
     return {*range(definition.processes)}.difference(sample.process) if sample.process else set()
 
 
+def processes_to_measure(
+    definition: Definition,
+    groups: Sequence[Group],
+    earlier: Mapping[str, Sample],
+    environment: str,
+) -> dict[str, set[int]]:
+    """Return the numbers of the processes that each cell of `groups` is to be measured in.
+
+    earlier      samples of some, whose processes count where they are of the environment of that digest
+    """
+    missing = {cell: {*range(definition.processes)} for group in groups for cell in group.cells}
+    for cell, one in earlier.items():
+        if cell in missing and one.environment == environment and not one.failed:
+            missing[cell] = missing_processes(definition, one)
+    return missing
+
+
 def measure_groups(
     definition: Definition,
     groups: Sequence[Group],
@@ -193,10 +210,7 @@ def measure_groups(
         return 0, 0
     where, start = environment(), time.monotonic()
     name, measured, left = digest(where), set[str](), 0
-    missing = {cell: {*range(definition.processes)} for group in groups for cell in group.cells}
-    for cell, one in earlier.items():
-        if cell in missing and one.environment == name and not one.failed:
-            missing[cell] = missing_processes(definition, one)
+    missing = processes_to_measure(definition, groups, earlier, name)
     rates: dict[str, dict[str, float]] = {}
 
     def write(group: Group, some: Sequence[Sample]) -> None:

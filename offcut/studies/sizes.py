@@ -190,7 +190,7 @@ class _Csv:
             text, place = self.cell(line, position), f"{self.file.name}, line {number}"
             if not re.fullmatch(r"[0-9]{1,10}", text):
                 where = f" in column {self.header[position]!r}" if len(self.header) > 1 else ""
-                because = f"{place}: {text!r}{where} is not a whole number above 0"
+                because = f"{place}: {text!r}{where} is not a whole number from 1 to 2**31 - 1"
                 raise refusal(at, because, *(help or ("a whole number in each line",)))
             extents.append(_extent(int(text), f"{at} ({place})"))
         return extents

@@ -104,6 +104,25 @@ def geometric_mean(ratios: Sequence[Ratio], weights: Sequence[float]) -> Mean | 
     )
 
 
+def geometric_mean_of_pairs(
+    pairs: Sequence[tuple[Sample, Sample]], weights: Sequence[float]
+) -> Mean | None:
+    """Return the weighted geometric mean of the seconds of the first sample of each pair over those of the second; None of no pairs.
+
+    Where all were measured in the same processes, the mean over the pairs is one number for each process, and the interval is that of
+    these numbers: what a process happens to do, all of its cells share. Else the interval is that of `geometric_mean`.
+    """
+    mean = geometric_mean([ratio(*pair) for pair in pairs], weights)
+    logs = [log_ratios(*pair) for pair in pairs]
+    if mean is None or len(logs[0]) < 2 or any(one.keys() != logs[0].keys() for one in logs):
+        return mean
+    by_process = [
+        sum(weight * one[number] for weight, one in zip(weights, logs, strict=True)) / sum(weights)
+        for number in logs[0]
+    ]
+    return Mean(mean_interval(by_process), len(pairs))
+
+
 def percentiles(seconds: Iterable[tuple[float, float]]) -> dict[int, float]:
     """Return the times that so many per cent of the calls do not exceed.
 

@@ -156,6 +156,7 @@ given HEAD + '[[operators]]\ndescribe = "mine:broken"\n' + AUTO
 study: cannot describe describe = 'mine:broken'
   at       study.toml, operator 1
   because  KeyError: 'mine'
+  help     a function of the sizes by name that returns output, [A, B]
 
 a function that gives something else
 given HEAD + '[[operators]]\ndescribe = "mine:number"\n' + AUTO
@@ -196,7 +197,7 @@ a line that is no size
 given HEAD + DENSE.replace('[1, 3]', '"requests.csv"') + AUTO
 study: cannot read the study
   at       study.toml, operator 1, sizes.m
-  because  requests.csv, line 5: 'x' is not a whole number above 0
+  because  requests.csv, line 5: 'x' is not a whole number from 1 to 2**31 - 1
   help     a whole number in each line
 
 values of no input
@@ -255,8 +256,30 @@ no processes
 given HEAD + 'processes = 0\n' + DENSE + AUTO
 study: cannot read the study
   at       study.toml, study.processes
-  because  0 is not a whole number from 1 on
+  because  0 is not a whole number from 1 to 1000
   help     processes = 7
+
+more processes than memory has numbers for
+given HEAD + 'processes = 99999999999\n' + DENSE + AUTO
+study: cannot read the study
+  at       study.toml, study.processes
+  because  99999999999 is not a whole number from 1 to 1000
+  help     processes = 7
+
+rounds that never end
+given HEAD + 'rounds = 9223372036854775807\n' + DENSE + AUTO
+study: cannot read the study
+  at       study.toml, study.rounds
+  because  9223372036854775807 is not a whole number from 1 to 100000
+  help     rounds = 21
+
+a size in a file beyond what a size can be
+given HEAD + '[[operators]]\neinsum = "mk,kn->mn"\nsizes = "huge.csv"\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, sizes
+  because  huge.csv, line 2: '99999999999999999999' in column 'm' is not a whole number from 1 to 2**31 - 1
+  help     {csv = "huge.csv", columns = {m = "m"}}
+  help     {csv = "huge.csv", names = "m"}, layers by name
 
 a reference at sizes that are not measured
 given HEAD + DENSE + AUTO + '[[goals]]\nreference = {m = 99}\nworst = 0.9\n'
@@ -434,18 +457,21 @@ given HEAD + DENSE + '[[contenders]]\ntarget = "cpu"\nmachine = "zen5"\nmachine_
 study: cannot change the machine
   at       study.toml, contender 1, machine_fields
   because  the description has no '9' there, but fma float32, fma float64, vpdpbusd, vdpbf16ps
+  help     machine_fields = {dram = {bytes_per_cycle = 16.0}}
 
 a field that a table of a machine lacks
 given HEAD + DENSE + '[[contenders]]\nmachine = "zen5"\nmachine_fields = {dram = {bytes_per_cycl = 2}}\n'
 study: cannot read the machine zen5
   at       study.toml, contender 1, machine_fields.dram.bytes_per_cycl
   because  the keys here are name, line, bytes_per_cycle, latency_cycles, source
+  help     machine_fields = {dram = {bytes_per_cycle = 16.0}}
 
 a field of a machine that is text
 given HEAD + DENSE + '[[contenders]]\nmachine = "zen5"\nmachine_fields = {dram = {bytes_per_cycle = "x"}}\n'
 study: cannot read the machine zen5
   at       study.toml, contender 1, machine_fields.dram.bytes_per_cycle
   because  it is a number above 0, got 'x'
+  help     machine_fields = {dram = {bytes_per_cycle = 16.0}}
 
 a device that is none
 given HEAD + DENSE + '[[contenders]]\ntarget = "cuda"\ndevice = "x"\n'
@@ -570,7 +596,8 @@ a function that ends the process while it is read
 given HEAD + '[[operators]]\ndescribe = "mine:leave"\n' + AUTO
 study: cannot describe describe = 'mine:leave'
   at       study.toml, operator 1
-  because  SystemExit: it ends the process by os._exit(3)""",
+  because  SystemExit: it ends the process by os._exit(3)
+  help     a function of the sizes by name that returns output, [A, B]""",
     globals(),
 )
 
@@ -579,6 +606,7 @@ study: cannot describe describe = 'mine:leave'
 def test_a_study_is_refused_by_its_place(name: str, tmp_path: Path) -> None:
     text, expected = REFUSED[name]
     (tmp_path / "lengths.csv").write_text("m,t\n1,2\n")
+    (tmp_path / "huge.csv").write_text("m,k,n\n99999999999999999999,8,8\n")
     (tmp_path / "requests.csv").write_text("# of a day\n\nm\n1\nx\n", encoding="utf-8-sig")
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "gone.py").write_text("from os import _exit\n_exit(3)\n")

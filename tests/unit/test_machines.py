@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import TILES, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import LLVM_TYPE
 from offcut.backends.host import cache
+from offcut.cli import main
 from offcut.costmodel.description import SHIPPED
 from offcut.experiment import machine as module
 from offcut.experiment import timing
@@ -385,3 +387,15 @@ def test_a_baseline_is_started_with_the_kernels_that_it_chooses_itself(monkeypat
     timing.restart_single_threaded()
     assert "OPENBLAS_CORETYPE" not in started[0]
     assert started[0]["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize("command", ["sweep", "study", "worker"])
+def test_a_command_that_measures_is_started_so(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(timing, "restart_single_threaded", lambda: started.append(command))
+    monkeypatch.setattr(sys, "argv", ["offcut", command, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert started == [command]

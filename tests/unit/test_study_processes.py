@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import offcut as oc
+from offcut.cli import app
+from offcut.experiment.timing import KERNELS, Ratio
 from offcut.studies import compare
-from offcut.studies.compare import Change
+from offcut.studies.compare import Change, Comparison
 from offcut.studies.definition import read_definition
 from offcut.studies.processes import (
     false_discovery_limit,
@@ -21,8 +24,22 @@ from offcut.studies.processes import (
     tail,
 )
 from offcut.studies.resampling import mean_ratio
-from offcut.studies.samples import FILE, Sample, append_samples, merge_processes, read_samples
-from offcut.studies.statistics import call_interval, call_seconds, is_of_one_process, ratio
+from offcut.studies.samples import (
+    FILE,
+    PREDICTED,
+    Sample,
+    append_samples,
+    merge_processes,
+    read_samples,
+)
+from offcut.studies.statistics import (
+    call_interval,
+    call_seconds,
+    geometric_mean,
+    geometric_mean_of_pairs,
+    is_of_one_process,
+    ratio,
+)
 from offcut.studies.tasks import LAYOUT, at_page_offset
 from tests.agree import nearly
 
@@ -239,6 +256,51 @@ def test_the_mean_over_cells_is_a_number_for_each_process() -> None:
     assert (over_peers.ratio.low, over_peers.ratio.high) == nearly((1.0, 1.0))
 
 
+def test_a_mean_of_a_table_is_a_number_for_each_process_by_the_weights_of_its_cells() -> None:
+    """Independent cells would have an interval of a quarter."""
+    shifts = [1.0, 1.02, 0.97, 1.01, 1.04]
+    shifted, steady = (
+        merge_processes([line(p, x) for p, x in enumerate(seconds)])
+        for seconds in (shifts, [1.0] * 5)
+    )
+    alone = mean_interval([*map(math.log, shifts)])
+    mean = geometric_mean_of_pairs([(shifted, steady)] * 16, [1.0] * 16)
+    assert mean is not None
+    assert (mean.ratio.low, mean.ratio.high) == nearly((alone.low, alone.high))
+    assert mean.count == 16
+    weighted = geometric_mean_of_pairs([(shifted, steady), (steady, steady)], [3.0, 1.0])
+    assert weighted is not None
+    assert math.log(weighted.ratio.high) == nearly(0.75 * math.log(alone.high))
+
+    other = replace(steady, process=(0, 1, 2, 3, 5))  # in other processes: as of independent cells
+    apart = geometric_mean_of_pairs([(shifted, steady), (shifted, other)], [1.0, 1.0])
+    assert apart == geometric_mean([ratio(shifted, steady), ratio(shifted, other)], [1.0, 1.0])
+    assert geometric_mean_of_pairs([], []) is None
+
+
+def test_a_comparison_of_what_is_predicted_does_not_speak_of_the_machine(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        predicted = replace(line(0, 1.0), process=(), clock=PREDICTED)
+        append_samples(tmp_path / name / FILE, [predicted])
+    text = str(compare(tmp_path / "a", tmp_path / "b"))
+
+    assert "machine" not in text
+    assert "no peers" not in text
+    assert "0 slower, 0 faster, 1 the same to 0% and their 95 % intervals" in text.splitlines()
+
+
+def test_one_process_more_is_one() -> None:
+    label = "dense m=1 auto"
+    change = Change(label, Ratio(1.0, 1 / 1.0205, 1.0205), processes=7)
+    text = str(Comparison("a", "b", (change,), (), (), Ratio(1.0, 1.0, 1.0)))
+
+    assert change.more_processes == 1
+    assert (
+        f"in which 5% would be missed more than 1 time in 10 (1): {label} (1 process more)" in text
+    )
+
+
 def test_a_process_lays_its_arrays_where_its_number_says() -> None:
     def places() -> list[int]:
         arrays = [at_page_offset(np.arange(5.0), number) for number in range(4)]
@@ -303,7 +365,29 @@ def test_a_study_is_measured_in_fresh_processes_and_goes_on_with_those_that_are_
     assert len((out / FILE).read_text().splitlines()) == 8
 
     file.write_text(STUDY.format(processes=3))
+    expected = CliRunner().invoke(app, ["study", str(file), "--out", str(out), "--dry-run"])
+    assert expected.stdout.splitlines()[-1] == (  # 3 processes have 2, 2 and 1 of 5 rounds
+        "4 of 4 cells to measure: 0.0024 s, and what compiling and checking take"
+    )
     more = oc.study(file, out)
     assert (more.measured, more.kept) == (4, 0)
     assert {one.process for one in read_samples(out / FILE).values()} == {(0, 0, 0, 1, 1, 2)}
     assert read_definition(file).rounds_of(2) == 1
+
+
+def test_a_report_names_variables_that_hold_libraries_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offcut.studies.report.is_installed", lambda name: False)
+    for name in KERNELS:
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "study.toml").write_text(STUDY.format(processes=1))
+    oc.study(tmp_path / "study.toml", tmp_path / "free")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    oc.study(tmp_path / "study.toml", tmp_path / "forced")
+
+    warning = "HELD BACK: OPENBLAS_CORETYPE=Haswell: libraries ran the kernels of another processor"
+    assert warning in (tmp_path / "forced" / "cells.csv").read_text()
+    assert warning in (tmp_path / "forced" / "report.html").read_text()
+    assert "HELD BACK" not in (tmp_path / "free" / "cells.csv").read_text()
