@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.experiment.timing import restart_single_threaded
-from offcut.studies.named import named
+from offcut.studies.named import load_named
 
 STUDIES = Path(__file__).parents[1] / "studies" / "bench"
 """The folder of the studies that are benches."""
@@ -51,6 +51,6 @@ def read_options(text: str, has: Collection[str] = ()) -> Options:
 
 def network(name: str, *arguments: int) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     """Return a module, and its inputs by sizes, that a function of `networks.py` gives."""
-    function = named(f"networks:{name}", "offcut.operators", STUDIES, "bench").value
+    function = load_named(f"networks:{name}", "offcut.operators", STUDIES, "bench").value
     module, inputs = function(*arguments)
     return module, inputs

@@ -74,12 +74,12 @@ class Meter:
     def rate(self) -> Rate:
         """Return the rate of the machine now: the median of a few samples."""
         if len(self.calls) == 1:
-            seconds = _seconds(partial(_repeated, self.calls[0]), time.process_time)
+            seconds = _seconds(partial(_repeat_call, self.calls[0]), time.process_time)
         else:
             with ThreadPoolExecutor(len(self.calls)) as pool:
 
                 def together(repeat: int) -> None:
-                    list(pool.map(partial(_repeated, repeat=repeat), self.calls))
+                    list(pool.map(partial(_repeat_call, repeat=repeat), self.calls))
 
                 seconds = _seconds(together, time.perf_counter)
         return Rate(self.name, self.work / seconds)
@@ -112,13 +112,13 @@ class Limits:
         kind  of elements, such as ``float32``, ``bfloat16``, ``int8``
         """
         level = self._level_of(moved)
-        read = self._measured(level.meter)
+        read = self._measure(level.meter)
         by_reading = Bound(moved / read.per_second, read.name)
         if not operations:
             return by_reading
         if kind not in self._peaks:
             self._peaks[kind] = _fastest(kind, self.threads)
-        peak = self._measured(self._peaks[kind])
+        peak = self._measure(self._peaks[kind])
         return max(
             Bound(operations / peak.per_second, peak.name), by_reading, key=lambda b: b.seconds
         )
@@ -136,7 +136,7 @@ class Limits:
                 return level
             number += 1
 
-    def _measured(self, meter: Meter) -> Rate:
+    def _measure(self, meter: Meter) -> Rate:
         rate = meter.rate()
         self._seen[meter.name] = max(rate.per_second, self._seen.get(meter.name, 0.0))
         return rate
@@ -155,7 +155,9 @@ def _fastest(kind: str, threads: int) -> Meter:
     host = isa.host()
     tiles = "amx-tile" in host.features and tiles_permitted()
     meters = [
-        meter(loop.name, loop, host, [_aligned(64) for _ in range(threads)], LONG // loop.work)
+        meter(
+            loop.name, loop, host, [_aligned_pages(64) for _ in range(threads)], LONG // loop.work
+        )
         for loop in arithmetic_loops(kind, host, tiles)
     ]
     return max(meters, key=lambda one: one.rate().per_second)
@@ -183,7 +185,7 @@ def _reading(host: isa.Host, name: str, size: int, threads: int) -> Meter:
     """Return the meter of a loop that reads `size` bytes for each thread."""
     block = STREAM_VECTORS * host.isa.register_bytes
     blocks = max(1, size // block)
-    buffers = [_aligned(blocks * block) for _ in range(threads)]
+    buffers = [_aligned_pages(blocks * block) for _ in range(threads)]
     return meter(name, reading_loop(host, blocks), host, buffers, max(LONG // block, blocks))
 
 
@@ -195,12 +197,13 @@ def meter(
     buffers  None: one thread, which reads a line of zeros
     count    0: as many as a long call takes
     """
-    buffers, count = buffers or [_aligned(64)], count or max(1, LONG // loop.work)
+    buffers, count = buffers or [_aligned_pages(64)], count or max(1, LONG // loop.work)
     loaded = jit.load([jit.object_code(loop.text, host, passes=False)], host)
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
     function = prototype(loaded.address("loop"))
     calls = tuple(
-        _Call(function, buffer, count, _aligned(64 * NUM_CHAINS), loaded) for buffer in buffers
+        _Call(function, buffer, count, _aligned_pages(64 * NUM_CHAINS), loaded)
+        for buffer in buffers
     )
     return Meter(name, calls, len(calls) * count * loop.work)
 
@@ -223,7 +226,7 @@ class _Call:
         self._call()
 
 
-def _repeated(call: Callable[[], object], repeat: int) -> None:
+def _repeat_call(call: Callable[[], object], repeat: int) -> None:
     for _ in range(repeat):
         call()
 
@@ -244,7 +247,7 @@ def _seconds(run: Callable[[int], None], clock: Clock) -> float:
     return statistics.median(samples)
 
 
-def _aligned(size: int) -> Array:
+def _aligned_pages(size: int) -> Array:
     """Return zeros that start with a cache line, every page touched."""
     buffer = np.ones(size + 64, np.uint8)
     start = -buffer.ctypes.data % 64
@@ -292,9 +295,9 @@ def arithmetic_loops(kind: str, host: Host, tiles: bool) -> tuple[Loop, ...]:
         if tiles and "amx-int8" in features:
             loops.append(_tile_loop("amx tdpbssd", "tdpbssd", 2 * 16 * 16 * 64))
         if "avx512vnni" in features:
-            loops.append(_chained("vpdpbusd zmm", 16, _dot("512", 16), 128))
+            loops.append(_chained_instructions("vpdpbusd zmm", 16, _dot("512", 16), 128))
         elif "avxvnni" in features:
-            loops.append(_chained("vpdpbusd ymm", 8, _dot("256", 8), 64))
+            loops.append(_chained_instructions("vpdpbusd ymm", 8, _dot("256", 8), 64))
         if not loops and "avx2" in features:
             loops.append(_pairs(32 if wide else 16, "512" if wide else ""))
     elif kind == "bfloat16" and tiles and "amx-bf16" in features:
@@ -371,10 +374,10 @@ def _pairs(lanes: int, width: str) -> Loop:
     )
     declared = f"declare {sums} {function}({words}, {words})"
     name = f"vpmaddwd {'zmm' if width else 'ymm'}"
-    return _chained(name, lanes // 2, (declared, step), 2 * lanes)
+    return _chained_instructions(name, lanes // 2, (declared, step), 2 * lanes)
 
 
-def _chained(name: str, lanes: int, instruction: tuple[str, str], each: int) -> Loop:
+def _chained_instructions(name: str, lanes: int, instruction: tuple[str, str], each: int) -> Loop:
     """Return instructions on words of int32, or on their bytes or pairs of int16."""
     vector = f"<{lanes} x i32>"
     operands = [

@@ -185,12 +185,12 @@ def _host(machine: Machine) -> isa.Host:
 def _sources(device: Device) -> Table:
     grid = Table(box=None, show_header=False, padding=(0, 1), title="where the numbers are from")
     grid.title_justify = "left"
-    for name, source in _told(device):
+    for name, source in _source_lines(device):
         grid.add_row(escape(name), escape(source))
     return grid
 
 
-def _told(device: Device) -> Iterator[tuple[str, str]]:
+def _source_lines(device: Device) -> Iterator[tuple[str, str]]:
     for field in fields(device):
         value = getattr(device, field.name)
         for one in value if isinstance(value, tuple) else (value,):

@@ -215,7 +215,7 @@ def measure(
                 turn(name)
                 if calls[name] > 1:
                     run()  # bring its operands back into the caches
-                elapsed = _elapsed(run, calls[name], clock)
+                elapsed = _elapsed_seconds(run, calls[name], clock)
                 seconds[name].append(elapsed / calls[name])
                 places[name].append(place)
                 if calls[name] == 1:
@@ -263,14 +263,14 @@ def _calibrate(run: Run, sample: float, clock: Clock) -> tuple[int, float]:
     """Return how many calls last about `sample` seconds, and how long one call took."""
     calls = 1
     while True:
-        elapsed = _elapsed(run, calls, clock)
+        elapsed = _elapsed_seconds(run, calls, clock)
         per_call = elapsed / calls
         if elapsed >= sample / 4:
             return max(1, round(sample / per_call)), per_call
         calls *= 4 if elapsed > 0 else 16
 
 
-def _elapsed(run: Run, calls: int, clock: Clock) -> float:
+def _elapsed_seconds(run: Run, calls: int, clock: Clock) -> float:
     start = clock()
     for _ in repeat(None, calls):
         run()

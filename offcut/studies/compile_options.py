@@ -31,7 +31,7 @@ from offcut.studies.errors import (
     texts_of,
     whole_of,
 )
-from offcut.studies.named import check_callable, digest_of_file, named
+from offcut.studies.named import check_callable, digest_of_file, load_named
 from offcut.studies.tasks import Operator
 from offcut.tuning.problem import Limits
 
@@ -130,7 +130,7 @@ def _tune_arguments(
     is_own_price = stated["price"] not in PRICES and not stated["price"].endswith(".json")
     for name, is_own in (("explorer", ":" in stated["explorer"]), ("price", is_own_price)):
         if is_own:
-            custom = named(stated[name], f"offcut.{name}s", folder, at / name, PRICES)
+            custom = load_named(stated[name], f"offcut.{name}s", folder, at / name, PRICES)
             identity[f"{name}_digest"] = custom.digest
             arguments[name] = custom.value() if isinstance(custom.value, type) else custom.value
     if "features" in table:
@@ -138,7 +138,7 @@ def _tune_arguments(
             table["features"], at / "features", 'features = ["mine:size"]'
         )
         features = [
-            named(x, "offcut.features", folder, at / "features") for x in stated["features"]
+            load_named(x, "offcut.features", folder, at / "features") for x in stated["features"]
         ]
         for one in features:
             check_callable(one, at / "features", "a case of a search")

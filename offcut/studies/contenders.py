@@ -31,7 +31,7 @@ from offcut.studies.errors import (
     whole_of,
 )
 from offcut.studies.models import FRONTENDS
-from offcut.studies.named import Named, check_callable, digest_of_file, named
+from offcut.studies.named import Named, check_callable, digest_of_file, load_named
 from offcut.studies.peers import (
     COMPUTES,
     LOOP_COMPILERS,
@@ -277,7 +277,7 @@ def _contender(
         identity["schedule"] = digest_of_file(path)
         options["schedule"] = path.read_text(encoding="utf-8")
     if "price" in table:
-        price = named(text_of(table, "price", at), "offcut.prices", folder, at / "price")
+        price = load_named(text_of(table, "price", at), "offcut.prices", folder, at / "price")
         check_callable(price, at / "price", "the loops of a variant, sizes, and the built-in price")
         identity["price_digest"] = price.digest
         options["price"] = price.value
@@ -308,7 +308,7 @@ def _objects(
     """
     objects: list[tuple[Named, Sequence[Any]]] = []
     for text in texts_of(table[key], at / key, f'{key} = ["module:name"]'):
-        own = named(text, f"offcut.{key}", folder, at / key)
+        own = load_named(text, f"offcut.{key}", folder, at / key)
         values = own.value if isinstance(own.value, list | tuple) else [own.value]
         for value in values:
             if not isinstance(value, kind):
@@ -389,15 +389,15 @@ def _strategy(strategy: Any, identity: dict[str, Any], at: Place, folder: Path) 
     names = []
     for one in texts_of(strategy, at / "strategy", 'strategy = "auto"'):
         if one.partition("(")[0] not in known:
-            own = named(one, "offcut.strategies", folder, at / "strategy", sorted(known))
-            names.append(_registered(own, at))
+            own = load_named(one, "offcut.strategies", folder, at / "strategy", sorted(known))
+            names.append(_register(own, at))
             identity.setdefault("strategy_digests", {})[names[-1]] = f"{own.name} {own.digest}"
         else:
             names.append(one)
     return names if isinstance(strategy, list) else names[0]
 
 
-def _registered(own: Named, at: Place) -> str:
+def _register(own: Named, at: Place) -> str:
     """Return the name that a user's generator of tiles is registered under: that of the function."""
     label = str(getattr(own.value, "__name__", own.name.rpartition(":")[2]))
     try:
@@ -450,7 +450,7 @@ def _own(
 ) -> Own:
     """Return the function that is a peer, or under the key ``function`` one of ours."""
     text, count = text_of(table, key, at), threads_of(table, threads, at)
-    own = named(text, "offcut.peers", folder, at / key, known)
+    own = load_named(text, "offcut.peers", folder, at / key, known)
     check_callable(own, at / key, "inputs and sizes")
     identity = {key: text, "digest": own.digest, "threads": count}
     return Own(text_of(table, "name", at) or text, identity, own.value, key == "peer")

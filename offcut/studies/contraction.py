@@ -94,30 +94,30 @@ def parse_contraction(text: str) -> Contraction:
     between = re.search(r"[A-Za-z]\s+[A-Za-z]", text)
     if between is not None:
         because = f"{between[0]!r} has a blank between two axes: it could be a comma, or nothing"
-        raise _refused(text, because, _without_blanks(text))
+        raise _refusal(text, because, _without_blanks(text))
     compact = "".join(text.split())
     left, arrow, result = compact.partition("->")
     operands = tuple(left.split(","))
     if not compact:
-        raise _refused(text, "it is empty", '"mk,kn->mn": a letter per axis, a comma')
+        raise _refusal(text, "it is empty", '"mk,kn->mn": a letter per axis, a comma')
     if not arrow and compact.count(">") == 1:
-        raise _refused(text, "it has no '->'", f'"{compact.replace("-", "").replace(">", "->")}"')
+        raise _refusal(text, "it has no '->'", f'"{compact.replace("-", "").replace(">", "->")}"')
     if not arrow:
-        raise _refused(text, "it has no '->', so the result's axes are not known", _implicit(left))
+        raise _refusal(text, "it has no '->', so the result's axes are not known", _implicit(left))
     for part in (*operands, result):
         stray = next((c for c in part if c not in string.ascii_letters), None)
         if stray is not None:
-            raise _refused(text, f"{stray!r} is not a letter", '"mk,kn->mn": one letter per axis')
+            raise _refusal(text, f"{stray!r} is not a letter", '"mk,kn->mn": one letter per axis')
     if not all(operands) or len(operands) > len(string.ascii_uppercase):
-        raise _refused(text, "an operand has no axis", '"mk,kn->mn": a letter per axis, a comma')
+        raise _refusal(text, "an operand has no axis", '"mk,kn->mn": a letter per axis, a comma')
     known = set(left)
     for position, letter in enumerate(result):
         if letter not in known:
             because = f"the result has the axis {letter!r} and no operand has it"
-            raise _refused(text, because, f'"{left}->{result.replace(letter, "")}"')
+            raise _refusal(text, because, f'"{left}->{result.replace(letter, "")}"')
         if letter in result[:position]:
             because = f"the result has the axis {letter!r} twice"
-            raise _refused(text, because, f'"{left}->{"".join(dict.fromkeys(result))}"')
+            raise _refusal(text, because, f'"{left}->{"".join(dict.fromkeys(result))}"')
     return Contraction(operands, result)
 
 
@@ -136,7 +136,7 @@ def _implicit(left: str) -> str:
     return f'"{left}->{"".join(once)}"'
 
 
-def _refused(text: str, because: str, help: str) -> DescribeError:
+def _refusal(text: str, because: str, help: str) -> DescribeError:
     return DescribeError(
         "contraction", "cannot read the text", at=f'"{text}"', because=because, help=(help,)
     )

@@ -89,7 +89,7 @@ class Described:
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return arrays at `sizes`; constants are the same each time."""
-        program, known = self.program, self._known(sizes)
+        program, known = self.program, self._known_sizes(sizes)
         rng, operands = np.random.default_rng(seed), dict[str, Array]()
         shapes = self._input_shapes(known)
         constants = self._known_arrays()
@@ -152,7 +152,7 @@ class Described:
                     self._constants[name] = drawn(shape, element, rng, self.values.get(name, ""))
         return self._constants
 
-    def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
+    def _known_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         return {size.name: sizes[size.name] for size in self.program.sizes}
 
     def _exact(self, arrays: Mapping[str, Any], known: Mapping[str, int], operator: Any) -> Exact:
@@ -249,7 +249,7 @@ class CompiledKernel:
         """Return the kernel's cost at the task's sizes."""
         return self.kernel.cost(**self._sizes(task))
 
-    def simulated(self, task: Task) -> float | None:
+    def simulated_seconds(self, task: Task) -> float | None:
         """Return the seconds of the call by the simulator of the kernel's machine; None where it has none."""
         if not self.kernel.code.target.is_simulator:
             return None

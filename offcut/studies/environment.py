@@ -164,7 +164,7 @@ def read_clocks() -> Clocks:
     return Clocks(time.perf_counter(), sum(os.times()[:4]), _ticks())
 
 
-def watched(run: Callable[[], Any], threads: int, begin: Clocks) -> tuple[Any, Load]:
+def run_watched(run: Callable[[], Any], threads: int, begin: Clocks) -> tuple[Any, Load]:
     """Return what `run` returns, and the load while it ran.
 
     threads  that the process keeps busy

@@ -59,7 +59,7 @@ MAX_REASON_CHARS = 400
 """Maximum length of the message of an exception of a user's code."""
 
 
-def raised(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return what a user's code raised, in a line; of a package that an extra installs, that it is not there."""
     if package := missing_package(error):
         return f"{package} is not installed"

@@ -43,7 +43,7 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
     if any(one.flop and one.moved and one.seconds for one in results.samples):
         yield "roofline", _roofline(results)
     if any(results.predicted(name) for name in results.contenders):
-        yield "predicted", _predicted(results)
+        yield "predicted", _predicted_figure(results)
 
 
 def swept_axis(rows: Sequence[Row]) -> str | None:
@@ -204,7 +204,7 @@ def _roofline(results: Results) -> Figure:
     return figure
 
 
-def _predicted(results: Results) -> Figure:
+def _predicted_figure(results: Results) -> Figure:
     figure = new_figure(5, 4.6)
     axes = _axes(figure, "predicted against measured", "measured, µs", "predicted, µs")
     ends = []

@@ -16,8 +16,8 @@ from offcut.experiment.timing import Timing, measure
 from offcut.studies.contenders import Contender, Ready
 from offcut.studies.definition import Definition
 from offcut.studies.entries import CALL
-from offcut.studies.environment import Clocks, Load, digest, read_clocks, watched
-from offcut.studies.errors import in_a_line, raised
+from offcut.studies.environment import Clocks, Load, digest, read_clocks, run_watched
+from offcut.studies.errors import error_text, in_a_line
 from offcut.studies.measures import Cell, read_measure
 from offcut.studies.samples import CALLS, SIMULATED, WALL, WRONG, Sample
 from offcut.studies.sizes import Point
@@ -216,7 +216,7 @@ def _in_turns(
         )
 
     try:
-        timings, load = watched(run, 1, begin)
+        timings, load = run_watched(run, 1, begin)
     except (Exception, SystemExit) as error:
         del ready[current]
         failed[current] = f"while it was timed, {reason(error)}"
@@ -241,7 +241,7 @@ def _with_prediction(ready: Ready, task: Task, sample: Sample) -> Sample:
 
 def reason(error: BaseException) -> str:
     """Return why something was not measured, in a line."""
-    text = raised(error)
+    text = error_text(error)
     if isinstance(error, OffcutError):
         text = f"{error.op}: {error.refused}, because {error.because}"
     return in_a_line(text)

@@ -50,13 +50,13 @@ def read_measure(measure: str, cell: Cell) -> Mapping[str, Any]:
     return {"calls": 1, "round": tuple(range(count)), "order": (0,) * count, **fields}
 
 
-def _predicted(cell: Cell) -> Mapping[str, Any]:
+def _predicted_seconds(cell: Cell) -> Mapping[str, Any]:
     """Return the seconds of a call that the closed form predicts."""
     cost = _cost(cell, "predicted")
     return {"seconds": (cost.seconds,), "clock": PREDICTED, **_facts(cost)}
 
 
-def _simulated(cell: Cell) -> Mapping[str, Any]:
+def _simulated_seconds(cell: Cell) -> Mapping[str, Any]:
     """Return the seconds of a call by the target's simulator, with those of the closed form."""
     cost = _cost(cell, "simulated")
     compiled = _ours(cell, "simulated").compiled(cell.operator)
@@ -152,8 +152,8 @@ def _first_call(cell: Cell) -> Mapping[str, Any]:
 
 
 _READERS: Mapping[str, Callable[[Cell], Mapping[str, Any]]] = {
-    "predicted": _predicted,
-    "simulated": _simulated,
+    "predicted": _predicted_seconds,
+    "simulated": _simulated_seconds,
     "compile": _compile,
     "cached compile": _cached_compile,
     "proof": _proof,

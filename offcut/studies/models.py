@@ -19,7 +19,7 @@ from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
 from offcut.studies.errors import Place, file_of, refusal, text_of
 from offcut.studies.missing_modules import needs_missing_module
-from offcut.studies.named import digest_of_file, named
+from offcut.studies.named import digest_of_file, load_named
 from offcut.studies.peers.model_tasks import ModelTask, TorchTask, results_of
 from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.sizes import Values
@@ -41,7 +41,7 @@ def model_workload(
     """Return the model that ``model = "file.onnx"`` or ``model = "module:function"`` says, and what identifies it."""
     text, values = text_of(table, "model", at), table.get("values", {})
     if ":" in text:
-        own = named(text, "offcut.operators", folder, at / "model")
+        own = load_named(text, "offcut.operators", folder, at / "model")
         arguments = dict(table.get("arguments", {}))
         if needs_missing_module(own.value):  # a call with these arguments raises if it does
             own.value(**arguments)
@@ -158,11 +158,11 @@ class OnnxWorkload:
     def model(self) -> Any:
         """Return the model as offcut takes it, with its default arguments."""
         if self._model is None:
-            self._model = oc.from_onnx(self._given)
+            self._model = oc.from_onnx(self._given_inputs)
         return self._model
 
     @property
-    def _given(self) -> Any:
+    def _given_inputs(self) -> Any:
         return str(self.source) if isinstance(self.source, Path) else self.source
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
@@ -196,7 +196,9 @@ class OnnxWorkload:
         if "rules" in accepted:
             rules = accepted.pop("rules")
             return substitute_model(self.model, rules, accepted)
-        return CompiledModel(oc.from_onnx(self._given, **accepted) if accepted else self.model)
+        return CompiledModel(
+            oc.from_onnx(self._given_inputs, **accepted) if accepted else self.model
+        )
 
     def _exact(self, task: ModelTask) -> Exact:
         """Return the results in float64 where onnx's reference evaluator has the operators; the answer says by what."""
@@ -268,7 +270,7 @@ class TorchWorkload:
     def file(self) -> bytes:
         """Return the module as an ONNX file in which the axes are free that vary with the sizes."""
         if not self._file:
-            self._file = _exported(self.module.eval(), self.example, self.names, self.free)
+            self._file = _export_onnx(self.module.eval(), self.example, self.names, self.free)
         return self._file
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
@@ -324,7 +326,7 @@ class TorchWorkload:
         return Exact(tuple(one.numpy() for one in results), tolerance, "torch in float64")
 
 
-def _exported(
+def _export_onnx(
     module: Any,
     example: Sequence[Any],
     names: Sequence[str],

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from offcut.core.extras import installing, missing_package
 from offcut.core.spelling import similar_names
 from offcut.errors import DescribeError
-from offcut.studies.errors import Place, raised, refusal
+from offcut.studies.errors import Place, error_text, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ class Named:
     digest: str
 
 
-def named(name: str, group: str, folder: Path, at: Place | str, known: Sequence[str] = ()) -> Named:
+def load_named(
+    name: str, group: str, folder: Path, at: Place | str, known: Sequence[str] = ()
+) -> Named:
     """Return what ``module:function`` is, or the entry point of that name.
 
     group   of entry points, such as ``offcut.peers``
@@ -68,7 +70,7 @@ def named(name: str, group: str, folder: Path, at: Place | str, known: Sequence[
         except (Exception, SystemExit) as error:  # whatever a user's module does while loaded
             package = missing_package(error)
             help = installing(package) if package else '"module:function", a file beside the study'
-            raise refusal(at, raised(error), help, what=f"cannot load {name!r}") from error
+            raise refusal(at, error_text(error), help, what=f"cannot load {name!r}") from error
     file = getattr(loaded, "__file__", None)
     digest = _digest_of_sources(Path(file), folder) if file and Path(file).exists() else ""
     return Named(name, value, digest)
@@ -115,13 +117,13 @@ def _digest_of_sources(file: Path, folder: Path) -> str:
         if source in files:
             continue
         files[source] = digest_of_file(source)
-        pending += _imported(source, folder)
+        pending += _imported_files(source, folder)
     if len(files) == 1:
         return files[file]
     return sha256("".join(sorted(files.values())).encode()).hexdigest()[:16]
 
 
-def _imported(file: Path, folder: Path) -> Iterator[Path]:
+def _imported_files(file: Path, folder: Path) -> Iterator[Path]:
     """Yield the files of `folder` that a source imports by name; none of one that is not Python."""
     try:
         tree = ast.parse(file.read_bytes())

@@ -17,10 +17,10 @@ from offcut.studies.errors import (
     Place,
     check_keys,
     check_names,
+    error_text,
     file_of,
     number_of,
     pattern_of,
-    raised,
     refusal,
     table_of,
     text_of,
@@ -29,7 +29,7 @@ from offcut.studies.errors import (
 from offcut.studies.functions import bind_inputs, function_named, inputs_in_order
 from offcut.studies.missing_modules import AbsentOperator, absent_lines, missing_module
 from offcut.studies.models import model_workload
-from offcut.studies.named import digest_of_file, named, without_exit
+from offcut.studies.named import digest_of_file, load_named, without_exit
 from offcut.studies.peers.epilogue import EPILOGUES
 from offcut.studies.sizes import (
     Point,
@@ -149,7 +149,7 @@ def _operator(
     if isinstance(sizes, str) or (isinstance(sizes, Mapping) and sizes.keys() & {*CSV_KEYS}):
         axes, points = _vectors(sizes, layer, at / "sizes", folder)
     elif isinstance(sizes, list):
-        axes, points = _listed([(one, 1.0) for one in sizes], at / "sizes")
+        axes, points = _sizes_and_weights([(one, 1.0) for one in sizes], at / "sizes")
     elif isinstance(sizes, Mapping):
         extents = {
             name: read_values(given, at / "sizes" / name, folder) for name, given in sizes.items()
@@ -169,7 +169,7 @@ def _operator(
             return AbsentOperator(name, module)
         if isinstance(error, OffcutError) and error.op == "study":
             raise
-        because = error.because if isinstance(error, OffcutError) else raised(error)
+        because = error.because if isinstance(error, OffcutError) else error_text(error)
         help = (
             error.help
             if isinstance(error, OffcutError)
@@ -216,10 +216,12 @@ def _vectors(
         raise refusal(at / "columns", f"{columns!r} does not name a column for each axis", *VECTORS)
     names = text_of(table, "names", at)
     vectors = vectors_of_csv(folder / file, columns, text_of(table, "weights", at), at, names)
-    return _listed([(vector, weight) for name, vector, weight in vectors if name == layer], at)
+    return _sizes_and_weights(
+        [(vector, weight) for name, vector, weight in vectors if name == layer], at
+    )
 
 
-def _listed(
+def _sizes_and_weights(
     weighted: Sequence[tuple[Any, float]], at: Place
 ) -> tuple[dict[str, Values], tuple[Point, ...]]:
     """Return the axes and the points of vectors of sizes, ``{m = 1, k = 64}``, all of the same axes, each with its weight."""
@@ -433,7 +435,7 @@ def _own(
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return what a user's function describes: it takes extents by name, and gives ``(output, inputs)`` or a `Workload`."""
     text = text_of(table, "describe", at)
-    own = named(text, "offcut.operators", folder, at / "describe")
+    own = load_named(text, "offcut.operators", folder, at / "describe")
     arguments = dict(table_of(table, "arguments", at, "arguments = {channels = 64}"))
     description = own.value(**_extents(axes, table, at), **arguments)
     if not isinstance(description, tuple):

@@ -23,7 +23,7 @@ from offcut.studies import compare
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
 from offcut.studies.environment import digest, read_environments, write_environment
-from offcut.studies.named import named
+from offcut.studies.named import load_named
 from offcut.studies.peers.loops import as_python, compile_loops, loops_call
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
@@ -119,7 +119,7 @@ def test_what_a_file_of_ones_own_imports_is_part_of_it(tmp_path: Path) -> None:
     digests = []
     for text in ("model = 1\n", "model = 2\n"):
         (tmp_path / "beside.py").write_text(text)
-        digests.append(named("own:model", "offcut.operators", tmp_path, "at").digest)
+        digests.append(load_named("own:model", "offcut.operators", tmp_path, "at").digest)
 
     assert digests[0] != digests[1]
 
@@ -435,7 +435,7 @@ def test_a_file_of_ones_own_says_what_it_needs(
         pytest.skip(f"{package} is installed")
     (tmp_path / "own.py").write_text(f"import {package}\n")
     with pytest.raises(DescribeError) as refused:
-        named("own:model", "offcut.operators", tmp_path, "study.toml, operator 1, model")
+        load_named("own:model", "offcut.operators", tmp_path, "study.toml, operator 1, model")
 
     assert str(refused.value) == (
         "study: cannot load 'own:model'\n"

@@ -77,9 +77,9 @@ class Graph:
         A library that keeps bfloat16 at its borders converts inputs and result itself.
         """
         declared = {
-            name: (_exchanged(array), self.extents[name]) for name, array in self.inputs.items()
+            name: (_exchange_type(array), self.extents[name]) for name, array in self.inputs.items()
         }
-        output = _exchanged(self.out), self.extents["Y"]
+        output = _exchange_type(self.out), self.extents["Y"]
         return serialize_model(self.nodes, declared, output, self.constants)
 
     def read(self, _: object = None) -> Array:
@@ -87,7 +87,7 @@ class Graph:
         return self.view(self.out)
 
 
-def _exchanged(array: Array) -> np.dtype[Any]:
+def _exchange_type(array: Array) -> np.dtype[Any]:
     """Return the element type of a model's tensor: float32 for bfloat16."""
     return np.dtype(np.float32) if array.dtype.name == "bfloat16" else array.dtype
 
@@ -112,7 +112,7 @@ def graphs(task: Any) -> tuple[Graph, ...]:
             name = "LayerNormalization"
             return (_single(name, task, {"X": x}, constants, attributes, extents, extents),)
         case Dequantized():
-            return _dequantized(task)
+            return _dequantizing_graph(task)
     return ()
 
 
@@ -163,7 +163,7 @@ def _matmul(task: Problem) -> tuple[Graph, ...]:
             extents[step] = [columns] if step == "bias" else extents["Y"]
             lasting |= {step} & set(task.constant)
     constants = {
-        name: np.ascontiguousarray(array, _exchanged(array))
+        name: np.ascontiguousarray(array, _exchange_type(array))
         for name, array in arrays.items()
         if name in lasting
     }
@@ -237,7 +237,7 @@ def _attention(task: Attention) -> tuple[Graph, ...]:
     return (*models, own)
 
 
-def _dequantized(task: Dequantized) -> tuple[Graph, ...]:
+def _dequantizing_graph(task: Dequantized) -> tuple[Graph, ...]:
     """Return onnxruntime's own operator, and the parts that a library may fuse."""
     inner, columns = task.w.shape
     constants = {

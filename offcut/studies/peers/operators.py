@@ -159,13 +159,15 @@ class Convolution:
     def reference(self) -> Reference:
         """Return the result in float64, as one product of matrices for each element of a window."""
         terms = math.prod(self.weights.shape[1:])
-        value = self._summed(self.image.astype(np.float64), self.weights.astype(np.float64))
-        magnitude = self._summed(
+        value = self._sum_of_products(
+            self.image.astype(np.float64), self.weights.astype(np.float64)
+        )
+        magnitude = self._sum_of_products(
             np.abs(self.image).astype(np.float64), np.abs(self.weights).astype(np.float64)
         )
         return Reference(value, (terms + 2) * UNIT * magnitude)
 
-    def _summed(self, image: DoubleArray, weights: DoubleArray) -> DoubleArray:
+    def _sum_of_products(self, image: DoubleArray, weights: DoubleArray) -> DoubleArray:
         p, step = self.padding, self.stride
         batch, outputs, height, width = self.shape
         padded = np.pad(image, ((0, 0), (0, 0), (p, p), (p, p)))

@@ -31,14 +31,14 @@ class Onnxruntime:
         graph_ways = []
         for graph in graphs(task):
             try:
-                run = self._bound(graph)
+                run = self._bind(graph)
                 run()
             except self.onnxruntime.capi.onnxruntime_pybind11_state.OrtException:
                 continue  # this build lacks an operator, or it refuses the element types
             graph_ways.append(Way(f"onnxruntime.{graph.name}", run, graph.read))
         return tuple(graph_ways)
 
-    def _bound(self, graph: Graph) -> Any:
+    def _bind(self, graph: Graph) -> Any:
         session = self._session(graph.key, graph.model, graph.key_arrays)
         binding = session.io_binding()
         for name, array in graph.inputs.items():

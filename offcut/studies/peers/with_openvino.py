@@ -42,7 +42,7 @@ class Openvino:
                 continue
             for hint in self._hints(task.kind):
                 try:
-                    run = self._bound(graph, task.kind, hint)
+                    run = self._bind(graph, task.kind, hint)
                     run()
                 except RuntimeError:
                     continue  # this version lacks an operator
@@ -56,7 +56,7 @@ class Openvino:
             return ("f32",)
         return ("bf16", "f32")
 
-    def _bound(self, graph: Graph, kind: str, hint: str) -> Any:
+    def _bind(self, graph: Graph, kind: str, hint: str) -> Any:
         request = self._model(graph, kind, hint).create_infer_request()
         for name, array in graph.inputs.items():
             request.set_tensor(name, self._tensor(array))

@@ -61,7 +61,7 @@ class Torch:
                 run = partial(call, torch_of(self.torch, x), (x.shape[-1],), *tensors, EPSILON)
                 return (Way("torch.layer_norm", run, array_of),)
             case Dequantized():
-                return self._working_ways(self._dequantized(task))
+                return self._working_ways(self._dequantizing_call(task))
             case TorchTask(module, inputs):
                 return (Way("torch", partial(module, *inputs), lambda outputs: outputs),)
         return ()
@@ -185,7 +185,7 @@ class Torch:
             )
             yield f"onednn{suffix}", packed
 
-    def _dequantized(self, task: Dequantized) -> Iterator[Offer]:
+    def _dequantizing_call(self, task: Dequantized) -> Iterator[Offer]:
         torch, ops = self.torch, self.torch.ops.onednn
         x = torch_of(torch, task.x)
 
@@ -283,12 +283,12 @@ class TorchCompiled:
                 tensors = [torch_of(torch, array) for array in (gain, bias)]
                 make = lambda x: functional.layer_norm(x, (x.shape[-1],), *tensors, EPSILON)  # noqa: E731
             case TorchTask(module, inputs):
-                run = partial(self._compiled(id(module), module, module), *inputs)
+                run = partial(self._compile_once(id(module), module, module), *inputs)
                 return (Way("torch.compile", run, lambda outputs: outputs),)
             case _:
                 return ()
         run = partial(
-            self._compiled(key, make, key_arrays), *(torch_of(torch, array) for array in arrays)
+            self._compile_once(key, make, key_arrays), *(torch_of(torch, array) for array in arrays)
         )
         try:
             run()
@@ -296,7 +296,7 @@ class TorchCompiled:
             return ()  # its compiler fails on some operators of symbolic shape
         return (Way("torch.compile", run, read),)
 
-    def _compiled(self, key: object, make: Any, key_arrays: object) -> Any:
+    def _compile_once(self, key: object, make: Any, key_arrays: object) -> Any:
         """Return a function or a module, compiled once for all sizes, with its weights frozen."""
         torch = self.torch
         if key not in self._modules:
