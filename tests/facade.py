@@ -243,7 +243,7 @@ def forget_rates() -> None:
 
 def forget_proofs() -> None:
     """Programs are compared anew."""
-    _module("proof.equivalence")._proved.cache_clear()
+    _module("proof.equivalence")._prove_pair.cache_clear()
 
 
 @contextmanager

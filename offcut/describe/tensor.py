@@ -77,7 +77,7 @@ def _index_value(part: Any, tensor: Tensor) -> Value:
         raise DescribeError(
             "compute",
             f"cannot index with {shown}",
-            at=tensor.described,
+            at=tensor.tensor_text,
             because="an index is an integer expression in axes and sizes",
             help=("index(…) of an element is asked when the kernel is called",)
             if value is not None and value.dtype in INTEGERS

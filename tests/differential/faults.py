@@ -96,9 +96,9 @@ FAULTS = (
         "                if pending:\n"
         "                    self.low.vectors(self.tile, pending, memory)\n"
         "                    pending = []\n"
-        "                with self.low.placed(memory):\n"
+        "                with self.low.placing(memory):\n"
         "                    self.within(part.around, part)\n",
-        "                with self.low.placed(memory):\n"
+        "                with self.low.placing(memory):\n"
         "                    self.within(part.around, part)\n",
     ),
     Fault(
@@ -322,8 +322,8 @@ FAULTS = (
     Fault(
         "a lane that is off hides another than its own element",
         "addressing",
-        'spread = self.shuffled("i1", mask, width, (at // step for at in places))',
-        'spread = self.shuffled("i1", mask, width, (at % width for at in places))',
+        'spread = self.shuffle("i1", mask, width, (at // step for at in places))',
+        'spread = self.shuffle("i1", mask, width, (at % width for at in places))',
     ),
     Fault(
         "lanes that lie back to back are taken as they lie",
@@ -334,7 +334,7 @@ FAULTS = (
     Fault(
         "the lanes that are off are those of the other end",
         "addressing",
-        'return last, mask and self.reversed(f"<{lanes.width} x i1>", mask, lanes)',
+        'return last, mask and self.reverse(f"<{lanes.width} x i1>", mask, lanes)',
         "return last, mask",
     ),
     Fault(
@@ -382,7 +382,7 @@ FAULTS = (
     Fault(
         "a 16-bit float is not rounded after an operation",
         "elements",
-        "            return self.rounded(result, dtype)",
+        "            return self.round_result(result, dtype)",
         "            return result",
     ),
     Fault(
@@ -407,7 +407,7 @@ FAULTS = (
     Fault(
         "a sum in lanes forgets what was there",
         "statements",
-        "                new = self.combined(store, old, totals[store.buffer])\n"
+        "                new = self.combine(store, old, totals[store.buffer])\n"
         "                self.save(store.buffer, store.index, new, lanes)",
         "                new = totals[store.buffer]\n"
         "                self.save(store.buffer, store.index, new, lanes)",
@@ -421,7 +421,7 @@ FAULTS = (
     Fault(
         "accumulators of a reduction are left out",
         "reductions",
-        "[reducer.merged(a, b) for reducer, a, b in zip(self.reducers, *pair, strict=True)]",
+        "[reducer.merge(a, b) for reducer, a, b in zip(self.reducers, *pair, strict=True)]",
         "[a for reducer, a, b in zip(self.reducers, *pair, strict=True)]",
     ),
     Fault(
@@ -457,8 +457,8 @@ FAULTS = (
     Fault(
         "a window of a buffer starts at its first element",
         "layout",
-        "self.placed({window.name: replace(memory, origins=origins)})",
-        "self.placed({window.name: memory})",
+        "self.placing({window.name: replace(memory, origins=origins)})",
+        "self.placing({window.name: memory})",
     ),
     Fault(
         "a condition's other branch is not run",
@@ -644,7 +644,7 @@ FAULTS = (
     Fault(
         "a float64 is rounded twice",
         "elements",
-        "return self.rounded(self._to_odd(a), new)",
+        "return self.round_result(self._to_odd(a), new)",
         "pass",
     ),
     Fault(

@@ -818,7 +818,7 @@ def test_what_an_array_has_and_a_tensor_has_not_is_named(name: str, help: str) -
     refused(
         lambda: getattr(A, name),
         f"compute: cannot take A.{name}\n"
-        f"  at       {A.described}\n"
+        f"  at       {A.tensor_text}\n"
         "  because  A is a tensor, which has a name, a shape and a dtype\n"
         f"  help     {help}",
     )

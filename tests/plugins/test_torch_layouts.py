@@ -24,6 +24,7 @@ from offcut.backends.host import arrays as host
 from offcut.errors import OffcutError
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.rule_table import TABLE
+from tests.agree import agree
 from tests.facade import MemoryBlocks
 from tests.guarded import Memory
 from tests.plugins.torch_models import like
@@ -261,5 +262,5 @@ def test_results_of_what_has_gaps_lie_as_torch_says(name: str) -> None:
             x = draw(n)
             found, expected = compiled(x), function(x)
             assert found.stride() == expected.stride() or n == 1
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+            agree(found.detach().numpy(), expected.detach().numpy(), terms=10.0, units=64)
     assert counters["stats"]["unique_graphs"] == 1

@@ -114,7 +114,7 @@ def test_a_model_stands_behind_the_first_prices_where_it_knows_the_program(tmp_p
 
     assert said(asked) == "the closed form, corrected by model.json"
     _, first = compute_features(planted.cases("dense")(planted.drawn("dense", 1)[0]), FEATURES)
-    expected = pair().corrected(features, one.seconds, first).seconds
+    expected = pair().corrected_seconds(features, one.seconds, first).seconds
     assert list(asked(drawn[35]).values()) == nearly(list(expected))
     assert isinstance(asked, OnlineModel)
     asked.refit(times(drawn[:24]))

@@ -330,7 +330,7 @@ layout: cannot place an operand
   because  it moves 4 bytes, and elements have 8
 
 a swizzle that leaves the operand
->>> layout_of('rows swizzle(3, 4, 7)').laid(np.zeros((3, 5, 32), np.int16))
+>>> layout_of('rows swizzle(3, 4, 7)').arrange(np.zeros((3, 5, 32), np.int16))
 layout: cannot place an operand
   at       swizzle(3, 4, 7)
   because  it moves within 128 bytes, and the operand has 960

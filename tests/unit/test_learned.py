@@ -157,7 +157,7 @@ def test_the_same_rows_and_seed_teach_the_same() -> None:
 
     np.testing.assert_array_equal(
         one.corrected_seconds(new.features, new.closed, new.centre).seconds,
-        again.corrected(new.features, new.closed, new.centre).seconds,
+        again.corrected_seconds(new.features, new.closed, new.centre).seconds,
     )
     assert (
         one.corrected_seconds(new.features, new.closed, new.centre).seconds

@@ -60,7 +60,7 @@ def test_what_is_crossed_has_each_choice_of_one_of_both(name: str) -> None:
     made, rng = space(name), Random(2)
     for _ in range(8):
         a, b = made.sample(rng), made.sample(rng)
-        child = made.crossed(a, b, rng)
+        child = made.crossover(a, b, rng)
         assert child in made
         marks = {step for step in child.steps if isinstance(step, Bind)}
         assert marks <= {*a.steps, *b.steps}

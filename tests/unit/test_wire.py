@@ -64,7 +64,7 @@ def test_another_machine_is_refused_by_what_differs() -> None:
     own = target.machine
     # As a campaign on a machine of other cores would send it: the worker makes its own target.
     isa = replace(target.host().isa, machine=replace(own, core=replace(own.core, count=999)))
-    target.__dict__["_found"] = replace(target.host(), isa=isa)
+    target.__dict__["_host_machine"] = replace(target.host(), isa=isa)
     asked = Problem(request, target.options("tune", threads=1), target, SIZES)
 
     assert pooled_bench.deserialize(pooled_bench.serialize(asked, LIMITS)) == (

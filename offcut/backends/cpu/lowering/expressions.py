@@ -88,14 +88,13 @@ class Expressions(Addressing):
 
         Reads of it in several branches of the value are then one load.
         """
-        if self.current_store is None:
+        shapes = {buffer.name: buffer.shape for buffer in self.program.buffers}
+        store = self.current_store
+        if store is None or not {store.buffer, load.buffer} <= shapes.keys():
             return False
-        stored = self.program.buffer(self.current_store.buffer).shape
-        extents = dict(zip(self.current_store.index, stored, strict=True))
-        shape = self.program.buffer(load.buffer).shape
-        return all(
-            extents.get(part) == extent for part, extent in zip(load.index, shape, strict=True)
-        )
+        extents = dict(zip(store.index, shapes[store.buffer], strict=True))
+        extents_read = zip(load.index, shapes[load.buffer], strict=True)
+        return all(extents.get(part) == extent for part, extent in extents_read)
 
     def reduce(
         self, op: str, old: str, term: Expr, dtype: str, lanes: Lanes, slots: Mapping[str, str]
