@@ -829,7 +829,7 @@ def test_what_an_array_has_and_a_tensor_has_not_is_named(name: str, help: str) -
     refused(
         lambda: len(A),
         "compute: cannot take len(A)\n"
-        f"  at       {A.described}\n"
+        f"  at       {A.tensor_text}\n"
         "  because  A is a tensor, and expressions are about one element at a time\n"
         "  help     A.shape[0]",
     )
