@@ -290,7 +290,9 @@ def test_what_is_drawn_of_a_program_in_place_is_legal(machine: Machine) -> None:
     rng = Random(0)
     drawn = [space.sample(rng) for _ in range(40)]
     drawn += space.neighbours(drawn[0])[:20]
-    drawn.append(space.crossover(drawn[0], drawn[1], rng))
+    drawn.append(space.crossover(drawn[0], drawn[1], Random(1)))
+    with pytest.warns(DeprecationWarning, match=r"ScheduleSpace\.crossed is now .*\.crossover"):
+        assert space.crossed(drawn[0], drawn[1], Random(1)) == drawn[-1]
     seen = {frozenset(s.axis for s in one.steps if isinstance(s, Split)) for one in drawn}
     assert frozenset({"i", "j"}) in seen
     assert not any("s" in loops and len(loops) > 1 for loops in seen)
