@@ -120,8 +120,9 @@ class InFlightTasks(Generic[Label]):
     _ended: Event = field(default_factory=Event, init=False)
 
     def __post_init__(self) -> None:
+        # What a client knows of a scheduler that is going has no workers.
         self.devices = Devices(
-            lambda: self.client.scheduler_info(n_workers=-1)["workers"], self.pool.silence
+            lambda: self.client.scheduler_info(n_workers=-1).get("workers", {}), self.pool.silence
         )
         # Nobody but us tries a task again that ended its worker. The function goes by its text: the
         # scheduler needs no offcut.
