@@ -24,7 +24,14 @@ from offcut.studies.progress import StudyProgress
 from offcut.studies.report import tables_of, write_report
 from offcut.studies.results import results_of
 from offcut.studies.rows import Row
-from offcut.studies.samples import FILE, WRONG, Sample, append_samples, read_samples
+from offcut.studies.samples import (
+    FILE,
+    WRONG,
+    Sample,
+    append_samples,
+    merge_lines,
+    read_samples,
+)
 from offcut.studies.statistics import call_seconds, is_loaded
 from offcut.studies.study_files import pack_study
 from offcut.studies.table import Table, plural
@@ -127,6 +134,7 @@ def run_study(
                 done, left = measure_groups(definition, groups, folder, known, seconds, tell)
             else:
                 done, left = measure_groups_pooled(definition, groups, folder, pool), 0
+            merge_lines(folder / FILE)
             samples = read_samples(folder / FILE)
             if report:
                 tables = write_report(definition, samples, folder)

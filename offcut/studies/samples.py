@@ -122,7 +122,7 @@ def merge_processes(lines: Sequence[Sample]) -> Sample:
         if one.failed or not one.process:
             by_process.clear()
         elif (one.environment, one.device) == (last.environment, last.device):
-            by_process[one.process[0]] = one
+            by_process.update((part.process[0], part) for part in _split_by_process(one))
     parts = [by_process[number] for number in sorted(by_process)]
     if len(parts) < 2:
         return last
@@ -136,7 +136,7 @@ def merge_processes(lines: Sequence[Sample]) -> Sample:
         last,
         **numbers,
         calls=min(one.calls for one in parts),
-        turns=" ".join(dict.fromkeys(one.turns for one in parts)),
+        turns=" ".join(dict.fromkeys(turn for one in parts for turn in one.turns.split())),
         error=max(errors, default=None),
         limit=bound.limit,
         limit_by=bound.limit_by,
@@ -146,6 +146,45 @@ def merge_processes(lines: Sequence[Sample]) -> Sample:
             for key in last.load
         },
     )
+
+
+def _split_by_process(sample: Sample) -> Iterator[Sample]:
+    """Yield the rounds of each process as a sample."""
+    for number in dict.fromkeys(sample.process):
+        places = [place for place, one in enumerate(sample.process) if one == number]
+        rounds: dict[str, Any] = {
+            name: tuple(values[place] for place in places)
+            for name in ("seconds", "process", "round", "order")
+            if (values := getattr(sample, name))
+        }
+        yield replace(sample, **rounds)
+
+
+def merge_lines(file: Path) -> None:
+    """Write a file of samples anew with a line a cell, all its processes in it; a cell of one line keeps it to the letter.
+
+    The file is replaced at once: a process that is killed meanwhile leaves it as it was.
+    """
+    samples, lines = list(_samples(file)), dict[str, list[Sample]]()
+    for sample in samples:
+        lines.setdefault(sample.cell, []).append(sample)
+    if len(lines) == len(samples):
+        return
+    texts = (line for line in file.read_bytes().split(b"\n")[:-1] if line.strip())
+    by_cell = {sample.cell: text for sample, text in zip(samples, texts, strict=True)}
+    for cell, some in lines.items():
+        if len(some) > 1:
+            by_cell[cell] = _line(merge_processes(some)).encode()
+    part = file.with_suffix(".part")
+    with part.open("wb") as text:
+        text.write(b"".join(by_cell[cell] + b"\n" for cell in lines))
+        text.flush()
+        os.fsync(text.fileno())
+    part.replace(file)
+
+
+def _line(sample: Sample) -> str:
+    return json.dumps(asdict(sample), ensure_ascii=False)
 
 
 def _samples(file: Path) -> Iterator[Sample]:
@@ -190,7 +229,7 @@ def _sample(fields: Any) -> Sample:
 
 def append_samples(file: Path, samples: Iterable[Sample]) -> None:
     """Write samples behind the others, in one go, each whole or not at all: a last line without an end is cut off first."""
-    lines = "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in samples)
+    lines = "".join(f"{_line(one)}\n" for one in samples)
     with file.open("ab+") as text:
         end = text.seek(0, os.SEEK_END)
         if end:

@@ -29,6 +29,7 @@ from offcut.studies.samples import (
     PREDICTED,
     Sample,
     append_samples,
+    merge_lines,
     merge_processes,
     read_samples,
 )
@@ -349,7 +350,9 @@ def test_a_study_is_measured_in_fresh_processes_and_goes_on_with_those_that_are_
     (tmp_path / "mine.py").write_text(MINE)
     file, out = tmp_path / "study.toml", tmp_path / "out"
     file.write_text(STUDY.format(processes=2))
-    first = oc.study(file, out)
+    with monkeypatch.context() as unmerged:
+        unmerged.setattr("offcut.studies.run.merge_lines", lambda file: None)
+        first = oc.study(file, out)
     lines = (out / FILE).read_text().splitlines(keepends=True)
 
     assert (first.measured, first.kept, first.failed, len(lines)) == (4, 0, 0, 8)
@@ -362,7 +365,7 @@ def test_a_study_is_measured_in_fresh_processes_and_goes_on_with_those_that_are_
     (out / FILE).write_text("".join(lines[:5]))  # as if it was killed in its second process
     again = oc.study(file, out)
     assert (again.measured, again.kept) == (3, 1)
-    assert len((out / FILE).read_text().splitlines()) == 8
+    assert len((out / FILE).read_text().splitlines()) == 4
 
     file.write_text(STUDY.format(processes=3))
     expected = CliRunner().invoke(app, ["study", str(file), "--out", str(out), "--dry-run"])
@@ -391,3 +394,38 @@ def test_a_report_names_variables_that_hold_libraries_back(
     assert warning in (tmp_path / "forced" / "cells.csv").read_text()
     assert warning in (tmp_path / "forced" / "report.html").read_text()
     assert "HELD BACK" not in (tmp_path / "free" / "cells.csv").read_text()
+
+
+def test_a_folder_that_is_measured_has_a_line_a_cell_and_keeps_it_to_the_letter(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "samples.jsonl"
+    lines = [
+        Sample(
+            cell,
+            "dense",
+            {"n": 1},
+            "cut",
+            (1.0 + number,),
+            1,
+            (0,),
+            (0,),
+            f"t{number}",
+            process=(number,),
+        )
+        for number in (0, 1)
+        for cell in ("a", "b")
+    ]
+    append_samples(file, lines)
+    before = read_samples(file)
+    merge_lines(file)
+    texts = file.read_text().splitlines()
+    assert len(texts) == 2
+    assert read_samples(file) == before
+    assert before["a"].process == (0, 1)
+    append_samples(file, [replace(lines[0], seconds=(9.0,), process=(2,), turns="t2")])
+    merge_lines(file)
+    again = read_samples(file)
+    assert (again["a"].process, again["a"].seconds) == ((0, 1, 2), (1.0, 2.0, 9.0))
+    assert again["a"].turns == "t0 t1 t2"
+    assert file.read_text().splitlines()[1] == texts[1]
