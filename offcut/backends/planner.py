@@ -11,7 +11,7 @@ from offcut.backends.compile_request import CompileRequest
 from offcut.backends.options import Options, Strategies, TargetPlan, checked_options
 from offcut.backends.verify import check_covers, without_synchronization
 from offcut.core.program import Program
-from offcut.core.renamed import warn_renamed
+from offcut.core.renamed import RenamedAttribute, warn_renamed
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import LoopCut, Users
@@ -160,6 +160,8 @@ class Planner(TargetPart):
         memory that the machine does not have.
         """
         return check_covers(self, program, options, op)
+
+    unsynchronized = RenamedAttribute("without_synchronization")
 
     def without_synchronization(self, output: Any, op: str) -> Any:
         """Return `output`; of a program, check its synchronization for `agents`, and remove it.

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.integers import whole
+from offcut.core.renamed import RenamedAttribute
 from offcut.errors import DescribeError
 
 Array = np.ndarray[Any, Any]
@@ -287,6 +288,10 @@ class Layout:
         moved = np.unravel_index(self.swizzle(at * item_bytes) // item_bytes, counts)
         return tuple(int(one) if one.ndim == 0 else one for one in moved)
 
+    padded = RenamedAttribute("padded_extents")
+    laid = RenamedAttribute("arrange")
+    taken = RenamedAttribute("restore")
+
     def padded_extents(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the extents of an operand with its padding."""
         return tuple(
@@ -336,7 +341,7 @@ class Layout:
         return self._swizzle_array(np.asarray(parts.transpose(order).reshape(counts), order="C"))
 
     def restore(self, stored: Array, shape: Sequence[int]) -> Array:
-        """Return the elements of an operand of `shape`, as `laid` has stored them."""
+        """Return the elements of an operand of `shape`, as `arrange` has stored them."""
         room, sizes, order = self._turn(shape)
         parts = self._swizzle_array(stored).reshape([sizes[at] for at in order])
         whole: Array = parts.transpose(np.argsort(order))

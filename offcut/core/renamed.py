@@ -14,6 +14,25 @@ def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
     warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
 
 
+class RenamedAttribute:
+    """A method or a property of a class by its old name, which warns with the new one.
+
+    new  its name now
+    """
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._names = f"{owner.__name__}.{name}", f"{owner.__name__}.{self._new}"
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            return self
+        warn_renamed(*self._names)
+        return getattr(instance, self._new)
+
+
 def moved_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a module whose names moved: each is found where it is now, and warns.
 

@@ -21,6 +21,7 @@ from offcut.core.expr import Expr, Load, Reduce, Var, loads, variables
 from offcut.core.layout import Layout
 from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.program import MAX_SIZE
+from offcut.core.renamed import RenamedAttribute
 from offcut.describe.tensor import Compute, Tensor
 from offcut.describe.tile_shapes import Bound, Extents, Place, TileShape, _extents_of
 from offcut.describe.value import Axis
@@ -300,6 +301,8 @@ class Microkernel:
     def place_of(self, operand: str) -> Place:
         """Where an operand, or the result, lies."""
         return self.operands.get(operand, _ANYWHERE)
+
+    repeated = RenamedAttribute("repeated_axes")
 
     def repeated_axes(self, read: Expr) -> frozenset[str]:
         """Return the axes along which what it reads may stand still."""

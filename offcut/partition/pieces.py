@@ -24,6 +24,7 @@ from offcut.core.program import (
     blocks,
     walk,
 )
+from offcut.core.renamed import RenamedAttribute
 from offcut.core.text.expressions import count
 from offcut.core.text.tables import html_table
 from offcut.core.traversal import bound_names, walk_with_parents
@@ -87,6 +88,8 @@ class Piece:
             stores_inside, key=lambda one: sum(len(bound_names(stmt)) for stmt, _ in one[0])
         )
         return (*self.enclosing_blocks, *below, (store, 0))
+
+    entered = RenamedAttribute("enclosing_blocks")
 
     @property
     def enclosing_blocks(self) -> tuple[tuple[Stmt, int], ...]:

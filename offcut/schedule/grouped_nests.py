@@ -141,11 +141,11 @@ class GroupedNests:
     def check_complete(self) -> None:
         """Refuse nests that leave a stage out, or run before what they read."""
         done: set[int] = set()
-        made = {stage.buffer: k for k, g in enumerate(self.given.groups) for stage in g}
+        positions = {stage.buffer: k for k, g in enumerate(self.given.groups) for stage in g}
         for position, (nest, _) in self.nests.items():
             group = self.given.groups[position]
             names = read_arrays(stage.value for stage in group)
-            read = {made[name] for name in names if name in made} - {position}
+            read = {positions[name] for name in names if name in positions} - {position}
             for other in sorted(read - done):
                 late = self.given.groups[other][0].buffer
                 with self.line(nest):

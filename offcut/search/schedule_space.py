@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from offcut.core.memo import memoize_method
-from offcut.core.renamed import warn_renamed
+from offcut.core.renamed import RenamedAttribute
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule
@@ -86,10 +86,7 @@ class ScheduleSpace:
         one, other = self._alternative(a), self._alternative(b)
         return self.write(self.decision.crossover(one, other, rng))
 
-    def crossed(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
-        """`crossover`, by its old name."""
-        warn_renamed("ScheduleSpace.crossed", "ScheduleSpace.crossover")
-        return self.crossover(a, b, rng)
+    crossed = RenamedAttribute("crossover")
 
     def going_by(self, expected: Callable[[Schedule], float]) -> ScheduleSpace:
         """Return the same points, by other prices."""

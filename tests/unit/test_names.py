@@ -365,3 +365,19 @@ def test_a_refusal_shows_an_array_by_its_shape() -> None:
         "relu: cannot take x = an array of shape (40, 40)",
         "  because  it is not a tensor",
     ]
+
+
+def test_methods_and_properties_keep_their_old_names_with_a_warning() -> None:
+    layout = oc.ir.panels(16)
+    with pytest.warns(DeprecationWarning, match=r"^Layout\.padded is now Layout\.padded_extents;"):
+        assert layout.padded((3, 5)) == layout.padded_extents((3, 5))
+    with pytest.warns(DeprecationWarning, match=r"^Layout\.laid is now Layout\.arrange;"):
+        assert layout.laid == layout.arrange
+    x = oc.placeholder((oc.dim("n", max=64),), "float32", name="x")
+    kernel = oc.compile(oc.compute(x.shape, lambda i: x[i] + 1.0, name="y"))
+    formulas = kernel.cost()
+    with pytest.warns(DeprecationWarning, match=r"^Formulas\.kept is now .*\.resident_bytes;"):
+        assert formulas.kept == formulas.resident_bytes
+    piece = oc.partition(oc.compute(x.shape, lambda i: x[i], name="y"), tile={"i": 8}).pieces[0]
+    with pytest.warns(DeprecationWarning, match=r"^Piece\.entered is now Piece\.enclosing_blocks;"):
+        assert piece.entered == piece.enclosing_blocks

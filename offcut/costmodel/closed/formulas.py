@@ -16,6 +16,7 @@ from offcut.core.expr import Binary, Expr, Var, real, substitute
 from offcut.core.interpret.values import evaluate_all
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
+from offcut.core.renamed import RenamedAttribute
 from offcut.core.samples import samples
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.arrays import Calls
@@ -100,6 +101,8 @@ class Formulas:
     def energy(self) -> sympy.Expr:
         """Joules: an estimate."""
         return self._formula_text(self._by_piece(lambda one: one.joules))
+
+    kept = RenamedAttribute("resident_bytes")
 
     @lazy_property
     def resident_bytes(self) -> dict[str, sympy.Expr]:
@@ -290,10 +293,10 @@ def _error(
     calls = Calls({name: each[allowed] for name, each in points.items()}, int(allowed.sum()))
     cycles = SampledPrediction(prediction, calls).cycles
     off = 0.0
-    for place, found in enumerate(cycles):
+    for place, predicted in enumerate(cycles):
         at = {name: int(each[place]) for name, each in calls.values.items()}
         known = call_cycles(program, hardware, at, {}).cycles
-        off = max(off, abs(float(found) - known) / known if known else float(found))
+        off = max(off, abs(float(predicted) - known) / known if known else float(predicted))
     return off
 
 

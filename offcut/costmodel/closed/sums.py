@@ -158,7 +158,7 @@ def count_methods(*, is_open: bool) -> Sequence[SumMethod]:
 
     is_open  whether a size is symbolic: terms cannot be added up then
     """
-    return (*_evaluate_sum(is_open), SumMethod.CLOSED, SumMethod.BOUND)
+    return (*_term_by_term(is_open), SumMethod.CLOSED, SumMethod.BOUND)
 
 
 def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
@@ -166,10 +166,10 @@ def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
 
     is_open  whether a size is symbolic
     """
-    return (*_evaluate_sum(is_open), SumMethod.HALF_WAY)
+    return (*_term_by_term(is_open), SumMethod.HALF_WAY)
 
 
-def _evaluate_sum(is_open: bool) -> Sequence[SumMethod]:
+def _term_by_term(is_open: bool) -> Sequence[SumMethod]:
     return () if is_open else (SumMethod.ADDED,)
 
 

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from offcut.core.memo import lazy_property
-from offcut.core.renamed import warn_renamed
+from offcut.core.renamed import RenamedAttribute
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule, nests_in, parts_of, with_ways
 from offcut.search import ExpectedCost, Outcome, ScheduleSpace
@@ -102,11 +102,7 @@ class Subspace:
     size: int
     description: str
 
-    @property
-    def said(self) -> str:
-        """Return `description`, by its old name."""
-        warn_renamed("Subspace.said", "Subspace.description")
-        return self.description
+    said = RenamedAttribute("description")
 
 
 def subspace_of(
