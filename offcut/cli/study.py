@@ -175,18 +175,18 @@ def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None
         names = ", ".join(one.name for one in group.cells.values())
         typer.echo(f"{group.operator.name} {group.point}: {names}")
     count, every = sum(len(group.cells) for group in groups), sum(1 for _ in definition.cells())
-    timed = (
+    timed = [
         missing[cell]
         for group in groups
         for cell, one in group.cells.items()
         if definition.entry(one.name).measure == CALL
-    )
+    ]
     processes = set[int]().union(*timed)
-    rounds = sum(definition.rounds_of(number) for each in missing.values() for number in each)
-    seconds = definition.seconds * rounds / definition.rounds
+    rounds = sum(definition.rounds_of(number) for each in timed for number in each)
+    seconds = f"{definition.seconds * rounds / definition.rounds:.3g} s, and " if timed else ""
     several = f", in {len(processes)} processes one after the other"
     typer.echo(
-        f"{count} of {every} cells to measure: {seconds:.3g} s, and what compiling and checking take"
+        f"{count} of {every} cells to measure: {seconds}what compiling and checking take"
         + several * (len(processes) > 1)
     )
 

@@ -16,6 +16,7 @@ from offcut.studies.processes import (
     CHANCE,
     NORMAL_FREEDOM,
     false_discovery_limit,
+    first_rounds,
     log_ratios,
     mean_interval,
     processes_needed,
@@ -51,6 +52,7 @@ class Change:
     margin  that its interval has to lie beyond
     processes  that both were measured in; 1 of folders of one process
     limit   the chance up to which it counts as changed: 5 %, or less among many cells
+    growth  what processes of one round, of two, and so on up to as many as they had differ by, over what these do
     """
 
     label: str
@@ -58,6 +60,7 @@ class Change:
     margin: float = ALLOWED_DRIFT
     processes: int = 1
     limit: float = CHANCE
+    growth: tuple[float, ...] = (1.0,)
 
     @property
     def freedom(self) -> int:
@@ -82,13 +85,21 @@ class Change:
 
     @property
     def more_processes(self) -> int:
-        """Return how many processes more would find a change of `CHANGE` in 9 of 10 comparisons; 0 where these do."""
+        """Return how many processes more would find a change of `CHANGE` in 9 of 10 comparisons; 0 where these do.
+
+        All processes share as many rounds as these have.
+        """
         room = math.log1p(CHANGE) - math.log1p(self.margin)
         if self.processes == 1 or room <= 0.0:
             return 0
         half = (math.log(self.ratio.high) - math.log(self.ratio.low)) / 2
         deviation = half / quantile(self.freedom) * math.sqrt(self.processes)
-        return max(processes_needed(deviation, room) - self.processes, 0)
+        rounds = self.processes * len(self.growth)
+
+        def deviation_of(count: int) -> float:
+            return deviation * self.growth[min(max(rounds // count, 1), len(self.growth)) - 1]
+
+        return max(processes_needed(deviation_of, room) - self.processes, 0)
 
 
 def _verdict(ratio: Ratio, margin: float) -> str:
@@ -306,7 +317,28 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
 
 
 def _change(pair: Pair, ratio: Ratio, margin: float) -> Change:
-    return Change(_label(pair[0]), ratio, margin, len(log_ratios(*pair)) or 1)
+    count = len(log_ratios(*pair)) or 1
+    return Change(_label(pair[0]), ratio, margin, count, growth=_growth(pair))
+
+
+def _growth(pair: Pair, peers: Sequence[Pair] = ()) -> tuple[float, ...]:
+    """Return what the ratio of processes of fewer rounds differs by, from one on, over what it differs by as measured."""
+    rounds = 1 + min(max(one.round, default=0) for some in (pair, *peers) for one in some)
+
+    def deviation(count: int) -> float:
+        cut = [(first_rounds(a, count), first_rounds(b, count)) for a, b in (pair, *peers)]
+        return statistics.stdev(_logs_over_peers(cut[0], cut[1:]))
+
+    if rounds == 1 or len(_logs_over_peers(pair, peers)) < 2 or not deviation(rounds):
+        return (1.0,)
+    return tuple(max(deviation(k) / deviation(rounds), 1.0) for k in range(1, rounds + 1))
+
+
+def _logs_over_peers(pair: Pair, peers: Sequence[Pair]) -> list[float]:
+    """Return the logarithm of a cell's ratio in each process that all have, less the mean of those of peers."""
+    own, each = log_ratios(*pair), [log_ratios(*one) for one in peers]
+    common = sorted({*own}.intersection(*each))
+    return [own[k] - (statistics.fmean(one[k] for one in each) if each else 0.0) for k in common]
 
 
 def _cells_of_one_name(a: Mapping[str, Sample], b: Mapping[str, Sample]) -> dict[str, str]:
@@ -355,12 +387,11 @@ def _over_peers(pair: Pair, peers: Sequence[Pair]) -> Change | None:
 
     What else the machine did while a process measured, these peers had to bear, too.
     """
-    own, each = log_ratios(*pair), [log_ratios(*one) for one in peers]
-    common = {*own}.intersection(*each)
-    if not peers or len(common) < 2:
+    logs = _logs_over_peers(pair, peers)
+    if not peers or len(logs) < 2:
         return None
-    logs = [own[k] - statistics.fmean(one[k] for one in each) for k in sorted(common)]
-    return Change(_label(pair[0]), mean_interval(logs), DRIFT_IN_A_ROW, len(logs))
+    growth = _growth(pair, peers)
+    return Change(_label(pair[0]), mean_interval(logs), DRIFT_IN_A_ROW, len(logs), growth=growth)
 
 
 def _over(ratio: Ratio, drift: Ratio) -> Ratio:

@@ -24,8 +24,8 @@ from offcut.studies.errors import (
     Place,
     check_keys,
     flag_of,
-    number_of,
     refusal,
+    seconds_of,
     table_of,
     text_of,
     texts_of,
@@ -125,7 +125,7 @@ def _tune_arguments(
     }
     arguments = dict(stated)
     if "budget" in table:
-        stated["budget"] = number_of(table, "budget", at, 0.3, 0.001)
+        stated["budget"] = seconds_of(table, "budget", at, 0.3)
         arguments["limits"] = Limits(budget=stated["budget"])
     is_own_price = stated["price"] not in PRICES and not stated["price"].endswith(".json")
     for name, is_own in (("explorer", ":" in stated["explorer"]), ("price", is_own_price)):

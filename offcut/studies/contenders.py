@@ -28,7 +28,7 @@ from offcut.studies.errors import (
     refusal,
     text_of,
     texts_of,
-    whole_of,
+    threads_of,
 )
 from offcut.studies.models import FRONTENDS
 from offcut.studies.named import Named, check_callable, digest_of_file, load_named
@@ -265,7 +265,7 @@ def _contender(
     if "strategy" in table and "schedule" in table:
         raise refusal(at, "a schedule says all that a strategy would", "one of the two")
     identity: dict[str, Any] = {key: table[key] for key in OURS if key in table}
-    identity["threads"] = threads_of(table, threads, at)
+    identity["threads"] = threads_of(table, at, threads)
     options: dict[str, Any] = {"threads": identity["threads"]}
     if "frontend" in table:
         options["frontend"] = table["frontend"]
@@ -351,11 +351,6 @@ def _check_strategies(contenders: Sequence[Contender], at: Place) -> None:
                 raise refusal(at, f"two strategies are called {label!r}: {texts}", "rename one")
 
 
-def threads_of(table: Mapping[str, Any], threads: int, at: Place) -> int:
-    """Return the threads of a contender."""
-    return whole_of(table, "threads", at, threads, 1)
-
-
 def _checked_strategy(strategy: Any, identity: dict[str, Any], at: Place, folder: Path) -> Any:
     """Return a strategy as `oc.compile` takes it.
 
@@ -426,7 +421,7 @@ def _name(table: Mapping[str, Any]) -> str:
 
 def _peer(table: Mapping[str, Any], threads: int, at: Place, folder: Path) -> Library | Own:
     text = text_of(table, "peer", at)
-    name, count = text_of(table, "name", at) or text, threads_of(table, threads, at)
+    name, count = text_of(table, "name", at) or text, threads_of(table, at, threads)
     package = text.partition(".")[0]
     if text in LOOP_COMPILERS:
         return Library(name, {"peer": text}, text, count)
@@ -449,7 +444,7 @@ def _own(
     known: Sequence[str] = (),
 ) -> Own:
     """Return the function that is a peer, or under the key ``function`` one of ours."""
-    text, count = text_of(table, key, at), threads_of(table, threads, at)
+    text, count = text_of(table, key, at), threads_of(table, at, threads)
     own = load_named(text, "offcut.peers", folder, at / key, known)
     check_callable(own, at / key, "inputs and sizes")
     identity = {key: text, "digest": own.digest, "threads": count}

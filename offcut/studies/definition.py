@@ -21,7 +21,9 @@ from offcut.studies.errors import (
     flag_of,
     number_of,
     refusal,
+    seconds_of,
     text_of,
+    threads_of,
     whole_of,
 )
 from offcut.studies.goals import Goal, check_goals, read_goals
@@ -84,7 +86,8 @@ class Definition:
 
     about     what it asks, in a sentence or two
     seconds   for which each cell is measured; rounds: samples of it
-    processes among which these are divided, of cells that are timed by their calls; no part of a cell's name: more are added
+    processes among which these are divided, of cells that are timed by their calls: others have one (`processes_of`); no part of a cell's
+              name: more are added
     seed      of the arrays
     baseline  the contender that ratios are to
     source    that says all this
@@ -126,6 +129,10 @@ class Definition:
     def rounds_of(self, process: int) -> int:
         """Return the rounds of a process, by its number: at least one."""
         return max((self.rounds + self.processes - 1 - process) // self.processes, 1)
+
+    def processes_of(self, contender: str) -> int:
+        """Return among how many processes the rounds of a contender are divided: what is not timed by calls has one."""
+        return self.processes if self.entry(contender).measure == CALL else 1
 
     def select_rows(self, cells: str) -> Definition:
         """Return the study with the rows whose operator and sizes match the regular expression `cells`, such as ``dense m=1,``.
@@ -214,7 +221,7 @@ def _definition(source: Source) -> Definition:
     if not re.fullmatch(r"[\w.-]+", name) or not name.strip("."):
         because = f"{name!r} is not a name of letters, digits, hyphens, underscores and dots, as the study's folder has"
         raise refusal(at / "name", because, f'name = "{stem}"')
-    threads = whole_of(head, "threads", at, 1, 1)
+    threads = threads_of(head, at, 1)
     for key, example in (
         ("operators", 'einsum = "mk,kn->mn"'),
         ("contenders", 'strategy = "auto"'),
@@ -254,10 +261,12 @@ def _definition(source: Source) -> Definition:
     limits = flag_of(head, "limits", at, False)
     rows = {one.name: one.points for one in operators} | {one.name: () for one in absent}
     check_goals(goals, rows, limits, file)
+    is_timed = any(one.entry.measure == CALL for one in contender_tables)
+    processes = whole_of(head, "processes", at, PROCESSES, 1, MAX_PROCESSES)
     return Definition(
         name,
         text_of(head, "about", at),
-        number_of(head, "seconds_per_cell", at, SECONDS, 1e-4),
+        seconds_of(head, "seconds_per_cell", at, SECONDS),
         whole_of(head, "rounds", at, ROUNDS, 1, MAX_ROUNDS),
         whole_of(head, "seed", at, 0, 0),
         threads,
@@ -270,5 +279,5 @@ def _definition(source: Source) -> Definition:
         patience,
         goals,
         absent,
-        whole_of(head, "processes", at, PROCESSES, 1, MAX_PROCESSES),
+        processes if is_timed else 1,
     )

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from offcut.studies.errors import Place, pattern_of, refusal, text_of
@@ -87,8 +87,9 @@ def read_contender_tables(
     """
     contenders: list[ContenderTable] = []
     for number, table in enumerate(tables, 1):
-        for one in expand_table(table, at.entry("contender", number, table)):
-            place = at.entry("contender", number, one)
+        place = at.entry("contender", number, table)
+        for one in expand_table(table, place):
+            place = replace(place, each=tuple(table.get("each", ())))
             keys = {key: one[key] for key in one if key not in ENTRY_KEYS}
             contenders.append(ContenderTable(keys, place, _entry(one, measure, place)))
     return contenders

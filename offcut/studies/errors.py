@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from offcut.backends.cpu.threads.pool import MOST
 from offcut.core.extras import missing_package
 from offcut.errors import DescribeError
 
@@ -20,19 +21,23 @@ class Place:
 
     where  the name of the file, and the tables that lead to the place
     keys   in the last one of them, each inside of the one before
+    each   keys whose values are those of the table `each`: what is at one of them is there
 
     >>> print(Place("layers.toml").entry("operator", 2, {}) / "sizes" / "m")
     layers.toml, operator 2, sizes.m
     >>> print(Place("layers.toml").entry("contender", 1, {"name": "mine"}) / "strategy")
     layers.toml, contender 'mine', strategy
+    >>> print(Place("layers.toml, contender 1", each=("tune.trials",)) / "tune" / "trials")
+    layers.toml, contender 1, each.tune.trials
     """
 
     where: str
     keys: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()
 
     def __truediv__(self, key: str) -> Place:
         """Return the place of a key in the table, or in the value, that is here."""
-        return Place(self.where, (*self.keys, key))
+        return replace(self, keys=(*self.keys, key))
 
     def entry(self, kind: str, number: int, table: Any) -> Place:
         """Return the place of a table of a list, by its name where it has one, else by its number, from 1 on."""
@@ -41,7 +46,9 @@ class Place:
         return Place(f"{self}, {kind} {repr(name) if is_named else number}")
 
     def __str__(self) -> str:
-        return ", ".join(filter(None, (self.where, ".".join(self.keys))))
+        keys = ".".join(self.keys)
+        is_of_each = any(f"{keys}.".startswith(f"{one}.") for one in self.each)
+        return ", ".join(filter(None, (self.where, f"each.{keys}" if is_of_each else keys)))
 
 
 def refusal(
@@ -125,21 +132,29 @@ def check_names(names: Sequence[str], what: str, at: Place) -> None:
             raise refusal(at / f"{what}s", f"two {what}s are called {name!r}", 'name = "…"')
 
 
-def number_of(table: Mapping[str, Any], key: str, at: Place, default: float, least: float) -> float:
-    """Return the number under `key`, `least` or more.
+def number_of(
+    table: Mapping[str, Any],
+    key: str,
+    at: Place,
+    default: float,
+    least: float,
+    most: float = math.inf,
+    what: str = "number",
+) -> float:
+    """Return the number under `key`, which is finite, and from `least` to `most`.
 
-    Raises DescribeError where it is less, or no number.
+    what  it is: ``number`` or ``whole number``
+
+    Raises DescribeError for anything else.
     """
-    value = table.get(key, default)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not least <= value < math.inf
-    ):
-        raise refusal(
-            at / key, f"{value!r} is not a number from {least:g} on", f"{key} = {default:g}"
-        )
-    return value
+    value: Any = table.get(key, default)
+    kinds = int if what == "whole number" else (int, float)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if not is_number or not least <= value <= most or value == math.inf:
+        end = "on" if most == math.inf else f"to {most:.12g}"
+        because = f"{value!r} is not a {what} from {least:g} {end}"
+        raise refusal(at / key, because, f"{key} = {default:.12g}")
+    return value  # type: ignore[no-any-return]
 
 
 def whole_of(
@@ -147,14 +162,29 @@ def whole_of(
 ) -> int:
     """Return the whole number under `key`, from `least` to `most`.
 
-    Raises DescribeError where it is less, or more, or not whole.
+    Raises DescribeError as `number_of`.
     """
-    value = table.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        end = "on" if most == math.inf else f"to {most}"
-        because = f"{value!r} is not a whole number from {least} {end}"
-        raise refusal(at / key, because, f"{key} = {default}")
-    return value
+    return int(number_of(table, key, at, default, least, most, "whole number"))
+
+
+MAX_SECONDS = 86_400.0
+"""Seconds for which a cell, or a candidate, is measured at most: a day."""
+
+
+def seconds_of(table: Mapping[str, Any], key: str, at: Place, default: float) -> float:
+    """Return the seconds under `key`, for which something is measured.
+
+    Raises DescribeError as `number_of`.
+    """
+    return number_of(table, key, at, default, 1e-4, MAX_SECONDS)
+
+
+def threads_of(table: Mapping[str, Any], at: Place, default: int) -> int:
+    """Return the threads that a study, or a contender, says.
+
+    Raises DescribeError as `number_of`.
+    """
+    return whole_of(table, "threads", at, default, 1, MOST)
 
 
 def flag_of(table: Mapping[str, Any], key: str, at: Place, default: bool) -> bool:

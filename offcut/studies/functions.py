@@ -60,12 +60,33 @@ def bind_inputs(
     if len(places) == len(inputs) and parameters[: len(places)] != places:
         positional = ()
         arguments = {**dict(zip(places, inputs, strict=True)), **arguments}
+    check_arguments(getattr(oc.ops, name), arguments, at, positional, f"oc.ops.{name}")
+    return positional, arguments
+
+
+def check_arguments(
+    function: Any,
+    arguments: Mapping[str, Any],
+    at: Place,
+    positional: Sequence[Any] = (),
+    name: str = "",
+) -> None:
+    """Check that a function takes some arguments; one without a signature takes any.
+
+    at    the place of the operator
+    name  of the function, in errors
+
+    Raises DescribeError with its signature.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
     try:
         signature.bind(*positional, **arguments)
     except TypeError as error:
-        because, whole = f"oc.ops.{name}: {error}", f"oc.ops.{name}{signature}"
-        raise refusal(at / "arguments", because, whole) from error
-    return positional, arguments
+        name = name or getattr(function, "__name__", "it")
+        raise refusal(at / "arguments", f"{name}: {error}", f"{name}{signature}") from error
 
 
 def _check_names(name: str, labels: Sequence[str], parameters: Sequence[str], at: Place) -> None:

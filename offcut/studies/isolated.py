@@ -210,12 +210,9 @@ def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
     """
     if order.has_owner:
         end_with_parent()
-    definition = _definition(order.source)
+    groups = groups_of(_definition(order.source), frozenset(order.cells))
+    definition = _definition(order.source, frozenset(group.operator.name for group in groups))
     groups = groups_of(definition, frozenset(order.cells))
-    names = frozenset(group.operator.name for group in groups)
-    if names != _READ[0].operators:
-        definition = _definition(order.source, names)
-        groups = groups_of(definition, frozenset(order.cells))
     missing = set(order.cells).difference(*(group.cells for group in groups))
     if missing:
         others = f"{len(missing)} of {len(order.cells)} cells are others now"
@@ -245,11 +242,11 @@ def end_with_parent() -> None:
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Study:
     """A study as the child has read it.
 
-    operators  that its contenders have compiled
+    operators  that its contenders have compiled; none yet, where it was just read
     """
 
     source: Source
@@ -266,12 +263,12 @@ def _definition(source: Source, operators: frozenset[str] | None = None) -> Defi
 
     operators  that are measured next; None: those before
     """
-    old = _READ[0] if _READ else None
-    if old is None or old.source != source or operators not in (None, old.operators):
-        del old
+    is_other = operators is not None and any({*one.operators} - operators for one in _READ)
+    if is_other or not any(one.source == source for one in _READ):
         _READ.clear()
         gc.collect()  # kernels and their callers refer to each other
-        _READ.append(_Study(source, source.read(), operators or frozenset()))
+        _READ.append(_Study(source, source.read(), frozenset()))
+    _READ[0].operators |= operators or frozenset()
     return _READ[0].definition
 
 

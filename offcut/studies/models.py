@@ -17,9 +17,10 @@ from offcut.core.extras import check_installed, is_installed
 from offcut.core.interpret.values import evaluate
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.studies.errors import Place, file_of, refusal, text_of
+from offcut.studies.errors import Place, file_of, refusal, table_of, text_of
+from offcut.studies.functions import check_arguments
 from offcut.studies.missing_modules import needs_missing_module
-from offcut.studies.named import digest_of_file, load_named
+from offcut.studies.named import check_callable, digest_of_file, load_named
 from offcut.studies.peers.model_tasks import ModelTask, TorchTask, results_of
 from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.sizes import Values
@@ -42,7 +43,9 @@ def model_workload(
     text, values = text_of(table, "model", at), table.get("values", {})
     if ":" in text:
         own = load_named(text, "offcut.operators", folder, at / "model")
-        arguments = dict(table.get("arguments", {}))
+        arguments = dict(table_of(table, "arguments", at, "arguments = {layers = 2}"))
+        check_callable(own, at / "model", "its arguments, which returns a model")
+        check_arguments(own.value, arguments, at)
         if needs_missing_module(own.value):  # a call with these arguments raises if it does
             own.value(**arguments)
         identity = {"model": text, "digest": own.digest, "arguments": arguments}
@@ -51,8 +54,7 @@ def model_workload(
     file = file_of(table, "model", at, folder, *examples)
     if not is_installed("onnx"):
         raise ModuleNotFoundError(name="onnx")
-    if file.suffix == ".onnx":
-        _check_onnx_file(file, at / "model")
+    _check_onnx_file(file, at / "model")
     return OnnxWorkload(file, dict(values)), {"model": digest_of_file(file)}
 
 

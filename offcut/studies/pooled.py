@@ -45,9 +45,14 @@ class PooledStudy(TaskDispatcher[Cells]):
         """Return the task that sends the study's files."""
         return remote.admit, self.campaign, self._study
 
-    def order(self, parcel: tuple[Cells, ...]) -> Task:
+    def order(self, parcel: tuple[Cells, ...], device: Device) -> Task:
         """Return the task that measures groups."""
-        return remote.measure, self.campaign, parcel
+        return remote.measure, self.campaign, parcel, device.name
+
+    def suits(self, item: Cells, device: Device) -> bool:
+        """Return whether a device measured a part of a group before."""
+        earlier = (self._study.earlier.get(cell) for cell in item)
+        return any(one is not None and one.device == device.name for one in earlier)
 
     def dismissal(self) -> Task:
         """Return the task that ends the device's child."""

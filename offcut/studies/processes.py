@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from offcut.experiment.timing import Ratio
@@ -38,6 +39,15 @@ def seconds_by_process(sample: Sample) -> dict[int, list[float]]:
     for number, one in zip(sample.process, sample.seconds, strict=False):
         seconds.setdefault(number, []).append(one)
     return seconds
+
+
+def first_rounds(sample: Sample, count: int) -> Sample:
+    """Return the first rounds of each process, so many at most."""
+    places = [place for place, number in enumerate(sample.round) if number < count]
+    seconds, process = (
+        tuple(values[place] for place in places) for values in (sample.seconds, sample.process)
+    )
+    return replace(sample, seconds=seconds, process=process)
 
 
 def log_medians(sample: Sample) -> dict[int, float]:
@@ -110,16 +120,16 @@ def _least(holds: Callable[[float], bool]) -> float:
     return high
 
 
-def processes_needed(deviation: float, room: float, power: float = 0.9) -> int:
+def processes_needed(deviation: Callable[[int], float], room: float, power: float = 0.9) -> int:
     """Return how many processes it takes until a change is found.
 
-    deviation  of the logarithm of a ratio from process to process
+    deviation  of the logarithm of a ratio from process to process, where there are so many
     room       the logarithm of the change, less the margin that the interval has to lie beyond
     power      the chance of finding it
     """
     count, more = 2, quantile(NORMAL_FREEDOM, 2 * (1 - power))
     while count < MAX_PROCESSES:
-        if (quantile(count - 1) + more) * deviation <= room * math.sqrt(count):
+        if (quantile(count - 1) + more) * deviation(count) <= room * math.sqrt(count):
             break
         count += 1
     return count

@@ -10,9 +10,9 @@ from typing import Any
 
 import offcut
 from offcut.errors import OffcutError
-from offcut.studies.environment import environment
+from offcut.studies.environment import digest, environment
 from offcut.studies.isolated import GroupProcess
-from offcut.studies.samples import Sample
+from offcut.studies.samples import Sample, missing_processes
 from offcut.studies.study_files import SentStudy, unpack_study
 
 Cells = tuple[str, ...]
@@ -37,19 +37,18 @@ class _Work:
     campaign: str = ""
     folder: tempfile.TemporaryDirectory[str] | None = None
     process: GroupProcess | None = None
-    processes: int = 1
+    study: SentStudy | None = None
 
     def replace(self, campaign: str, study: SentStudy | None) -> None:
         if self.process is not None:
             self.process.close()
         if self.folder is not None:
             self.folder.cleanup()
-        self.campaign, self.folder, self.process = campaign, None, None
+        self.campaign, self.folder, self.process, self.study = campaign, None, None, study
         if study is not None:
             self.folder = tempfile.TemporaryDirectory(prefix="offcut-study-")
             file = unpack_study(study, Path(self.folder.name))
             self.process = GroupProcess(replace(study.source, file=file))
-            self.processes = study.processes
 
 
 _WORK = _Work()
@@ -62,18 +61,20 @@ def admit(campaign: str, study: SentStudy) -> str:
     _WORK.replace(campaign, study)
     assert _WORK.process is not None
     try:
-        missing = study.cells - _WORK.process.cells()
+        missing = study.counts.keys() - _WORK.process.cells()
     except OffcutError as refused:
         return f"the study cannot be read there: {refused.because}"
-    return f"{len(missing)} of {len(study.cells)} cells are others there" if missing else ""
+    return f"{len(missing)} of {len(study.counts)} cells are others there" if missing else ""
 
 
-def measure(campaign: str, parcel: Sequence[Cells]) -> tuple[Result, ...] | OffcutError | None:
-    """Return what becomes of groups of cells; None where the study is not here any more."""
+def measure(
+    campaign: str, parcel: Sequence[Cells], device: str
+) -> tuple[Result, ...] | OffcutError | None:
+    """Return what becomes of groups of cells on this device; None where the study is not here any more."""
     if _WORK.process is None or campaign != _WORK.campaign:
         return None
     try:
-        return tuple(_measured(cells) for cells in parcel)
+        return tuple(_measured(cells, device) for cells in parcel)
     except OffcutError as refused:
         return refused
 
@@ -84,13 +85,20 @@ def dismiss(campaign: str) -> None:
         _WORK.replace("", None)
 
 
-def _measured(cells: Cells) -> Result:
-    """Return the samples of a group, of one process after the other."""
-    assert _WORK.process is not None
+def _measured(cells: Cells, device: str) -> Result:
+    """Return the samples of a group, of one process after the other, of those that the device has not measured before."""
+    process, study, where = _WORK.process, _WORK.study, environment()
+    assert process is not None
+    assert study is not None
+    missing = {
+        cell: missing_processes(study.counts[cell], study.earlier.get(cell), digest(where), device)
+        for cell in cells
+    }
     samples: list[Sample] = []
-    for number in range(_WORK.processes):
+    for number in range(max(study.counts.values())):
         finished = {one.cell for one in samples if one.failed or not one.process}
-        if waiting := [cell for cell in cells if cell not in finished]:
-            _WORK.process.begin(number)
-            _WORK.process.measure(dict(zip(waiting, waiting, strict=True)), samples.extend)
-    return Result(tuple(samples), environment())
+        waiting = [cell for cell in cells if number in missing[cell] and cell not in finished]
+        if waiting:
+            process.begin(number)
+            process.measure(dict(zip(waiting, waiting, strict=True)), samples.extend)
+    return Result(tuple(samples), where)

@@ -11,6 +11,7 @@ from typing import Any
 
 from offcut.core.extras import absent, is_installed
 from offcut.studies.definition import Definition
+from offcut.studies.entries import CALL
 from offcut.studies.environment import read_environments
 from offcut.studies.missing_modules import absent_lines
 from offcut.studies.results import Results, results_of
@@ -145,7 +146,10 @@ def _page(
         warned += f'<p class="warn">no pictures: {html.escape(absent("matplotlib"))}</p>'
     images = "".join(_image(file) for file in pictures)
     where = html.escape(json.dumps(environments(results, folder), indent=1, ensure_ascii=False))
-    shown = "\n".join(as_html(one) for one in tables)
+    shown, how = "\n".join(map(as_html, tables)), ""
+    if any(definition.entry(one.name).measure == CALL for one in definition.contenders):
+        processes = f"{definition.processes} process{'es' * (definition.processes > 1)}"
+        how = f"{definition.seconds:g} s a cell in {definition.rounds} rounds of {processes}, "
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(definition.name)}</title><style>{_STYLE}</style></head>
 <body><h1>{html.escape(definition.name)}</h1>
@@ -154,7 +158,7 @@ def _page(
 {shown}
 {images}
 <h2>Environment</h2><pre>{where}</pre>
-<p>Raw samples, each round of each cell with its order: samples.jsonl. {definition.seconds:g} s a cell in {definition.rounds} rounds of {definition.processes} process{"es" * (definition.processes > 1)}, seed {definition.seed}.</p>
+<p>Raw samples, each round of each cell with its order: samples.jsonl. {how}seed {definition.seed}.</p>
 </body></html>
 """
 

@@ -30,6 +30,7 @@ from offcut.studies.samples import (
     Sample,
     append_samples,
     merge_lines,
+    missing_processes,
     read_samples,
 )
 from offcut.studies.statistics import call_seconds, is_loaded
@@ -128,12 +129,12 @@ def run_study(
             for line in lines:
                 debug.note(0, f"study: {line}", logger="experiment")
             earlier = read_samples(folder / FILE)
-            groups = missing_groups(definition, {} if again else earlier, retry)
+            known = {} if again else earlier
+            groups = missing_groups(definition, known, retry)
             if pool is None or pool.address == LOCAL or not groups:
-                known = {} if again else earlier
                 done, left = measure_groups(definition, groups, folder, known, seconds, tell)
             else:
-                done, left = measure_groups_pooled(definition, groups, folder, pool), 0
+                done, left = measure_groups_pooled(definition, groups, folder, known, pool), 0
             merge_lines(folder / FILE)
             samples = read_samples(folder / FILE)
             if report:
@@ -168,19 +169,20 @@ def missing_groups(
     definition: Definition, samples: Mapping[str, Sample], retry: bool
 ) -> list[Group]:
     """Return the cells of a study that lack a sample, or a process of it, those that take turns together."""
-    missing = (
-        cell
-        for _, _, _, cell in definition.cells()
-        if cell not in samples
-        or missing_processes(definition, samples[cell])
-        or (retry and samples[cell].failed)
-    )
-    return groups_of(definition, frozenset(missing))
+    cells = set()
+    for _, _, contender, cell in definition.cells():
+        one, count = samples.get(cell), definition.processes_of(contender.name)
+        if one is None or (
+            retry if one.failed else missing_processes(count, one, one.environment, one.device)
+        ):
+            cells.add(cell)
+    return groups_of(definition, frozenset(cells))
 
 
-def missing_processes(definition: Definition, sample: Sample) -> set[int]:
-    """Return the numbers of the processes that a cell is not measured in yet; none where it failed, or needs none."""
-    return {*range(definition.processes)}.difference(sample.process) if sample.process else set()
+def process_counts(definition: Definition, groups: Sequence[Group]) -> dict[str, int]:
+    """Return in how many processes each cell of `groups` is to be measured."""
+    pairs = (pair for group in groups for pair in group.cells.items())
+    return {cell: definition.processes_of(one.name) for cell, one in pairs}
 
 
 def processes_to_measure(
@@ -189,15 +191,15 @@ def processes_to_measure(
     earlier: Mapping[str, Sample],
     environment: str,
 ) -> dict[str, set[int]]:
-    """Return the numbers of the processes that each cell of `groups` is to be measured in.
+    """Return the numbers of the processes that each cell of `groups` is to be measured in, here, in the environment of that digest.
 
-    earlier      samples of some, whose processes count where they are of the environment of that digest
+    earlier  samples of some
     """
-    missing = {cell: {*range(definition.processes)} for group in groups for cell in group.cells}
-    for cell, one in earlier.items():
-        if cell in missing and one.environment == environment and not one.failed:
-            missing[cell] = missing_processes(definition, one)
-    return missing
+    counts = process_counts(definition, groups)
+    return {
+        cell: missing_processes(count, earlier.get(cell), environment)
+        for cell, count in counts.items()
+    }
 
 
 def measure_groups(
@@ -219,6 +221,7 @@ def measure_groups(
     where, start = environment(), time.monotonic()
     name, measured, left = digest(where), set[str](), 0
     missing = processes_to_measure(definition, groups, earlier, name)
+    counts = process_counts(definition, groups)
     rates: dict[str, dict[str, float]] = {}
 
     def write(group: Group, some: Sequence[Sample]) -> None:
@@ -228,7 +231,7 @@ def measure_groups(
             measured.add(one.cell)
             before = len(missing[one.cell])
             missing[one.cell] = missing[one.cell].difference(one.process) if one.process else set()
-            progress.advance((before - len(missing[one.cell])) / definition.processes)
+            progress.advance((before - len(missing[one.cell])) / counts[one.cell])
             if one.seconds and (one.flop or one.moved):
                 rate = (one.flop or one.moved) / call_seconds(one)
                 rates.setdefault(one.operator, {})[one.contender] = rate
@@ -264,16 +267,23 @@ def _row(group: Group, samples: Mapping[str, Sample]) -> Row:
 
 
 def measure_groups_pooled(
-    definition: Definition, groups: Sequence[Group], folder: Path, pool: Pool
+    definition: Definition,
+    groups: Sequence[Group],
+    folder: Path,
+    earlier: Mapping[str, Sample],
+    pool: Pool,
 ) -> int:
-    """Measure the cells of `groups` on the devices of a pool, each written as soon as its group is here; the number of them."""
+    """Measure the cells of `groups` on the devices of a pool, each written as soon as its group is here; the number of them.
+
+    earlier  samples of some, whose processes count for the device that measured them, in the same environment
+    """
     from offcut.studies.pooled import measure_pooled
     from offcut.studies.remote import Result
 
-    every = frozenset(cell for group in groups for cell in group.cells)
-    study = pack_study(definition.source, every, definition.processes)
+    counts = process_counts(definition, groups)
+    study = pack_study(definition.source, counts, earlier)
     done = 0
-    with StudyProgress(definition.name, len(every)) as progress:
+    with StudyProgress(definition.name, len(counts)) as progress:
 
         def write(result: Result) -> None:
             nonlocal done

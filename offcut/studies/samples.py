@@ -227,6 +227,19 @@ def _sample(fields: Any) -> Sample:
     return sample
 
 
+def missing_processes(
+    count: int, earlier: Sample | None, environment: str, device: str = ""
+) -> set[int]:
+    """Return the numbers of the processes, of so many, in which a cell is to be measured; none where nothing is timed and it has a sample.
+
+    earlier  its sample, which counts where it is of that environment and device
+    """
+    where = environment, device
+    if earlier is None or earlier.failed or (earlier.environment, earlier.device) != where:
+        return {*range(count)}
+    return {*range(count)}.difference(earlier.process) if earlier.process else set()
+
+
 def append_samples(file: Path, samples: Iterable[Sample]) -> None:
     """Write samples behind the others, in one go, each whole or not at all: a last line without an end is cut off first."""
     lines = "".join(f"{_line(one)}\n" for one in samples)

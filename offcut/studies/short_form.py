@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from offcut.studies.errors import Place, check_keys, number_of, pattern_of, refusal, whole_of
+from offcut.studies.errors import Place, check_keys, pattern_of, refusal, seconds_of, whole_of
 from offcut.studies.processes import MAX_PROCESSES, MAX_ROUNDS
 from offcut.studies.sizes import Point
 
@@ -53,7 +53,7 @@ def shorten(definition: Definition, table: Any, at: Place) -> Definition:
     ]
     return replace(
         definition,
-        seconds=number_of(table, "seconds_per_cell", at, definition.seconds, 1e-4),
+        seconds=seconds_of(table, "seconds_per_cell", at, definition.seconds),
         rounds=whole_of(table, "rounds", at, definition.rounds, 1, MAX_ROUNDS),
         processes=whole_of(table, "processes", at, 1, 1, MAX_PROCESSES),
         operators=tuple(operators),

@@ -24,6 +24,8 @@ EXAMPLES = (
 POINTS = 24
 """Sizes that are taken of a range where the file says nothing."""
 LARGEST = 2**31 - 1
+EXTENT = "[0-9]{1,10}"
+"""A regular expression of an extent in a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def _of_weights(pairs: Iterable[tuple[int, float]]) -> Values:
 def _weighted(spec: Mapping[str, Any], at: Place) -> Values:
     weights: dict[int, float] = {}
     for key, weight in spec.items():
-        if not re.fullmatch(r"[0-9]{1,10}", str(key)):
+        if not re.fullmatch(EXTENT, str(key)):
             raise refusal(at, f"{key!r} is not an extent", *EXAMPLES)
         if (
             isinstance(weight, bool)
@@ -188,12 +190,21 @@ class _Csv:
         extents = []
         for number, line in self.lines:
             text, place = self.cell(line, position), f"{self.file.name}, line {number}"
-            if not re.fullmatch(r"[0-9]{1,10}", text):
+            if not re.fullmatch(EXTENT, text):
                 where = f" in column {self.header[position]!r}" if len(self.header) > 1 else ""
                 because = f"{place}: {text!r}{where} is not a whole number from 1 to 2**31 - 1"
                 raise refusal(at, because, *(help or ("a whole number in each line",)))
             extents.append(_extent(int(text), f"{at} ({place})"))
         return extents
+
+    def size_columns(self) -> list[str]:
+        """Return the columns of which each line has a size, but for those of one name."""
+        return [
+            name
+            for position, name in enumerate(self.header)
+            if self.header.count(name) == 1
+            and all(re.fullmatch(EXTENT, self.cell(line, position)) for _, line in self.lines)
+        ]
 
     def position(self, column: str, at: Place, help: str) -> int:
         """Return the position of a column.
@@ -269,22 +280,36 @@ def vectors_of_csv(
         raise refusal(at, f"{file.name} has no line with names of axes", "m,n,k")
     own = {name: name for name in table.header if name and name not in (weights, names)}
     column_by_axis = own if columns is None else columns
-    listed, first = ", ".join(table.header), table.header[0] or table.header[-1]
-    help = f'{{csv = "{file.name}", columns = {{m = "{first}"}}}}'
+    sized = table.size_columns()
     for axis, column in column_by_axis.items():
         if table.header.count(column) != 1:
+            listed = ", ".join(table.header)
             because = f"{file.name} has {table.header.count(column) or 'no'} columns {column!r} for {axis}: its columns are {listed}"
-            raise refusal(at, because, help)
+            stated = {one: name for one, name in column_by_axis.items() if name in sized}
+            free = (one for one in sized if one not in stated.values())
+            other = {one: stated.get(one) or next(free, "…") for one in column_by_axis}
+            raise refusal(at, because, _columns_text(file, other))
     if not table.lines:
         raise refusal(at, f"{file.name} has no line with sizes", "a line for each vector")
     extents = {}
     for axis, column in column_by_axis.items():
-        by_name = f'{{csv = "{file.name}", names = "{column}"}}, layers by name'
-        helps = (help,) if columns or names else (help, by_name)
-        extents[axis] = table.extents(table.header.index(column), at, *helps)
+        position, helps = table.header.index(column), ["a whole number in each line"]
+        if columns is None and sized:
+            helps.append(_columns_text(file, {one: one for one in sized if one in own}))
+        if not (
+            columns or names or any(table.cell(x, position).isdecimal() for _, x in table.lines)
+        ):
+            helps.append(f'{{csv = "{file.name}", names = "{column}"}}, layers by name')
+        extents[axis] = table.extents(position, at, *helps)
     vectors = [dict(zip(extents, one, strict=True)) for one in zip(*extents.values(), strict=True)]
     layers = table.layers(names, at)
     return list(zip(layers, vectors, table.weights(weights, at), strict=True))
+
+
+def _columns_text(file: Path, columns: Mapping[str, str]) -> str:
+    """Return the sizes of a file with a column for each axis, as a study has them."""
+    listed = ", ".join(f'{axis} = "{column}"' for axis, column in columns.items())
+    return f'{{csv = "{file.name}", columns = {{{listed}}}}}'
 
 
 def _read_csv(file: Path, at: Place) -> _Csv:
@@ -307,7 +332,7 @@ def _read_csv(file: Path, at: Place) -> _Csv:
             at, f"{file.name}: {because}", *EXAMPLES, what="cannot read the sizes"
         ) from error
     header = [name.strip() for name in numbered[0][1]] if numbered else []
-    has_names = bool(header) and not all(re.fullmatch(r"[0-9]{1,10}", name) for name in header)
+    has_names = bool(header) and not all(re.fullmatch(EXTENT, name) for name in header)
     return _Csv(file, header, numbered[has_names:], has_names)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import offcut
 from offcut.errors import OffcutError
 from offcut.studies.definition import Source
 from offcut.studies.operators import read_toml
+from offcut.studies.samples import Sample
 
 MAX_BYTES = 1 << 28
 """Of all files of a study that is sent."""
@@ -23,19 +24,23 @@ class SentStudy:
     version  of offcut
     source   of the study, whose file is beside `files`
     files    the contents of all that it names, by their paths in its folder
-    cells    all cells of the study: the worker finds the same ones, or refuses
-    processes  in which each is measured
+    counts   in how many processes each cell is measured; the worker finds the same cells, or refuses
+    earlier  samples of some, which the device that measured them adds to
     """
 
     version: str
     source: Source
     files: Mapping[str, bytes]
-    cells: frozenset[str]
-    processes: int = 1
+    counts: Mapping[str, int]
+    earlier: Mapping[str, Sample] = field(default_factory=dict)
 
 
-def pack_study(source: Source, cells: frozenset[str], processes: int = 1) -> SentStudy:
+def pack_study(
+    source: Source, counts: Mapping[str, int], earlier: Mapping[str, Sample]
+) -> SentStudy:
     """Return a study to be sent: its file, what it names, and the modules beside it.
+
+    counts, earlier  as of `SentStudy`
 
     Raises OffcutError for a file outside of the study's folder, and for more than 256 MiB.
     """
@@ -52,7 +57,8 @@ def pack_study(source: Source, cells: frozenset[str], processes: int = 1) -> Sen
         because = f"its files have more than {MAX_BYTES >> 20} MiB, most of them {largest}"
         raise _unsendable(file, because, "offcut study … without --pool")
     sent = replace(source, file=Path(file.name))
-    return SentStudy(offcut.__version__, sent, contents, cells, processes)
+    known = {cell: earlier[cell] for cell in counts if cell in earlier}
+    return SentStudy(offcut.__version__, sent, contents, dict(counts), known)
 
 
 def _unsendable(file: Path, because: str, help: str) -> OffcutError:

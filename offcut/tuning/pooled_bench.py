@@ -25,7 +25,7 @@ from offcut.errors import OffcutError, error_line
 from offcut.schedule import Schedule
 from offcut.search import Outcome
 from offcut.search.job_runner import pickle_for_process
-from offcut.search.pool import REQUEUES, InFlightTasks, Pool, TaskDispatcher, connect
+from offcut.search.pool import REQUEUES, Device, InFlightTasks, Pool, TaskDispatcher, connect
 from offcut.search.pool.tasks import Task
 from offcut.tuning.campaign import BATCH
 from offcut.tuning.measuring.candidate import Bench
@@ -163,7 +163,7 @@ class PooledBench(TaskDispatcher[Schedule]):
         """Return the task that sends the problem."""
         return admit_problem, self.campaign, self._wire
 
-    def order(self, parcel: Parcel) -> Task:
+    def order(self, parcel: Parcel, device: Device) -> Task:
         """Return the task that measures schedules, which go as texts."""
         return measure_parcel, self.campaign, tuple(map(str, parcel))
 

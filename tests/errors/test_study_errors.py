@@ -190,8 +190,50 @@ seconds without an end
 given HEAD + 'seconds_per_cell = inf\n' + DENSE + AUTO
 study: cannot read the study
   at       study.toml, study.seconds_per_cell
-  because  inf is not a number from 0.0001 on
+  because  inf is not a number from 0.0001 to 86400
   help     seconds_per_cell = 0.3
+
+seconds beyond a day
+given HEAD + 'seconds_per_cell = 1e300\n' + DENSE + AUTO
+study: cannot read the study
+  at       study.toml, study.seconds_per_cell
+  because  1e+300 is not a number from 0.0001 to 86400
+  help     seconds_per_cell = 0.3
+
+threads beyond what a call may use
+given HEAD + DENSE + AUTO + '[[contenders]]\npeer = "numpy"\nthreads = 100000\n'
+study: cannot read the study
+  at       study.toml, contender 2, threads
+  because  100000 is not a whole number from 1 to 1024
+  help     threads = 1
+
+threads of a study beyond what a call may use
+given HEAD + 'threads = 100000\n' + DENSE + AUTO
+study: cannot read the study
+  at       study.toml, study.threads
+  because  100000 is not a whole number from 1 to 1024
+  help     threads = 1
+
+a model that is a number
+given HEAD + '[[operators]]\nmodel = "mine:PRICE"\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, model
+  because  mine:PRICE is int, not a function
+  help     "module:function" of its arguments, which returns a model
+
+a model whose function does not take its arguments
+given HEAD + '[[operators]]\nmodel = "mine:number"\narguments = {layers = 2}\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, arguments
+  because  number: got an unexpected keyword argument 'layers'
+  help     number()
+
+a model that is a file of something else
+given HEAD + '[[operators]]\nmodel = "lengths.csv"\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, model
+  because  lengths.csv is not an ONNX model
+  help     a file that onnx.save wrote, or another exporter
 
 a line that is no size
 given HEAD + DENSE.replace('[1, 3]', '"requests.csv"') + AUTO
@@ -278,8 +320,24 @@ given HEAD + '[[operators]]\neinsum = "mk,kn->mn"\nsizes = "huge.csv"\n' + AUTO
 study: cannot read the study
   at       study.toml, operator 1, sizes
   because  huge.csv, line 2: '99999999999999999999' in column 'm' is not a whole number from 1 to 2**31 - 1
-  help     {csv = "huge.csv", columns = {m = "m"}}
-  help     {csv = "huge.csv", names = "m"}, layers by name
+  help     a whole number in each line
+  help     {csv = "huge.csv", columns = {k = "k", n = "n"}}
+
+a column of names where sizes are due
+given HEAD + '[[operators]]\neinsum = "mk,kn->mn"\nsizes = "layers.csv"\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, sizes
+  because  layers.csv, line 2: 'first' in column 'layer' is not a whole number from 1 to 2**31 - 1
+  help     a whole number in each line
+  help     {csv = "layers.csv", columns = {M = "M", k = "k", n = "n"}}
+  help     {csv = "layers.csv", names = "layer"}, layers by name
+
+a column that a file of layers lacks
+given HEAD + '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {csv = "layers.csv", columns = {m = "m", k = "k", n = "n"}}\n' + AUTO
+study: cannot read the study
+  at       study.toml, operator 1, sizes
+  because  layers.csv has no columns 'm' for m: its columns are layer, M, k, n
+  help     {csv = "layers.csv", columns = {m = "M", k = "k", n = "n"}}
 
 a reference at sizes that are not measured
 given HEAD + DENSE + AUTO + '[[goals]]\nreference = {m = 99}\nworst = 0.9\n'
@@ -545,10 +603,17 @@ study: cannot find the axis 'z'
 a strategy in a list that is expanded
 given HEAD + DENSE + AUTO + '[[contenders]]\nname = "ours"\neach = {strategy = ["cut", "laddr"]}\n'
 study: cannot read the study
-  at       study.toml, contender 'ours laddr', strategy
+  at       study.toml, contender 'ours', each.strategy
   because  there is no 'laddr'; entry points of offcut.strategies: none
   help     did you mean ladder?
   help     "module:function", a file beside the study
+
+trials in a table that is expanded
+given HEAD + DENSE + '[[contenders]]\ntarget = "vta"\neach = {"tune.trials" = [16, 0]}\ntune = {price = "closed"}\n'
+study: cannot read the study
+  at       study.toml, contender 1, each.tune.trials
+  because  0 is not a whole number from 1 on
+  help     trials = 64
 
 a key behind a table that is expanded
 given HEAD + DENSE + '[[contenders]]\neach = {strategy = ["cut", "mask"]}\n[[contenders]]\npeer = "numpy"\nthread = 2\n'
@@ -607,6 +672,7 @@ def test_a_study_is_refused_by_its_place(name: str, tmp_path: Path) -> None:
     text, expected = REFUSED[name]
     (tmp_path / "lengths.csv").write_text("m,t\n1,2\n")
     (tmp_path / "huge.csv").write_text("m,k,n\n99999999999999999999,8,8\n")
+    (tmp_path / "layers.csv").write_text("layer,M,k,n\nfirst,1,8,16\n")
     (tmp_path / "requests.csv").write_text("# of a day\n\nm\n1\nx\n", encoding="utf-8-sig")
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "gone.py").write_text("from os import _exit\n_exit(3)\n")

@@ -211,7 +211,9 @@ def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(
     assert [one.failed for one in samples.values()] == [""] * 2
 
 
-def test_what_contenders_compiled_of_an_operator_goes_with_it(tmp_path: Path) -> None:
+def test_what_contenders_compiled_of_an_operator_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     operators = (
         f'[[operators]]\nname = "{name}"\n' + DENSE.partition("\n")[2].replace("16", columns)
         for name, columns in (("first", "16"), ("next", "17"))
@@ -220,6 +222,8 @@ def test_what_contenders_compiled_of_an_operator_goes_with_it(tmp_path: Path) ->
     (tmp_path / "study.toml").write_text(HEAD + "".join(operators) + contenders)
     source = read_definition(tmp_path / "study.toml").source
     definition = source.read()
+    read, reads = Source.read, list[Source]()
+    monkeypatch.setattr(Source, "read", lambda source: reads.append(source) or read(source))
     measured = []
     for name in ("first", "next"):
         cells = tuple(
@@ -237,3 +241,4 @@ def test_what_contenders_compiled_of_an_operator_goes_with_it(tmp_path: Path) ->
         assert set(contender._compiled) == {name}
     isolated._READ.clear()
     assert sum(map(len, measured)) == 4
+    assert len(reads) == 2, "once for each operator"

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import offcut as oc
+from offcut.cli import app
 from offcut.costmodel import load
 from offcut.errors import DescribeError, OffcutError
 from offcut.studies import compile_options
@@ -134,6 +136,23 @@ def test_what_is_predicted_is_the_cost_and_runs_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_is_not_timed_by_calls_has_one_process(tmp_path: Path) -> None:
+    text = HEAD.replace("processes = 1", "processes = 3") + DENSE
+    text += '[[contenders]]\nstrategy = "auto"\n'
+    text += '[[contenders]]\nname = "said"\nstrategy = "mask"\nmeasure = "predicted"\n'
+    nothing_timed = text.replace("[study]", '[study]\nmeasure = "predicted"')
+    several = "0.006 s, and what compiling and checking take, in 3 processes one after the other"
+    for one, counts, line in (
+        (text, [3, 1], several),
+        (nothing_timed, [1, 1], "what compiling and checking take"),
+    ):
+        definition = defined(tmp_path, one)
+        assert [definition.processes_of(name) for name in ("auto", "said")] == counts
+        said = CliRunner().invoke(app, ["study", str(definition.file), "--dry-run"])
+        assert said.stdout.splitlines()[-1] == f"6 of 6 cells to measure: {line}"
+    assert definition.processes == 1
+
+
 def test_what_is_simulated_is_the_time_of_the_simulator_with_and_without_hiding(
     tmp_path: Path,
 ) -> None:

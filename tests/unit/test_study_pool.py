@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from offcut.studies.definition import Source, read_definition
 from offcut.studies.groups import groups_of
 from offcut.studies.pooled import PooledStudy
 from offcut.studies.remote import Result
+from offcut.studies.run import write_samples
 from offcut.studies.samples import FILE, Sample, read_samples
 from offcut.studies.study_files import SentStudy, pack_study, unpack_study
 from tests.workers import FakeDevices, worker_process
@@ -64,7 +65,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def packed(file: Path) -> SentStudy:
     definition = read_definition(file)
-    return pack_study(definition.source, frozenset(cell for *_, cell in definition.cells()))
+    earlier = read_samples(file.parent / "out" / "small" / FILE)
+    counts = {cell: definition.processes_of(one.name) for *_, one, cell in definition.cells()}
+    return pack_study(definition.source, counts, earlier)
 
 
 def test_a_study_is_sent_with_what_it_names_and_is_the_same_there(
@@ -74,8 +77,8 @@ def test_a_study_is_sent_with_what_it_names_and_is_the_same_there(
     there = unpack_study(study, tmp_path / "there")
 
     assert sorted(study.files) == ["lengths.csv", "mine.py", "study.toml"]
-    assert {cell for *_, cell in read_definition(there).cells()} == study.cells
-    leads_out = SentStudy("", Source({}, Path("s")), {"../s": b""}, frozenset())
+    assert {cell for *_, cell in read_definition(there).cells()} == {*study.counts}
+    leads_out = SentStudy("", Source({}, Path("s")), {"../s": b""}, {})
     with pytest.raises(OffcutError, match="leads out of the folder"):
         unpack_study(leads_out, tmp_path / "x")
 
@@ -140,9 +143,9 @@ def dealt(file: Path, tasks: FakeFlights) -> list[Result]:
     """Return what is told of all groups of a study."""
     study, definition = packed(file), read_definition(file)
     told: list[Result] = []
-    with PooledStudy(study, groups_of(definition, study.cells), tasks) as bench:  # type: ignore[arg-type]
+    with PooledStudy(study, groups_of(definition, frozenset(study.counts)), tasks) as bench:  # type: ignore[arg-type]
         bench.measure(told.append)
-    assert sorted(s.cell for one in told for s in one.samples) == sorted(study.cells)
+    assert sorted(s.cell for one in told for s in one.samples) == sorted(study.counts)
     return told
 
 
@@ -163,7 +166,7 @@ def test_each_group_goes_to_one_device_and_its_samples_say_which(file: Path) -> 
 def test_a_group_whose_device_goes_is_measured_again_and_one_that_ends_all_fails(
     file: Path,
 ) -> None:
-    first, second, *_ = groups_of(read_definition(file), packed(file).cells)
+    first, second, *_ = groups_of(read_definition(file), frozenset(packed(file).counts))
     once, always = next(iter(first.cells)), next(iter(second.cells))
     told = dealt(file, FakeFlights(FakeDevices(["a"]), {once: 1, always: 99}))
     samples = {sample.cell: sample for one in told for sample in one.samples}
@@ -172,6 +175,36 @@ def test_a_group_whose_device_goes_is_measured_again_and_one_that_ends_all_fails
     failed = samples[always]
     assert failed.failed == "4 workers went or hung with it; a: it went"
     assert (failed.contender, failed.sizes) == ("auto", second.point.sizes)
+
+
+def test_a_device_adds_the_processes_that_it_lacks_and_has_its_own_groups_first(file: Path) -> None:
+    def measured(device: str) -> list[list[int]]:
+        study = packed(file)
+        assert remote.admit("one", study) == ""
+        groups = [
+            tuple(group.cells)
+            for group in groups_of(read_definition(file), frozenset(study.counts))
+        ]
+        try:
+            results = remote.measure("one", groups[:1], device)
+        finally:
+            remote.dismiss("one")
+        assert isinstance(results, tuple)
+        samples = [replace(one, device=device) for one in results[0].samples]
+        write_samples(read_definition(file), samples_file.parent, samples, results[0].environment)
+        return [[*one.process] for one in samples]
+
+    samples_file = file.parent / "out" / "small" / FILE
+    samples_file.parent.mkdir(parents=True)
+    assert measured("a") == [[0, 0, 0]] * 2
+
+    file.write_text(TEXT.replace("processes = 1", "processes = 2"))
+    assert measured("a") == [[1]] * 2, "three rounds of two processes are two and one"
+    assert measured("a") == [], "nothing is missing"
+    assert measured("b") == [[0, 0], [0, 0], [1], [1]], "another device measures all itself"
+
+    devices = [one.samples[0].device for one in dealt(file, FakeFlights(FakeDevices(["a", "b"])))]
+    assert devices == ["a", "b", "a"], "b has the first group, and a the one behind it"
 
 
 def test_a_pool_without_devices_is_an_error_that_says_how_to_go_on(file: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_loss_of_five_in_a_hundred_is_found_with_the_processes_that_are_recomm
 ) -> None:
     """At least 85 of 100 times, where 90 are promised; and where there is none, at most 2 of 100."""
     rng = np.random.default_rng(1)
-    count = processes_needed(math.sqrt(2) * between, math.log(1.05) - math.log(1.02))
+    count = processes_needed(lambda count: math.sqrt(2) * between, math.log(1.05) - math.log(1.02))
     verdicts = {1.0: 0, 1.05: 0}
     for loss in verdicts:
         for _ in range(400):
@@ -289,6 +289,33 @@ def test_a_comparison_of_what_is_predicted_does_not_speak_of_the_machine(tmp_pat
     assert "machine" not in text
     assert "no peers" not in text
     assert "0 slower, 0 faster, 1 the same to 0% and their 95 % intervals" in text.splitlines()
+
+
+@pytest.mark.parametrize("peers", [(), ("peer",)], ids=["alone", "beside a peer"])
+def test_processes_that_are_advised_allow_for_their_fewer_rounds(
+    peers: tuple[str, ...], tmp_path: Path
+) -> None:
+    rng, processes, rounds = np.random.default_rng(5), 7, 3
+
+    def write(folder: Path) -> Path:
+        folder.mkdir(parents=True)
+        for name in ("mine", *peers):
+            seconds = tuple(np.exp(rng.exponential(0.2, processes * rounds)))
+            one = Sample(name, "dense", {"m": 1}, name, seconds, 1, turns=folder.name)
+            numbers = tuple(int(x) for x in np.repeat(np.arange(processes), rounds))
+            places = tuple(range(rounds)) * processes
+            append_samples(
+                folder / FILE, [replace(one, process=numbers, round=places, peer=name == "peer")]
+            )
+        return folder
+
+    (change,) = compare(*(write(tmp_path / x) for x in "ab")).changes
+    assert change.growth[-1] == 1.0
+    assert change.growth[0] > 1.3, (
+        "of exponential disturbances the shortest of three differs by a third of one"
+    )
+    same = replace(change, growth=(1.0,))
+    assert change.more_processes > same.more_processes
 
 
 def test_one_process_more_is_one() -> None:

@@ -58,7 +58,8 @@ def test_lines_of_a_csv_file_are_vectors_of_sizes(tmp_path: Path) -> None:
         "study: cannot read the study\n"
         "  at       study.toml, operator 1, sizes\n"
         "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number from 1 to 2**31 - 1\n"
-        '  help     {csv = "shapes.csv", columns = {m = "M"}}\n'
+        "  help     a whole number in each line\n"
+        '  help     {csv = "shapes.csv", columns = {M = "M", K = "K", N = "N"}}\n'
         '  help     {csv = "shapes.csv", names = "name"}, layers by name'
     )
 

@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, takewhile
 from math import ceil
 from threading import Event
@@ -250,8 +251,8 @@ class TaskDispatcher(ABC, Generic[Item]):
         """Return the task that asks a device whether it takes this work: it returns "", or why not."""
 
     @abstractmethod
-    def order(self, parcel: tuple[Item, ...]) -> Task:
-        """Return the task that does a parcel: it returns what became of each item, an error to raise here, or None where the
+    def order(self, parcel: tuple[Item, ...], device: Device) -> Task:
+        """Return the task that does a parcel on a device: it returns what became of each item, an error to raise here, or None where the
         device has not been asked for this work.
         """
 
@@ -262,6 +263,10 @@ class TaskDispatcher(ABC, Generic[Item]):
     @abstractmethod
     def result_of_crash(self, item: Item, because: str) -> Any:
         """Return what is told of an item that every device went with."""
+
+    def suits(self, item: Item, device: Device) -> bool:
+        """Return whether a device should have an item before others."""
+        return False
 
     def result(self, value: Any, device: Device | None) -> Any:
         """Return what is told of an item: by default what its device gave."""
@@ -305,8 +310,8 @@ class TaskDispatcher(ABC, Generic[Item]):
             if device not in self._admitted:
                 self.tasks.send(device, (), *self.admission())
             elif work.waiting:
-                parcel = work.parcel(devices)
-                self.tasks.send(device, parcel, *self.order(parcel))
+                parcel = work.parcel(devices, partial(self.suits, device=device))
+                self.tasks.send(device, parcel, *self.order(parcel, device))
 
     def _take(
         self, one: TaskResult[tuple[Item, ...]], work: _Work[Item], tell: Callable[[Any], None]
@@ -381,11 +386,12 @@ class _Work(Generic[Item]):
     whole: bool = False
     losses: Counter[Item] = field(default_factory=Counter)
 
-    def parcel(self, devices: int) -> tuple[Item, ...]:
-        """Take the next items for one of so many devices: an equal share; alone what was lost before."""
+    def parcel(self, devices: int, suits: Callable[[Item], bool]) -> tuple[Item, ...]:
+        """Take the next items for one of so many devices, first the ones that suit it: an equal share; alone what was lost before."""
         if self.whole:
             parcel, self.waiting = tuple(self.waiting), deque()
             return parcel
+        self.waiting = deque(sorted(self.waiting, key=lambda item: not suits(item)))
         fresh = takewhile(lambda item: not self.losses[item], self.waiting)
         share = min(self.most, ceil(self.count / devices))
         parcel = tuple(islice(fresh, share)) or (self.waiting[0],)
