@@ -44,10 +44,10 @@ def seconds_by_process(sample: Sample) -> dict[int, list[float]]:
 def first_rounds(sample: Sample, count: int) -> Sample:
     """Return the first rounds of each process, so many at most."""
     places = [place for place, number in enumerate(sample.round) if number < count]
-    seconds, process = (
-        tuple(values[place] for place in places) for values in (sample.seconds, sample.process)
+    seconds = tuple(sample.seconds[place] for place in places)
+    return replace(
+        sample, seconds=seconds, process=tuple(sample.process[place] for place in places)
     )
-    return replace(sample, seconds=seconds, process=process)
 
 
 def log_medians(sample: Sample) -> dict[int, float]:
