@@ -196,8 +196,9 @@ def test_a_folder_is_measured_into_by_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_lock_whose_process_was_killed_is_taken_over_with_a_word(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("offcut.studies.progress.LINE_SECONDS", 3600.0)
     out = tmp_path / "out"
     code = (
         "import os, signal, sys, pathlib\nfrom offcut.studies.lock import locked\n"

@@ -389,7 +389,7 @@ REJECTED = {
         "tune = {budget = 0}\n",
         "study: cannot read the study\n"
         "  at       study.toml, contender 1, tune.budget\n"
-        "  because  0 is not a number from 0.001 on\n"
+        "  because  0 is not a number from 0.0001 to 86400\n"
         "  help     budget = 0.3",
     ),
     "draw with a strategy": (
