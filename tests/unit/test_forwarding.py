@@ -46,6 +46,10 @@ FORWARDED = {
     + "local T: float32[n]\nfor i in 0:n\n  T[i] = X[i]\n"
     + COPY.replace("X", "T")
     + READS,
+    "a copy with an axis of one element": HEAD
+    + LOCAL.replace("[n + 2]", "[1, n + 2]")
+    + COPY.replace("S[z]", "S[0, z]")
+    + READS.replace("S[x + r]", "S[0, x + r]"),
     "a copy in a window": HEAD + LOCAL + "alloc S[0 +: n + 2]\n" + indented(COPY + READS),
 }
 

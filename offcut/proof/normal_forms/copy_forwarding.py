@@ -17,7 +17,7 @@ loops over the array (`check_structure`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
@@ -195,8 +195,7 @@ class _Copy:
         """`form` in loops over all that is there, in this order; None where an index is no name of its own."""
         names = self.names_around(around)
         loops: dict[str, tuple[Expr, Expr]] = {}
-        for own, one, extent in zip(form.index, ranges, self.buffer.shape, strict=True):
-            there = AxisRange(ix.const(0), extent) if one is None else one
+        for own, there in zip(form.index, self.axis_ranges(ranges), strict=True):
             if there.names(own):
                 continue
             counted = _base_and_offset(own, names)
@@ -211,6 +210,11 @@ class _Copy:
         for name in sorted(loops, key=order.index, reverse=True):
             plain = (For(name, *loops[name], plain),)
         return plain
+
+    def axis_ranges(self, ranges: Held) -> Iterator[AxisRange]:
+        """Yield the coordinates of each axis that are there."""
+        for one, extent in zip(ranges, self.buffer.shape, strict=True):
+            yield AxisRange(ix.const(0), extent) if one is None else one
 
     def reads_only_parts(self, copied: Store, ranges: Held, readers: tuple[Stmt, ...]) -> bool:
         """Return whether readers ask for coordinates of an axis of which only some are there."""
@@ -244,8 +248,9 @@ class _Copy:
             if not isinstance(node, Load) or node.buffer != self.buffer.name:
                 return None
             at: dict[str, Expr] = {}
-            for own, one, part in zip(copied.index, ranges, node.index, strict=True):
-                if one is not None and one.names(own):
+            axes = zip(copied.index, self.axis_ranges(ranges), node.index, strict=True)
+            for own, there, part in axes:
+                if there.names(own):
                     continue  # there is no other
                 counted = _base_and_offset(own, names)
                 assert counted is not None

@@ -1,18 +1,19 @@
 """Decisions by hand, and what they make of a program; the theorems that it computes what was described.
 
-Decisions that change stages come first, each with an equation of its own. Those about loops are proved at once where isl answers that soon,
-else in steps: of each the two programs differ in one stage, which is compared alone. The programs after each step are the proof.
+Decisions that change stages have an equation each, and come first where they can. What the others make of a program is compared with
+its stages in their own loops: all at once where isl answers that soon, else each half of them with what the half before makes, down to
+the decisions about the loops of one stage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from itertools import groupby
 
-from offcut.core.memo import forget
+from offcut.core.memo import forget, lazy_property
 from offcut.core.program import Alloc, Kind, Program, walk
 from offcut.errors import PartitionError
 from offcut.partition import EmittedTile
@@ -53,95 +54,30 @@ class HandProof:
     nests: Nests
 
     def proved(self, reassociate: bool) -> Proof:
-        """Return the program that the decisions make, proved: at once, else in steps; where decisions that change stages stand behind others,
-        or isl answers neither, with one staged array after the other, at last with values in whole arrays in all steps.
+        """Return the program that the decisions make, proved.
 
         Raises PartitionError where a result would change; where isl answers no question, with the decision behind which it does not.
         """
-        questions: list[Callable[[bool], Proof]] = [partial(self.by_array, ())]
-        if self.changes_stages_first:
-            questions = [self.at_once, self.in_steps, *questions]
-        values = self.whole_values()
-        if values:
-            questions.append(partial(self.by_array, values))
-        undecided: PartitionError | None = None
-        for question in questions:
-            try:
-                return question(reassociate)
-            except PartitionError as refused:
-                if refused.refused != UNDECIDED:
-                    raise
-                if undecided is None or undecided.decision is None:
-                    undecided = refused
-        assert undecided is not None
-        raise undecided
+        forget()
+        steps = (_Step(self.first, None), *self._steps())
+        theorems = _theorems(steps, reassociate)
+        return steps[-1].program, Certificate(tuple(dict.fromkeys(theorems)))
 
-    @property
-    def changes_stages_first(self) -> bool:
-        """Return whether all decisions about loops can be made behind those that change stages."""
+    def _steps(self) -> Iterator[_Step]:
+        """Yield what decisions make, those about the loops of a stage together: behind all that change stages, where they can be made there."""
+        changes = tuple(step for step in self.steps if _changes_stages(step))
+        others = tuple(step for step in self.steps if not _changes_stages(step))
         try:
-            reduce(apply_decision, self.of_loops, self.staged)
+            reduce(apply_decision, (*changes, *others), self.first)
         except PartitionError:
-            return False
-        return True
-
-    @property
-    def staged(self) -> Nests:
-        """Return the nests after the decisions that change stages."""
-        return reduce(apply_decision, filter(_changes_stages, self.steps), self.first)
-
-    @property
-    def of_loops(self) -> tuple[Primitive, ...]:
-        """Return the decisions about loops."""
-        return tuple(step for step in self.steps if not _changes_stages(step))
-
-    def at_once(self, reassociate: bool) -> Proof:
-        """Return the program, proved in one step from the stages in their own loops."""
-        forget()
-        with lowering_budget():
-            program = lower_with_tiles(self.nests)[0]
-        return program, prove(self.nests, self.staged.source, (program,), reassociate, PASS)
-
-    def in_steps(self, reassociate: bool) -> Proof:
-        """Return the program, proved in steps of which each decides about the loops of one stage more, or where one more is computed.
-
-        Raises PartitionError, with the last decision of the step that is refused.
-        """
-        forget()
-        nests = self.staged
-        first = program = nests.source
-        theorems: list[Theorem] = []
-        for _, steps in groupby(self.of_loops, _decided_loops):
+            changes, others = (), self.steps
+        nests = reduce(apply_decision, changes, self.first)
+        if not others:
+            yield _Step(nests, (*changes, None)[-1])
+        for _, steps in groupby(others, _decided_loops):
             for step in steps:
                 nests = apply_decision(nests, step)
-            with lowering_budget():
-                before, program = program, lower_with_tiles(nests)[0]
-            try:
-                known = before is not first
-                theorems += _step_theorems(nests, (before, first), program, reassociate, known)
-            except PartitionError as refused:
-                refused.decision = step
-                raise
-        return program, Certificate(tuple(dict.fromkeys(theorems)))
-
-    def by_array(self, always: Collection[str], reassociate: bool) -> Proof:
-        """Return the program, proved in steps of which each has one staged array more, with all the work of a request.
-
-        always  staged arrays that are there in all steps
-        """
-        forget()
-        with lowering_budget():
-            steps = self.with_arrays(always=always)
-            programs, _ = _programs(steps)
-        certificate = prove(self.nests, steps[0].source, programs, reassociate)
-        return programs[-1], certificate
-
-    def whole_values(self) -> tuple[str, ...]:
-        """Return the arrays of staged values that lie in no window: they are stages, computed before their readers."""
-        steps = tuple(each_decision(self.steps))
-        windows = {step.stage for step in steps if isinstance(step, At)}
-        values = (s.name for s in steps if isinstance(s, Staging) and s.how == "value")
-        return tuple(name for name in values if name not in windows)
+            yield _Step(nests, step)
 
     def forms(
         self, small: bool, always: Collection[str]
@@ -195,26 +131,51 @@ def _decided_loops(step: Primitive) -> object:
     return step if isinstance(step, At) else stages_in(step)
 
 
-def _step_theorems(
-    nests: Nests, before: Sequence[Program], program: Program, reassociate: bool, inside: bool
-) -> Iterator[Theorem]:
-    """Yield the theorems by which a program computes what the first of those before it does of which isl tells it soon.
+@dataclass(frozen=True)
+class _Step:
+    """What some decisions make of a program; `decision` is the last of them, None before the first."""
 
-    inside  whether every access of those before is known to lie inside
+    nests: Nests
+    decision: Primitive | None
 
-    Raises PartitionError, of the first, where it tells that of none.
+    @lazy_property
+    def program(self) -> Program:
+        """Return the program: before the first decision, every stage in its own loops."""
+        if self.decision is None:
+            return self.nests.source
+        with lowering_budget():
+            return lower_with_tiles(self.nests)[0]
+
+
+def _theorems(steps: Sequence[_Step], reassociate: bool) -> tuple[Theorem, ...]:
+    """Return the theorems by which the last program of some steps computes what the first does: of all at once, where isl tells it soon, else
+    of each half; of one step with all the work of a request.
+
+    Raises PartitionError, with the last decision of the step that is refused.
     """
+    first, last = steps[0], steps[-1]
+    inside = first.decision is not None and first.nests.source == last.nests.source
     undecided: PartitionError | None = None
-    for one in dict.fromkeys(before):
-        try:
-            yield from prove(nests, one, (program,), reassociate, PASS, inside).theorems
-            return
-        except PartitionError as refused:
-            if refused.refused != UNDECIDED:
-                raise
-            undecided = undecided or refused
+    for most in (PASS, None) if len(steps) <= 2 else (PASS,):
+        for source in dict.fromkeys((first.program, last.nests.source)):
+            try:
+                return prove(
+                    last.nests, source, (last.program,), reassociate, most, inside
+                ).theorems
+            except PartitionError as refused:
+                if len(steps) <= 2:
+                    refused.decision = last.decision
+                if refused.refused != UNDECIDED:
+                    raise
+                undecided = undecided or refused
     assert undecided is not None
-    raise undecided
+    if len(steps) <= 2:
+        raise undecided
+    middle = len(steps) // 2
+    return (
+        *_theorems(steps[: middle + 1], reassociate),
+        *_theorems(steps[middle:], reassociate),
+    )
 
 
 def _programs(
