@@ -1,10 +1,11 @@
-"""Facts of a program that are computed once: its statements by kind, the names that it binds, the values that elements start from."""
+"""Facts of a program that are computed once: its statements by kind, the names that it binds, the sums that begin as 0."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-from offcut.core.expr import Expr
+from offcut.core.dtypes import is_identity
+from offcut.core.expr import Const, Expr, is_zero
 from offcut.core.memo import lazy_property, memo, memoize_method
 from offcut.core.program import STATUS, Alloc, For, Kind, Program, Stmt, Store, walk
 
@@ -52,14 +53,21 @@ class Analysis:
         return frozenset(b.name for b in self.program.buffers if b.scope == STATUS)
 
     @lazy_property
-    def starts(self) -> dict[str, set[Expr]]:
-        """The values that are assigned to each buffer, without those that the caller fills, too."""
-        updated = {buffer.name for buffer in self.program.buffers if buffer.kind is Kind.INOUT}
-        values: dict[str, set[Expr]] = {}
+    def zero_sums(self) -> frozenset[str]:
+        """The buffers that begin as 0 and are only added to: no element of them is -0.0, so adding a zero of either sign changes nothing."""
+        begun = {stmt.buffer for stmt in self.of(Store) if stmt.reduce is None}
+        others = {buffer.name for buffer in self.program.buffers if buffer.kind is Kind.INOUT}
         for stmt in self.of(Store):
-            if stmt.reduce is None and stmt.buffer not in updated:
-                values.setdefault(stmt.buffer, set()).add(stmt.value)
-        return values
+            if not (is_zero(stmt.value) if stmt.reduce is None else stmt.reduce == "sum"):
+                others.add(stmt.buffer)
+        return frozenset(begun - others)
+
+    def adds_nothing(self, store: Store, value: Expr) -> bool:
+        """Return whether updating an element with a literal changes nothing: with a neutral one, or with a zero in one of `zero_sums`."""
+        if store.reduce is None or not isinstance(value, Const):
+            return False
+        is_sum = store.reduce == "sum" and store.buffer in self.zero_sums
+        return is_identity(store.reduce, value.value, value.dtype) or (is_sum and value.value == 0)
 
 
 class _Identity:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from math import copysign
 
 from offcut.core import index as ix
-from offcut.core.dtypes import FLOATS, INTEGERS, ITEM_BYTES, identity
+from offcut.core.dtypes import FLOATS, INTEGERS, ITEM_BYTES, is_identity
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -62,9 +61,7 @@ def conditional_term(value: Expr, reducer: str | None) -> tuple[Expr, Expr] | No
     """Return the condition and the term of an update that changes nothing where the condition fails; None where it is no such update."""
     match value:
         case Select(condition, then, Const(nothing, dtype)) if reducer is not None:
-            neutral = identity(reducer, dtype)
-            if nothing == neutral and copysign(1.0, nothing) == copysign(1.0, neutral):
-                return condition, then
+            return (condition, then) if is_identity(reducer, nothing, dtype) else None
     return None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import copysign
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, assert_never
 
@@ -279,6 +280,17 @@ def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     if all(map(is_, parts, children(expr))):
         return expr
     return _REBUILT[type(expr)](expr, parts)
+
+
+def is_zero(expr: Expr) -> bool:
+    """Whether an expression is the number 0, and not -0.0."""
+    return isinstance(expr, Const) and expr.value == 0 and copysign(1.0, expr.value) > 0
+
+
+def is_same_node(a: Expr, b: Expr) -> bool:
+    """Whether two expressions are equal but for their operands."""
+    parts = children(b)
+    return type(a) is type(b) and len(children(a)) == len(parts) and rebuild(a, parts) == b
 
 
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:

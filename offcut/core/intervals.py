@@ -7,7 +7,7 @@ infinite if a value is unbounded; `polyhedral.greatest` computes exact ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import product
 from math import inf
@@ -96,6 +96,18 @@ _CORNERS: dict[str, Callable[..., Any]] = {
     "max": max,
 }
 """Operations that have their extremes at those of their operands."""
+
+
+def greatest_value(expr: Expr, ranges: Sequence[tuple[str, Expr, Expr]]) -> Expr | None:
+    """Return the greatest value of an index expression while iterators take values; None if its form does not show it.
+
+    ranges  each iterator with its first and its last value, which iterators before it may move
+    """
+    greatest: Expr | None = expr
+    for name, first, last in reversed(ranges):
+        extremes = greatest and ends(greatest, {name: (first, last)})
+        greatest = extremes and extremes[1]
+    return greatest
 
 
 def ends(

@@ -6,7 +6,7 @@ and of the parts of nodes (`blocks`, `expressions`, `children`), so that a pass 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -267,6 +267,27 @@ def map_body(body: tuple[Stmt, ...], change: Callable[[Expr], Expr]) -> tuple[St
     """Return `body` with `change` applied to every expression in it; the same object where none changes."""
     statements = tuple(map_expressions(stmt, change) for stmt in body)
     return body if all(a is b for a, b in zip(statements, body, strict=True)) else statements
+
+
+def merge_neighbours(
+    body: Sequence[Stmt], merged: Callable[[Stmt, Stmt], Stmt | None]
+) -> tuple[Stmt, ...]:
+    """Return a block in which statements side by side are one where `merged` makes one of two; it returns None for others."""
+    statements: list[Stmt] = []
+    for stmt in body:
+        one = merged(statements[-1], stmt) if statements else None
+        if one is None:
+            statements.append(stmt)
+        else:
+            statements[-1] = one
+    return tuple(statements)
+
+
+def inside_loops(loops: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements inside of loops, outermost first."""
+    for loop in reversed(loops):
+        body = (replace(loop, body=body),)
+    return body
 
 
 def substitute_coordinates(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:

@@ -34,7 +34,6 @@ from typing import assert_never
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.conditions import negate
-from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -150,7 +149,7 @@ class _Separation:
         self.sizes = {size.name for size in space.sizes}
         self.notes: dict[Note | _Kept, None] = {}
         self.names = Names(used_names(program))
-        self.starts = analysis(program).starts
+        self.facts = analysis(program)
 
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`body`, in which at most `limit` stores may come out."""
@@ -203,13 +202,8 @@ class _Separation:
     def store(self, stmt: Store, at: Facts) -> tuple[Stmt, ...]:
         index = tuple(fold_comparisons(part, at) for part in stmt.index)
         value = fold_comparisons(stmt.value, at)
-        if stmt.reduce is not None and isinstance(value, Const):
-            nothing = is_identity(stmt.reduce, value.value, value.dtype)
-            from_zero = stmt.reduce == "sum" and self.starts.get(stmt.buffer) == {
-                Const(0.0, value.dtype)
-            }
-            if nothing or (from_zero and value.value == 0.0):
-                return ()
+        if self.facts.adds_nothing(stmt, value):
+            return ()
         return (replace(stmt, index=index, value=value),)
 
     def loop(self, loop: For, at: Facts, limit: int) -> tuple[Stmt, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 from math import inf, prod
+from typing import TypeGuard
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
@@ -106,25 +107,23 @@ class EnclosingScope:
 
 def equal(value: Expr, literal: Expr) -> tuple[Expr, ...]:
     """Return the conditions for ``value == literal``; `value` may be a quotient by a positive expression."""
-    if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
-        low, high = ix.mul(literal, value.b), ix.mul(ix.add(literal, 1), value.b)
-        positive = Compare("<", ix.const(0), value.b)
-        return positive, Compare("<=", low, value.a), Compare("<", value.a, high)
+    if _is_open_quotient(value):
+        return in_range(value, literal, ix.add(literal, 1))
     return (Compare("==", value, literal),)
 
 
-def in_range(let: Let) -> tuple[Expr, ...]:
-    """Return the conditions for a bounded value to lie in its range, and for its divisor to be positive."""
-    if (
-        isinstance(let.value, Binary)
-        and let.value.op == "//"
-        and not isinstance(let.value.b, Const)
-    ):
-        a, b = let.value.a, let.value.b
-        above = Compare("<=", ix.mul(let.lo, b), a)
-        return Compare("<", ix.const(0), b), above, Compare("<", a, ix.mul(let.hi, b))
-    low, high = ix.const(let.lo), ix.const(let.hi)
-    return Compare("<=", low, let.value), Compare("<", let.value, high)
+def in_range(value: Expr, lo: Expr | int, hi: Expr | int) -> tuple[Expr, ...]:
+    """Return the conditions for ``lo <= value < hi``, and for the divisor of a quotient by an expression to be positive."""
+    if _is_open_quotient(value):
+        a, b = value.a, value.b
+        above = Compare("<=", ix.mul(lo, b), a)
+        return Compare("<", ix.const(0), b), above, Compare("<", a, ix.mul(hi, b))
+    return Compare("<=", ix.index(lo), value), Compare("<", value, ix.index(hi))
+
+
+def _is_open_quotient(value: Expr) -> TypeGuard[Binary]:
+    """Return whether a value divides by anything but a number."""
+    return isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const)
 
 
 def _range(entry: Loop | Let) -> tuple[str, tuple[Expr, Expr]]:

@@ -9,7 +9,8 @@ from typing import assert_never
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, substitute, variables
+from offcut.core.conditions import conjunction
+from offcut.core.expr import Compare, Expr, Logic, Var, substitute, variables
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -27,6 +28,7 @@ from offcut.core.program import (
 from offcut.core.traversal import map_expressions
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import parse_set
+from offcut.polyhedral.enclosing_scope import equal, in_range
 from offcut.polyhedral.program_sets import Entry, ProgramSets, Statement, Storage, bounds_of
 
 
@@ -196,22 +198,8 @@ class _Reader:
         """Reject a bounded value that leaves its range where it is reached."""
         value = self.close(let.value, scope)
         domain, coordinates = scope.domain, {name: f"x{k}" for k, name in enumerate(scope.iters)}
-        if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
-            in_range = Logic(
-                "and",
-                (
-                    Compare(">", value.b, ix.const(0)),
-                    Compare("<=", ix.mul(let.lo, value.b), value.a),
-                    Compare("<", value.a, ix.mul(let.hi, value.b)),
-                ),
-            )
-        else:
-            low, high = (
-                Compare("<=", ix.const(let.lo), value),
-                Compare("<", value, ix.const(let.hi)),
-            )
-            in_range = Logic("and", (low, high))
-        for part in bounds_of(in_range):
+        parts = (part for one in in_range(value, let.lo, let.hi) for part in bounds_of(one))
+        for part in parts:
             violations: isl.Set | None = domain
             for opposite in bounds_of(Logic("not", (part,))):
                 violations = (
@@ -281,11 +269,5 @@ class _Reader:
     def equal(self, scope: _Scope, value: Expr, literal: int) -> isl.Set:
         """Return the part of the domain where a bounded value is `literal`."""
         value = self.close(value, scope)
-        if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
-            low = Compare("<=", ix.mul(literal, value.b), value.a)
-            high = Compare("<", value.a, ix.mul(literal + 1, value.b))
-            positive = Compare(">", value.b, ix.const(0))
-            condition: Expr = Logic("and", (positive, low, high))
-        else:
-            condition = Compare("==", value, ix.const(literal))
+        condition = conjunction(equal(value, ix.const(literal)))
         return self.where(scope, condition, f"the value {self.flows.text(value)}").domain

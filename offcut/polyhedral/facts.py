@@ -66,11 +66,6 @@ class Facts:
         conditions = tuple(c for c in self.conditions if name not in variables(c))
         return Facts(self.space, tuple(n for n in self.names if n != name), conditions)
 
-    @property
-    def known_names(self) -> frozenset[str]:
-        """Return the names of the sizes and the iterators."""
-        return frozenset((*self.names, *(size.name for size in self.space.sizes)))
-
     @lazy_property
     def _parts(self) -> tuple[tuple[frozenset[str], _Part], ...]:
         """Return the conditions in groups that share no name, each with all its names."""

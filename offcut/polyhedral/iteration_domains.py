@@ -13,14 +13,14 @@ import islpy as isl
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, loads, substitute
+from offcut.core.expr import Compare, Expr, Logic, Var, loads, substitute
 from offcut.core.program import For, Form, If, Let, Program, Stmt, Tile, Tree
 from offcut.core.text.printer import format_expr
 from offcut.core.traversal import walk_with_parents
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space, coordinates, parse_set
 from offcut.polyhedral.dependences import Statement, statements
-from offcut.polyhedral.enclosing_scope import EnclosingScope, in_range
+from offcut.polyhedral.enclosing_scope import EnclosingScope, equal, in_range
 
 
 def iteration_domain(
@@ -62,7 +62,8 @@ def find_unbounded_lets(space: Space, tree: Tree) -> list[UnboundedLet]:
             continue
         entries = tuple((_tile_of_all_lanes(stmt), number == 0) for stmt, number in path)
         for reading in _Reading(space, {}, {}, (), open=False).inside(entries):
-            sizes = reading.with_condition(reading.outside(let)).points(())
+            inside = reading.text(let.value, in_range(reading.close(let.value), let.lo, let.hi))
+            sizes = reading.with_condition(f"not ({inside})").points(())
             if not sizes.is_empty():
                 lets.append(UnboundedLet(let, sizes, bool(reading.open)))
     return lets
@@ -80,7 +81,7 @@ def _is_in_range(let: Let, at: EnclosingScope, path: Sequence[tuple[Stmt, int]])
                 at = at.where(condition, holds=number == 0)
             case Let() as outer:
                 at = at.inside(outer)
-    return all(map(at.implies, in_range(let)))
+    return all(map(at.implies, in_range(let.value, let.lo, let.hi)))
 
 
 def _tile_of_all_lanes(stmt: Stmt) -> Stmt:
@@ -122,7 +123,8 @@ class _Reading:
             case Let(name, lo, hi, value):
                 for literal in range(lo, hi):
                     with_literal = replace(self, values={**self.values, name: ix.const(literal)})
-                    yield from with_literal.with_condition(self.equals(value, literal)).inside(rest)
+                    equals = self.text(value, equal(self.close(value), ix.const(literal)))
+                    yield from with_literal.with_condition(equals).inside(rest)
             case _:
                 yield from self.inside(rest)
 
@@ -147,30 +149,13 @@ class _Reading:
             return replace(self, open=True)
         return replace(self, holds=(*self.holds, condition))
 
-    def equals(self, value: Expr, literal: int) -> str:
-        """Return the reading where ``value == literal``; `value` may divide by a positive expression."""
-        match self.close(value):
-            case Binary("//", a, b) if not isinstance(b, Const):
-                divisor = self.text(b)
-                return f"{literal}*({divisor}) <= ({self.text(a)}) < {literal + 1}*({divisor})"
-            case known:
-                return f"({self.text(known)}) = {literal}"
-
-    def outside(self, let: Let) -> str:
-        """Return the readings where ``value < lo or value >= hi``, or its divisor is not positive."""
-        match self.close(let.value):
-            case Binary("//", a, b) if not isinstance(b, Const):
-                by, of = self.text(b), self.text(a)
-                return f"({by} <= 0 or {of} < {let.lo}*({by}) or {of} >= {let.hi}*({by}))"
-            case known:
-                text = self.text(known)
-                return f"({text} < {let.lo} or {text} >= {let.hi})"
-
     def close(self, expr: Expr) -> Expr:
         return ix.simplify(substitute(expr, self.values)) if self.values else expr
 
-    def text(self, expr: Expr) -> str:
-        return _text_or_error(self.space.expr(self.close(expr), self.loops), expr)
+    def text(self, value: Expr, conditions: Sequence[Expr]) -> str:
+        """Return conditions on a value as isl text."""
+        texts = (self.space.condition(one, self.loops) for one in conditions)
+        return " and ".join(_text_or_error(text, value) for text in texts)
 
     def read(self, expr: Expr, by: Callable[[Expr, Mapping[str, str]], str | None]) -> str | None:
         """Return a text, which is None where one may be left out."""

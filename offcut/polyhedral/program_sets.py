@@ -17,8 +17,8 @@ from typing import TypeAlias
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.conditions import negate
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, dtype_of, rewrite, substitute
+from offcut.core.conditions import conjuncts
+from offcut.core.expr import Binary, Compare, Const, Expr, Var, dtype_of, rewrite, substitute
 from offcut.core.program import Program, Size, Store
 from offcut.core.text.printer import format_expr
 from offcut.core.traversal import map_expressions
@@ -338,10 +338,10 @@ class ProgramSets:
             known[q.name] = ix.floordiv(ix.simplify(substitute(a, known)), divisor)
         return {q.name: known[q.name] for q in self._quotients.values()}
 
-    def point(self, statement: Statement, point: Sequence[int]) -> isl.Set:
-        """Return the instance of a statement at these coordinates, at all sizes."""
+    def point(self, name: str, point: Sequence[int]) -> isl.Set:
+        """Return the instance of a tuple at these coordinates, at all sizes."""
         text = ", ".join(map(str, point))
-        return parse_set(f"{self.space.parameters}{{ {statement.name}[{text}] }}")
+        return parse_set(f"{self.space.parameters}{{ {name}[{text}] }}")
 
     def at_sizes(self, values: Sequence[int]) -> isl.Set:
         """Return the point of the parameters with these sizes."""
@@ -352,25 +352,15 @@ class ProgramSets:
 
 def bounds_of(condition: Expr) -> Iterator[Expr]:
     """Return the parts of a conjunction; comparisons with ``min`` and ``max`` are split bound by bound."""
-    match condition:
-        case Logic("and", args):
-            for arg in args:
-                yield from bounds_of(arg)
-        case Logic("not", (Compare() as inner,)) if negate(inner) != condition:
-            yield from bounds_of(negate(inner))
-        case Logic("not", (Logic("not", (arg,)),)):
-            yield from bounds_of(arg)
-        case Logic("not", (Logic("or", args),)):
-            for arg in args:
-                yield from bounds_of(Logic("not", (arg,)))
-        case Compare("<" | "<=" as op, a, Binary("min", b, c)):
-            yield from bounds_of(Compare(op, a, b))
-            yield from bounds_of(Compare(op, a, c))
-        case Compare(">" | ">=" as op, a, Binary("max", b, c)):
-            yield from bounds_of(Compare(op, a, b))
-            yield from bounds_of(Compare(op, a, c))
-        case _:
-            yield condition
+    for part in conjuncts(condition):
+        match part:
+            case Compare("<" | "<=", _, Binary("min", b, c)) | Compare(
+                ">" | ">=", _, Binary("max", b, c)
+            ):
+                yield from bounds_of(replace(part, b=b))
+                yield from bounds_of(replace(part, b=c))
+            case _:
+                yield part
 
 
 def memory_name(buffer: str, storage: Storage | None) -> str:

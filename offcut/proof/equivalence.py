@@ -209,8 +209,9 @@ def _theorems(
     through: Program,
     inside: bool,
 ) -> tuple[Theorem, ...]:
+    proved = tuple(Theorem(*one, emitted.name) for one in _PROVED)
     if _is_alike_but_for_common(source, emitted, reassociate, users, inside):
-        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+        return proved
     if (options_in_pairs := pair_whole_options(source, emitted)) is not None:
         each = (_theorems(a, b, reassociate, users, a, inside) for a, b in options_in_pairs)
         return tuple(theorem for one in each for theorem in one)
@@ -218,21 +219,20 @@ def _theorems(
     through = with_floats(through)
     check_declarations(source, emitted)
     if _is_narrowed(source, emitted, reassociate, inside):
-        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+        return proved
     if (
         is_separated(source, emitted)
         or is_read_alone(source, emitted)
         or is_hoisted(source, emitted)
         or _is_unpacked(source, emitted, reassociate)
+        or is_unpadded(source, emitted, reassociate)
     ) and (inside or not accesses_outside(source)):
-        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    if is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
-        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+        return proved
     way = [source]
     if through != source and is_same_shape(source, through):
         way.append(through)
     if any(is_same_shape(step, emitted) for step in reversed(way)):
-        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+        return proved
     alike = try_is_alike(source, emitted, reassociate)
     if (
         alike
@@ -242,7 +242,7 @@ def _theorems(
         or _is_alike_by_iteration(source, emitted, reassociate, inside)
         or _is_alike_in_parts(source, emitted, reassociate, users, inside)
     ):
-        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+        return proved
     for one in (source, emitted):
         _check_ranges(one, users)
     if count_combinations(source.body) > 1:
@@ -264,7 +264,7 @@ def _theorems(
     theorems: list[Theorem] = []
     for label, body in options(emitted.body):
         of = f"{emitted.name}, {label}" if label else emitted.name
-        theorems += [Theorem(*proved, of) for proved in _PROVED]
+        theorems += [replace(one, of=of) for one in proved]
         whole = replace(emitted, body=body)
         if label and any(is_same_shape(step, whole) for step in reversed(way)):
             continue

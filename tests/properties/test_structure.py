@@ -293,3 +293,15 @@ def test_a_zero_is_added_to_what_the_caller_gave() -> None:
     wanted = oc.parse(text).run(given)
     assert np.signbit(oc.partition(oc.parse(text)).run(given)).tolist() == [False] * 3
     assert wanted.tobytes() == oc.partition(oc.parse(text)).run(given).tobytes()
+
+
+def test_a_zero_is_added_to_what_a_minimum_has_left() -> None:
+    text = (
+        "size n in 1:40\ninput A: float32[n]\noutput C: float32[n]\nfor i in 0:n\n  C[i] = 0.0\n"
+        "  C[i] min= A[i]\n  C[i] += where(i < n, 0.0, A[i])\n"
+    )
+    given = {"A": np.array([-0.0, 1.0], np.float32)}
+    wanted = oc.parse(text).run(given)
+    assert not np.signbit(wanted).any()
+    assert wanted.tobytes() == oc.partition(oc.parse(text)).run(given).tobytes()
+    assert not accepted(oc.parse(text), oc.parse("".join(text.splitlines(keepends=True)[:-1])))

@@ -50,12 +50,20 @@ def test_the_facts_are_those_of_the_text() -> None:
     assert facts.stored_buffers == {"T", "C"}
 
 
-def test_starts_are_what_is_assigned_to_what_the_program_alone_fills() -> None:
-    starts = analysis(PROGRAM).starts
-    assert starts["C"] == {Const(0.0, "float32")}
-    assert starts.keys() == {"T", "C"}
-    updated = (replace(b, kind=Kind.INOUT) if b.name == "C" else b for b in PROGRAM.buffers)
-    assert analysis(replace(PROGRAM, buffers=tuple(updated))).starts.keys() == {"T"}
+@pytest.mark.parametrize(
+    ("line", "is_sum"),
+    [("", True), ("C[i] = -0.0", False), ("C[i] = A[i]", False), ("C[i] min= A[i]", False)],
+)
+def test_a_sum_begins_as_zero_and_is_only_added_to(line: str, is_sum: bool) -> None:
+    text = str(PROGRAM).replace("    C[i] += T[i]\n", f"    C[i] += T[i]\n    {line}\n".rstrip(" "))
+    program = parse(text)
+    facts = analysis(program)
+    assert facts.zero_sums == ({"C"} if is_sum else set())
+    *_, last = facts.of(Store)
+    assert facts.adds_nothing(last, Const(0.0, "float32")) == is_sum
+    assert facts.adds_nothing(last, Const(-0.0, "float32"))
+    updated = (replace(b, kind=Kind.INOUT) if b.name == "C" else b for b in program.buffers)
+    assert not analysis(replace(program, buffers=tuple(updated))).zero_sums
 
 
 def test_facts_are_of_one_object_and_found_once() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
+from offcut.core.extents import APPLIED
 from offcut.core.memo import memo
 from offcut.polyhedral.sync.events import Access, Event, Events, Key, multicast_keys
 
@@ -157,13 +158,7 @@ def describe_event(event: Event, values: Values) -> str:
 
 
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "min": min,
-    "max": max,
+    **APPLIED,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables
+from offcut.core.expr import Const, Expr, Var, substitute, variables
 from offcut.core.memo import memo
 from offcut.core.program import Size
 from offcut.polyhedral import Set, Space, parse_map, project_onto_sizes, smallest_point
+from offcut.polyhedral.enclosing_scope import in_range
 from offcut.proof.by_axis.contiguity import Quotients, are_contiguous
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
 from offcut.proof.by_axis.two_heights import Span, is_partition, join_spans
@@ -113,7 +114,9 @@ class _Line:
         parts = self.with_quotient_names(strips)
         for value in dict.fromkeys(value for part in parts for value in part.values):
             conditions = [self.condition(condition) for condition in value.given]
-            broken = self.violation("bounded", (), [*conditions, self.leaves(value)])
+            broken = self.violation(
+                "bounded", (), [*conditions, f"not ({self.ranged(value, value.lo, value.hi)})"]
+            )
             if broken is not None:
                 return broken
         if self.shares_out(parts) or are_contiguous(self.extent, parts, self.quotients, self.sizes):
@@ -161,35 +164,24 @@ class _Line:
         known = [text for text in texts if text is not None]
         return len(known) == len(texts) and self.space.set((), known).is_empty()
 
-    def leaves(self, value: Value) -> str:
-        """``value < lo or value >= hi``, or its divisor is not positive."""
-        a, b = self.fraction(value.value)
-        return f"({b} <= 0 or {a} < {value.lo}*({b}) or {a} >= {value.hi}*({b}))"
-
-    def fraction(self, value: Expr) -> tuple[str, str]:
-        match value:
-            case Binary("//", a, b):
-                return self.text(a), self.text(b)
-        return self.text(value), "1"
+    def ranged(self, value: Value, lo: int, hi: int) -> str:
+        """``lo <= value < hi``, and its divisor is positive."""
+        return " and ".join(map(self.condition, in_range(value.value, lo, hi)))
 
     def cases(self, strips: Sequence[Strip], where: tuple[str, ...]) -> Iterator[_Case]:
         """The strips literal by literal of their bounded values, then where there is none."""
-        values = [value.value for strip in strips for value in strip.values]
+        values = [value for strip in strips for value in strip.values]
         if not values:
             yield _Case(where, tuple(strips))
             return
-        value = values[0]
-        a, b = self.fraction(value)
-        mine = [v for strip in strips for v in strip.values if v.value == value]
+        first = values[0]
+        mine = [value for value in values if value.value == first.value]
         low, high = min(v.lo for v in mine), max(v.hi for v in mine)
         for literal in range(low, high):
-            fixed = [f for strip in strips for f in strip.fixed(value, literal)]
-            at = f"{literal}*({b}) <= {a} < {literal + 1}*({b})"
-            yield from self.cases(fixed, (*where, at))
-        rest = [strip for strip in strips if all(v.value != value for v in strip.values)]
-        yield from self.cases(
-            rest, (*where, f"({b} <= 0 or {a} < {low}*({b}) or {a} >= {high}*({b}))")
-        )
+            fixed = [f for strip in strips for f in strip.fixed(first.value, literal)]
+            yield from self.cases(fixed, (*where, self.ranged(first, literal, literal + 1)))
+        rest = [strip for strip in strips if all(v.value != first.value for v in strip.values)]
+        yield from self.cases(rest, (*where, f"not ({self.ranged(first, low, high)})"))
 
     def check(self, case: _Case) -> CoverageCounterexample | None:
         merged_strips = (strip.joined() for strip in case.strips)

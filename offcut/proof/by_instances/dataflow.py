@@ -12,7 +12,6 @@ from itertools import product
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Var, substitute
 from offcut.core.text.printer import format_expr
-from offcut.polyhedral import parse_set
 from offcut.polyhedral.program_sets import Statement
 from offcut.polyhedral.time_relations import (
     UnionMap,
@@ -91,10 +90,7 @@ class DataFlow:
         self, values: UnionMap, name: str, sizes: Sequence[int], point: Sequence[int]
     ) -> tuple[str, tuple[int, ...]] | None:
         """Return the value that a read sees: its tuple and coordinates; None: nothing."""
-        xs = ", ".join(f"x{k}" for k in range(len(point)))
-        at = " and ".join(f"x{k} = {x}" for k, x in enumerate(point)) or "true"
-        here = parse_set(f"{self.flows.space.parameters}{{ {name}[{xs}] : {at} }}")
-        here = here.intersect_params(self.flows.at_sizes(sizes))
+        here = self.flows.point(name, point).intersect_params(self.flows.at_sizes(sizes))
         for each in map_pieces(values):
             if in_name(each) == name:
                 smallest = self.flows.smallest(each.intersect_domain(here).range())
@@ -160,10 +156,7 @@ class DataFlow:
     ) -> list[tuple[Part, tuple[int, ...]]]:
         """Return an emitted instance of every part that is this source instance."""
         name, point = value
-        xs = ", ".join(f"x{k}" for k in range(len(point)))
-        at = " and ".join(f"x{k} = {x}" for k, x in enumerate(point)) or "true"
-        here = parse_set(f"{self.flows.space.parameters}{{ {name}[{xs}] : {at} }}")
-        here = here.intersect_params(self.flows.at_sizes(sizes))
+        here = self.flows.point(name, point).intersect_params(self.flows.at_sizes(sizes))
         runs = []
         for part in self.parts:
             if part.match is not None and part.match.source.name == name:

@@ -249,7 +249,7 @@ class _Matching:
                 return False
             if self.all.at(statement, *witness) == store:
                 return True
-            domain = domain - self.flows.point(statement, witness[1])
+            domain = domain - self.flows.point(statement.name, witness[1])
         return True
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import read_arrays
-from offcut.core.dtypes import ANY_ORDER, is_identity
+from offcut.core.analysis import Analysis, analysis
+from offcut.core.dtypes import ANY_ORDER
 from offcut.core.expr import (
-    Const,
     Expr,
     Load,
     Logic,
@@ -143,8 +143,8 @@ class Sides:
         statements = extract_statements(self.flows, program, letter)
         if letter == "S":
             statements = [_with_primed_iterators(statement) for statement in statements]
-        zero = _zero_sums(program)
-        effective_statements = [self.effective(statement, zero) for statement in statements]
+        facts = analysis(program)
+        effective_statements = [self.effective(statement, facts) for statement in statements]
         written = frozenset(
             stmt.buffer for stmt in statements_of(program.body) if isinstance(stmt, Store)
         )
@@ -156,14 +156,14 @@ class Sides:
             _copies(effective_statements),
         )
 
-    def effective(self, statement: Statement, zero: frozenset[str]) -> Statement:
+    def effective(self, statement: Statement, facts: Analysis) -> Statement:
         """Return an update without the instances that change nothing."""
         store, domain = statement.store, statement.domain
         while store.reduce is not None and isinstance(store.value, Select):
             condition, then, other = store.value.condition, store.value.then, store.value.other
-            if _changes_nothing(store, other, zero):
+            if facts.adds_nothing(store, other):
                 holding, value = condition, then
-            elif _changes_nothing(store, then, zero):
+            elif facts.adds_nothing(store, then):
                 holding, value = Logic("not", (condition,)), other
             else:
                 break
@@ -171,7 +171,7 @@ class Sides:
             if restricted is None:
                 break
             store, domain = replace(store, value=value), restricted
-        if _changes_nothing(store, store.value, zero):
+        if facts.adds_nothing(store, store.value):
             domain = domain.empty(domain.get_space())
         return replace(statement, store=store, domain=domain)
 
@@ -328,29 +328,3 @@ def reorderable_buffers(side: Side, reassociate: bool) -> frozenset[str]:
     return frozenset(
         name for name, operators in ops.items() if len(operators) == 1 and operators <= relaxed
     )
-
-
-def _zero_sums(program: Program) -> frozenset[str]:
-    """Buffers that are only added to, from a literal 0.0 on: adding 0.0 changes nothing there."""
-    stores: dict[str, list[Store]] = {}
-    for stmt in statements_of(program.body):
-        if isinstance(stmt, Store):
-            stores.setdefault(stmt.buffer, []).append(stmt)
-    return frozenset(
-        name
-        for name, sums in stores.items()
-        if program.buffer(name).kind is not Kind.INOUT
-        and all(
-            s.reduce == "sum"
-            or (s.reduce is None and isinstance(s.value, Const) and repr(s.value.value) == "0.0")
-            for s in sums
-        )
-    )
-
-
-def _changes_nothing(store: Store, value: Expr, zero: frozenset[str]) -> bool:
-    if store.reduce is None or not isinstance(value, Const):
-        return False
-    if is_identity(store.reduce, value.value, value.dtype):
-        return True
-    return store.reduce == "sum" and store.buffer in zero and value.value == 0

@@ -14,19 +14,15 @@ from itertools import product
 
 from offcut.core import index as ix
 from offcut.core.expr import (
-    Binary,
-    Cast,
-    Compare,
     Const,
     Expr,
     Load,
     Logic,
-    Lookup,
     Select,
-    Unary,
     Var,
     children,
     dtype_of,
+    is_same_node,
     substitute,
     variables,
     walk,
@@ -111,7 +107,7 @@ def unify(
             mine = emitted.args if isinstance(emitted, Logic) and emitted.op == op else (emitted,)
             yield from _joined_conditions(op, args, mine, same, path, own)
         case _:
-            if _label(source) != _label(emitted):
+            if not is_same_node(source, emitted):
                 return
             parts = [
                 list(unify(a, b, same, path, own))
@@ -119,23 +115,6 @@ def unify(
             ]
             for choice in product(*parts):
                 yield sum(choice, Unified())
-
-
-def _label(expr: Expr) -> tuple[object, ...]:
-    """What two nodes share beside their operands."""
-    match expr:
-        case Binary(op, _, _) | Compare(op, _, _) | Unary(op, _):
-            return type(expr), op
-        case Logic(op, args):
-            return Logic, op, len(args)
-        case Cast(_, dtype):
-            return Cast, dtype
-        case Lookup(values, _):
-            return Lookup, values
-        case Const(value, dtype):
-            return Const, repr(value), dtype
-        case _:
-            return (type(expr), len(children(expr)))
 
 
 def _selects(

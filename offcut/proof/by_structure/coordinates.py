@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
+from offcut.core.analysis import Analysis
 from offcut.core.conditions import negate
 from offcut.core.expr import Compare, Expr, Load, Logic, Var, substitute, variables, walk
 from offcut.core.program import For, Form, Let, Size, Stmt, Store
@@ -21,16 +22,16 @@ from offcut.proof.by_axis.coverage import prove_coverage
 from offcut.proof.by_axis.product import fills, product_of
 from offcut.proof.by_axis.strips import Strip
 from offcut.proof.by_structure.places import NotStructural, Place
-from offcut.proof.by_structure.value_equality import Starts, has_no_effect
+from offcut.proof.by_structure.value_equality import has_no_effect
 
 
 def check_in_turn(
-    loop: For, places: Sequence[Place], at: Facts, starts: Starts, *, ordered: bool
+    loop: For, places: Sequence[Place], at: Facts, program: Analysis, *, ordered: bool
 ) -> None:
     """Refuse places that are not one loop: each of its coordinates once, or idle where it is left out.
 
-    starts    what starts each buffer, as `has_no_effect` asks for it
-    ordered   whether the loop carries a dependence, so that its coordinates ascend
+    program    the source
+    ordered    whether the loop carries a dependence, so that its coordinates ascend
 
     Raises NotStructural, or NotSeparable.
     """
@@ -47,7 +48,7 @@ def check_in_turn(
     if len(places) == 1 and places[0].is_loop(loop):
         pass  # whatever its bounds are
     elif plain and not any(place.form is Form.SHIFT for place in places):
-        _check_parts(loop, places, at, starts)
+        _check_parts(loop, places, at, program)
     else:
         products = [product_of(place.leaf, (alone,), space) for place in places]
         strips = [
@@ -79,7 +80,7 @@ def check_in_any_order(chain: Sequence[For], places: Sequence[Place], at: Facts)
         raise NotStructural("the tiles of a band are not its points")
 
 
-def _check_parts(loop: For, places: Sequence[Place], at: Facts, starts: Starts) -> None:
+def _check_parts(loop: For, places: Sequence[Place], at: Facts, program: Analysis) -> None:
     """Loops one after the other: ascending, and what they leave out does nothing."""
     inside = at.loop(loop.iter, loop.lo, loop.hi)
     rest = inside
@@ -101,7 +102,7 @@ def _check_parts(loop: For, places: Sequence[Place], at: Facts, starts: Starts) 
                 both = both.where(substitute(condition, {loop.iter: Var("#later")}))
             if not both.empty:
                 raise NotStructural(f"{loop.iter} does not ascend")
-    if not rest.empty and not has_no_effect(loop.body, rest, starts):
+    if not rest.empty and not has_no_effect(loop.body, rest, program):
         raise NotStructural(f"coordinates of {loop.iter} are left out")
 
 

@@ -6,14 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjunction, conjuncts
-from offcut.core.dtypes import is_identity
+from offcut.core.conditions import conditional_term, conjunction, conjuncts
 from offcut.core.expr import (
     Binary,
     Compare,
-    Const,
     Expr,
-    Select,
     reads_memory,
     substitute,
     variables,
@@ -152,22 +149,15 @@ def without_mask(place: Place, at: Facts) -> Place:
         return place
     if any(reads_memory(part) for store in stores for part in store.index):
         return place
-    masks = {s.value.condition for s in stores if _is_masked(s) and isinstance(s.value, Select)}
-    if len(masks) == 1 and all(_is_masked(store) for store in stores):
+    terms = [conditional_term(store.value, store.reduce) for store in stores]
+    masks = {term[0] for term in terms if term is not None}
+    if len(masks) == 1 and None not in terms:
         (mask,) = masks
         names = {name for name, _, _ in place.axes}
         known = place.inside(at, {}).expresses(mask)
         if known and isinstance(mask, Compare) and variables(mask) & names:
             return replace(place, where=(*place.where, mask))
     return place
-
-
-def _is_masked(store: Store) -> bool:
-    match store.value:
-        case Select(_, _, Const(value, dtype)) if store.reduce is not None:
-            return is_identity(store.reduce, value, dtype)
-        case _:
-            return False
 
 
 @dataclass(frozen=True)

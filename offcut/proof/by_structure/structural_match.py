@@ -45,7 +45,12 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.traversal import all_bound_names, map_blocks, substitute_coordinates
+from offcut.core.traversal import (
+    all_bound_names,
+    inside_loops,
+    map_blocks,
+    substitute_coordinates,
+)
 from offcut.polyhedral import Dependence, Facts, Space, dependences
 from offcut.proof.by_axis.strips import NotSeparable
 from offcut.proof.by_structure.coordinates import check_in_any_order, check_in_turn
@@ -83,7 +88,7 @@ class _SideBySide:
         self.nest = -1
         self.masked = False  # whether instances run that are masked to nothing
         self.top = source.body
-        self.starts = analysis(source).starts
+        self.facts = analysis(source)
         self.iterators = analysis(source).iterators
 
     @lazy_property
@@ -123,7 +128,7 @@ class _SideBySide:
             case Store():
                 if source and isinstance(source[0], Store) and same_store(stmt, source[0], at):
                     return source[1:]
-                if has_no_effect((stmt,), at, self.starts):
+                if has_no_effect((stmt,), at, self.facts):
                     return source
                 if source and isinstance(source[0], If):
                     verdict = simplify_at(source[0].condition, at)
@@ -140,7 +145,7 @@ class _SideBySide:
                         return self.inline(branch, source, at)
                 first = source[0] if source else None
                 if not isinstance(first, If) or not are_equal_at(condition, first.condition, at):
-                    if has_no_effect((stmt,), at, self.starts):
+                    if has_no_effect((stmt,), at, self.facts):
                         return source
                     raise NotStructural(f"no {format_expr(condition)} here")
                 self.block(then, first.then, at.where(condition))
@@ -216,7 +221,8 @@ class _SideBySide:
         read = {load.buffer for bound in bounds for load, _ in loads(bound)}
         if read & {buffer for buffer, _ in _buffers_written((loop,))}:
             return [loop]
-        return [_around(chain, stmt) for stmt in chain[-1].body]
+        parts = (part for stmt in chain[-1].body for part in inside_loops(chain, (stmt,)))
+        return [part for part in parts if isinstance(part, For)]
 
     def one_loop(
         self, stmt: For, after: Sequence[Stmt], source: list[Stmt], at: Facts
@@ -232,7 +238,7 @@ class _SideBySide:
                 break
             mine.append(one)
         if not mine:
-            if has_no_effect((stmt,), at, self.starts):
+            if has_no_effect((stmt,), at, self.facts):
                 return source
             raise NotStructural(f"no loop over {stmt.iter} here")
         in_turn = [stmt, *takewhile(lambda one: _is_like(stmt, one), after)]
@@ -352,7 +358,7 @@ class _SideBySide:
         places = [without_guard(place, loop) for place in places]
         unmasked = [without_mask(place, at) for place in places]
         self.masked |= any(one is not other for one, other in zip(unmasked, places, strict=True))
-        check_in_turn(loop, unmasked, at, self.starts, ordered=self.carries(loop))
+        check_in_turn(loop, unmasked, at, self.facts, ordered=self.carries(loop))
         for place in unmasked:
             self.inner(place, (loop,), at)
 
@@ -432,14 +438,6 @@ def _chain(loop: For) -> list[For]:
     while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
         chain.append(chain[-1].body[0])
     return chain
-
-
-def _around(chain: Sequence[For], stmt: Stmt) -> For:
-    """Return the loops of `chain` around one statement."""
-    wrapped = replace(chain[-1], body=(stmt,))
-    for loop in reversed(chain[:-1]):
-        wrapped = replace(loop, body=(wrapped,))
-    return wrapped
 
 
 def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from offcut.core import index as ix
+from offcut.core.analysis import Analysis
 from offcut.core.conditions import negate
-from offcut.core.dtypes import FLOATS, is_identity
+from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
     Binary,
     Cast,
     Compare,
     Const,
     Expr,
-    Load,
     Logic,
     Select,
     Unary,
-    Var,
     children,
     dtype_of,
+    is_same_node,
     reads_memory,
     rewrite,
 )
@@ -27,9 +27,6 @@ from offcut.core.program import For, If, Stmt, Store
 from offcut.polyhedral import Facts
 
 _SMALL = 127  # numbers up to this one are exact in every type
-
-Starts = Mapping[str, set[Expr]]
-"""The values that are assigned to each buffer; see `Analysis.starts`."""
 
 
 def same_store(source: Store, emitted: Store, at: Facts) -> bool:
@@ -64,12 +61,8 @@ def are_equal_at(a: Expr, b: Expr, at: Facts) -> bool:
             )
     if dtype_of(a) == "index" and dtype_of(b) == "index":
         return at.holds(Compare("==", a, b)) or _extremes(a, at) == _extremes(b, at)
-    if type(a) is not type(b) or _label(a) != _label(b):
-        return False
-    mine, theirs = children(a), children(b)
-    return len(mine) == len(theirs) and all(
-        are_equal_at(x, y, at) for x, y in zip(mine, theirs, strict=True)
-    )
+    pairs = zip(children(a), children(b), strict=False)
+    return is_same_node(a, b) and all(are_equal_at(x, y, at) for x, y in pairs)
 
 
 def simplify_at(expr: Expr, at: Facts) -> Expr:
@@ -131,25 +124,25 @@ def _sign_and_rest(expr: Expr) -> tuple[bool, Expr]:
             return False, expr
 
 
-def has_no_effect(body: Sequence[Stmt], at: Facts, starts: Starts) -> bool:
+def has_no_effect(body: Sequence[Stmt], at: Facts, program: Analysis) -> bool:
     """Whether `body` changes nothing wherever `at` holds."""
     if at.empty:
         return True
     for stmt in body:
         match stmt:
             case Store():
-                if stmt.reduce is None or not adds_nothing(stmt, stmt.value, at, starts):
+                if stmt.reduce is None or not adds_nothing(stmt, stmt.value, at, program):
                     return False
             case For():
-                if not has_no_effect(stmt.body, at.loop(stmt.iter, stmt.lo, stmt.hi), starts):
+                if not has_no_effect(stmt.body, at.loop(stmt.iter, stmt.lo, stmt.hi), program):
                     return False
             case If(condition, then, other):
                 if not at.expresses(condition):
-                    return has_no_effect(then, at, starts) and has_no_effect(other, at, starts)
+                    return all(has_no_effect(each, at, program) for each in (then, other))
                 no = at.where(negate(condition))
                 if not (
-                    has_no_effect(then, at.where(condition), starts)
-                    and has_no_effect(other, no, starts)
+                    has_no_effect(then, at.where(condition), program)
+                    and has_no_effect(other, no, program)
                 ):
                     return False
             case _:
@@ -157,21 +150,17 @@ def has_no_effect(body: Sequence[Stmt], at: Facts, starts: Starts) -> bool:
     return True
 
 
-def adds_nothing(store: Store, value: Expr, at: Facts, starts: Starts) -> bool:
-    """Whether updating with `value` changes nothing: an identity, or 0.0 on what began at 0.0."""
+def adds_nothing(store: Store, value: Expr, at: Facts, program: Analysis) -> bool:
+    """Whether updating with `value` changes nothing: an identity, or 0.0 in a sum that begins as 0."""
     if at.empty:
         return True
     match value:
-        case Const(number, dtype):
-            from_zero = store.reduce == "sum" and starts.get(store.buffer) == {Const(0.0, dtype)}
-            nothing = is_identity(store.reduce or "", number, dtype)
-            return nothing or (from_zero and number == 0.0)
         case Select(condition, then, other) if at.expresses(condition):
-            return adds_nothing(store, then, at.where(condition), starts) and adds_nothing(
-                store, other, at.where(negate(condition)), starts
+            return adds_nothing(store, then, at.where(condition), program) and adds_nothing(
+                store, other, at.where(negate(condition)), program
             )
         case _:
-            return False
+            return program.adds_nothing(store, value)
 
 
 def _cases(expr: Expr) -> list[tuple[Expr, Expr]]:
@@ -200,15 +189,3 @@ def _extremes(expr: Expr, at: Facts) -> Expr:
                 return None
 
     return ix.simplify(rewrite(expr, known))
-
-
-def _label(expr: Expr) -> tuple[object, ...]:
-    """What an expression is, without its operands."""
-    match expr:
-        case Load(buffer, _, dtype):
-            return buffer, dtype
-        case Const() | Var():
-            return (expr,)
-        case _:
-            parts = (getattr(expr, name, None) for name in ("op", "dtype", "values", "axes"))
-            return tuple(parts)

@@ -15,11 +15,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, read_arrays
 from offcut.core.expr import Expr, Load, Var, rewrite, substitute, variables
-from offcut.core.program import Alloc, For, Program, Stmt, Store, Tile, blocks, walk
-from offcut.core.traversal import map_blocks, map_body, rewrite_body, with_buffer_renamed
+from offcut.core.plain_loops import tile_to_loops
+from offcut.core.program import Alloc, Program, Stmt, Store, Tile, blocks, walk
+from offcut.core.traversal import (
+    map_blocks,
+    map_body,
+    merge_neighbours,
+    rewrite_body,
+    with_buffer_renamed,
+)
 
 
 def without_copies(program: Program, source: Program) -> tuple[Program, ...]:
@@ -92,19 +98,12 @@ def _join_tiles(body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
     """Return `body` with tiles that run one after the other as one: those over the same instances, and if `shared` those whose first
     axes are the same, whose further axes become loops.
     """
-    statements: list[Stmt] = []
-    for stmt in body:
-        last = statements[-1] if statements else None
-        one = _together(last, stmt, shared) if isinstance(last, Tile) else None
-        if one is not None:
-            statements[-1] = one
-        else:
-            statements.append(map_blocks(stmt, lambda inside: _join_tiles(inside, shared)))
-    return tuple(statements)
+    inner = [map_blocks(stmt, lambda inside: _join_tiles(inside, shared)) for stmt in body]
+    return merge_neighbours(inner, lambda first, second: _together(first, second, shared))
 
 
-def _together(first: Tile, second: Stmt, shared: bool) -> Tile | None:
-    if not isinstance(second, Tile):
+def _together(first: Stmt, second: Stmt, shared: bool) -> Tile | None:
+    if not isinstance(first, Tile) or not isinstance(second, Tile):
         return None
     if replace(first, body=second.body) == second:
         return replace(first, body=(*first.body, *second.body))
@@ -122,7 +121,4 @@ def _together(first: Tile, second: Stmt, shared: bool) -> Tile | None:
 
 def _inner(tile: Tile, count: int) -> tuple[Stmt, ...]:
     """Return the body of a tile in loops over its axes but for the first `count` ones."""
-    body = tile.body
-    for axis in reversed(tile.axes[count:]):
-        body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
-    return body
+    return tile_to_loops(replace(tile, axes=tile.axes[count:], where=None))

@@ -23,7 +23,14 @@ from offcut.core.expr import Expr, Var, variables
 from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import Choose, For, Form, If, Program, Stmt, Tile
 from offcut.core.program import walk as statements
-from offcut.core.traversal import all_bound_names, expressions, map_blocks, substitute_coordinates
+from offcut.core.traversal import (
+    all_bound_names,
+    expressions,
+    inside_loops,
+    map_blocks,
+    merge_neighbours,
+    substitute_coordinates,
+)
 from offcut.polyhedral import Facts, Space, try_isl
 
 
@@ -70,17 +77,13 @@ def _join_loops(
     body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]
 ) -> tuple[Stmt, ...]:
     """Return `body` with the loops that stand side by side as one, where `as_one` makes one of them."""
-    statements: list[Stmt] = []
-    for stmt in body:
-        before = statements[-1] if statements else None
-        merged_loop = (
-            as_one(before, stmt) if isinstance(before, For) and isinstance(stmt, For) else None
-        )
-        if merged_loop is not None:
-            statements[-1] = merged_loop
-        else:
-            statements.append(stmt)
-    return tuple(map_blocks(stmt, lambda inner: _join_loops(inner, as_one)) for stmt in statements)
+
+    def merged(before: Stmt, stmt: Stmt) -> Stmt | None:
+        both = isinstance(before, For) and isinstance(stmt, For)
+        return as_one(before, stmt) if both else None  # type: ignore[arg-type]
+
+    joined = merge_neighbours(body, merged)
+    return tuple(map_blocks(stmt, lambda inner: _join_loops(inner, as_one)) for stmt in joined)
 
 
 def _with_iterator_name(loop: For, name: str) -> For | None:
@@ -139,26 +142,21 @@ def concatenate_loops(program: Program) -> Program:
     facts = Facts(Space(program.sizes, program.assumptions))
     sizes = {size.name for size in program.sizes}
 
-    def follow(one: For, other: For) -> bool:
-        if (one.iter, one.hi, one.body) != (other.iter, other.lo, other.body):
-            return False
+    def merged(one: Stmt, other: Stmt) -> Stmt | None:
+        if not (isinstance(one, For) and isinstance(other, For)):
+            return None
         bounds = (one.lo, one.hi, other.hi)
-        if not all(variables(bound) <= sizes for bound in bounds):
-            return False
+        if (one.iter, one.hi, one.body) != (other.iter, other.lo, other.body) or not all(
+            variables(bound) <= sizes for bound in bounds
+        ):
+            return None
         ordered = [ix.compare("<=", low, high) for low, high in pairwise(bounds)]
-        return try_isl(lambda: all(map(facts.holds, ordered)), False)
+        follows = try_isl(lambda: all(map(facts.holds, ordered)), False)
+        return replace(one, hi=other.hi) if follows else None
 
     def concatenate(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        statements: list[Stmt] = []
-        for stmt in body:
-            last = statements[-1] if statements else None
-            if isinstance(last, For) and isinstance(stmt, For) and follow(last, stmt):
-                statements[-1] = replace(last, hi=stmt.hi)
-            else:
-                statements.append(
-                    map_blocks(stmt, concatenate) if isinstance(stmt, Choose) else stmt
-                )
-        return tuple(statements)
+        inner = (map_blocks(s, concatenate) if isinstance(s, Choose) else s for s in body)
+        return merge_neighbours(tuple(inner), merged)
 
     plain = strip_annotations(program)
     return replace(plain, body=concatenate(plain.body))
@@ -183,34 +181,25 @@ def fuse_tiles(program: Program) -> Program:
 
 
 def _fuse(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    statements: list[Stmt] = []
-    for stmt in body:
-        stmt = map_blocks(stmt, _fuse)
-        last = statements[-1] if statements else None
-        merged_tile = _joined_tiles(last, stmt) if isinstance(last, Tile) else None
-        if merged_tile is None:
-            statements.append(stmt)
-        else:
-            statements[-1] = merged_tile
-    return tuple(statements)
+    return merge_neighbours([map_blocks(stmt, _fuse) for stmt in body], _joined_tiles)
 
 
-def _joined_tiles(first: Tile, then: Stmt) -> Tile | None:
+def _joined_tiles(first: Stmt, then: Stmt) -> Tile | None:
     """Two statements as one tile; None where they are none."""
     loops: list[For] = []
     while isinstance(then, For) and len(then.body) == 1:
         loops.append(then)
         then = then.body[0]
-    if not isinstance(then, Tile) or then.axes != first.axes or first.where is not None:
+    if not isinstance(first, Tile) or not isinstance(then, Tile):
+        return None
+    if then.axes != first.axes or first.where is not None:
         return None
     if {first.form, then.form} != {Form.FULL} or _is_bound_anew(then, loops):
         return None
     more: tuple[Stmt, ...] = then.body
     if then.where is not None:
         more = (If(then.where, more),)
-    for loop in reversed(loops):
-        more = (replace(loop, body=more),)
-    body = (*first.body, *more)
+    body = (*first.body, *inside_loops(loops, more))
     return replace(then, where=None, body=body) if _is_apart(then, body) else None
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Compare, Expr, substitute, variables
-from offcut.core.intervals import ends
+from offcut.core.intervals import greatest_value
 from offcut.core.memo import memo
 from offcut.core.program import Alloc, For, If, Program, Stmt, Store, Tile, blocks, walk
 from offcut.core.traversal import all_bound_names, map_blocks
@@ -108,11 +108,7 @@ def _in_some(conditions: Sequence[Expr], ranges: Sequence[Range]) -> list[Expr]:
     some: list[Expr] = []
     for condition in conditions:
         assert isinstance(condition, Compare)
-        greatest: Expr | None = condition.a
-        for name, first, last in reversed(ranges):
-            if greatest is not None:
-                extremes = ends(greatest, {name: (first, last)})
-                greatest = None if extremes is None else extremes[1]
+        greatest = greatest_value(condition.a, ranges)
         if greatest is not None:
             some.append(Compare(">=", ix.simplify(greatest), condition.b))
     return some

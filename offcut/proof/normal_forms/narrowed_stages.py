@@ -40,7 +40,7 @@ from offcut.core.expr import (
     rewrite,
     variables,
 )
-from offcut.core.intervals import Ends, ends
+from offcut.core.intervals import Ends, ends, greatest_value
 from offcut.core.program import (
     MAX_SIZE,
     Alloc,
@@ -378,13 +378,7 @@ def _stage_conditions(tile: Tile, around: Sequence[For]) -> tuple[Compare, ...]:
     after = ix.add(terms.loop.lo, terms.most)
     differences = [] if terms.first is None else [ix.sub(ix.sub(after, 1), terms.first)]
     differences += [] if terms.last is None else [ix.sub(terms.last, terms.loop.lo)]
-    conditions = list[Compare]()
-    for difference in differences:
-        greatest: Expr | None = difference
-        for loop in reversed(around):
-            if greatest is not None:
-                extremes = ends(greatest, {loop.iter: (loop.lo, ix.sub(loop.hi, 1))})
-                greatest = None if extremes is None else extremes[1]
-        if greatest is not None:
-            conditions.append(Compare(">=", ix.simplify(greatest), ix.const(0)))
-    return tuple(conditions)
+    ranges = [(loop.iter, loop.lo, ix.sub(loop.hi, 1)) for loop in around]
+    greatest = (greatest_value(difference, ranges) for difference in differences)
+    known = (value for value in greatest if value is not None)
+    return tuple(Compare(">=", ix.simplify(value), ix.const(0)) for value in known)

@@ -55,6 +55,7 @@ from offcut.core.expr import (
 )
 from offcut.core.intervals import ends
 from offcut.core.memo import memo
+from offcut.core.plain_loops import tile_to_loops
 from offcut.core.program import For, Form, If, Kind, Program, Role, Stmt, Store, Tile, walk
 from offcut.core.traversal import expressions, map_blocks
 from offcut.polyhedral import Facts, Space
@@ -315,10 +316,8 @@ class _Terms(TileRewriting):
         body: tuple[Stmt, ...] = (Tile(others, (sums,), where, form, Role.TAIL),)
         if around:
             body = (If(conjunction(around), body),)
-        for axis in reversed(tile.axes):
-            if axis.iter in rows:
-                body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
-        return body[0]
+        own = tuple(axis for axis in tile.axes if axis.iter in rows)
+        return tile_to_loops(Tile(own, body))[0]
 
 
 def _is_multiple(end: Expr, group: int, at: Facts) -> bool:

@@ -24,6 +24,7 @@ from offcut.core.program import For, Kind, Program, Stmt, Store, walk
 from offcut.core.traversal import (
     bound_names,
     expressions,
+    inside_loops,
     map_blocks,
     map_expressions,
     walk_with_parents,
@@ -187,9 +188,8 @@ def reorder_terms_like(emitted: Program, source: Program, reassociate: bool) -> 
         if not isinstance(inner, Store) or inner.reduce is None or not may_turn(chain, inner):
             return map_blocks(stmt, change)
         held = set[str]().union(*map(variables, inner.index))
-        return _nest(
-            _terms_in_order(chain, held, orders.get((inner.buffer, inner.reduce), [])), inner
-        )
+        order = orders.get((inner.buffer, inner.reduce), [])
+        return inside_loops(_terms_in_order(chain, held, order), (inner,))[0]
 
     def may_turn(chain: list[For], store: Store) -> bool:
         """Whether each term is what it is whatever has been added."""
@@ -210,9 +210,3 @@ def _terms_in_order(chain: list[For], held: set[str], order: list[str]) -> list[
     if names & (held | bounds) or not names <= set(order):
         return chain
     return [*outer, *sorted(terms, key=lambda loop: order.index(loop.iter))]
-
-
-def _nest(chain: list[For], body: Stmt) -> Stmt:
-    for loop in reversed(chain):
-        body = replace(loop, body=(body,))
-    return body

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import replace
-from math import copysign
 
 from offcut.core.analysis import analysis
 from offcut.core.conditions import conjunction, conjuncts
@@ -25,11 +24,11 @@ from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
     Binary,
     Cast,
-    Const,
     Expr,
     Load,
     Select,
     dtype_of,
+    is_zero,
     reads_memory,
     variables,
 )
@@ -85,12 +84,10 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
     before, after = list(_sums(program)), list(_sums(plain))
     if [(s.buffer, s.index) for s in before] != [(s.buffer, s.index) for s in after]:
         return {}
-    starts, other = analysis(program).starts, _arrays_of_extremes(program)
     conditions_by_store: dict[Store, Expr | None] = {}
     for stmt, after_stmt in zip(before, after, strict=True):
         condition = _nonzero_condition(program, after_stmt.value)
-        first = starts.get(stmt.buffer)
-        if first is None or not all(map(_is_zero, first)) or stmt.buffer in other:
+        if stmt.buffer not in analysis(program).zero_sums:
             condition = None
         conditions_by_store[stmt] = (
             condition if conditions_by_store.get(stmt, condition) == condition else None
@@ -117,7 +114,7 @@ def _pads(value: Expr, padded: set[str]) -> bool:
         case Load(buffer):
             return buffer in padded
         case Select(condition, _, zero):
-            return _is_zero(zero) and not reads_memory(condition)
+            return is_zero(zero) and not reads_memory(condition)
     return False
 
 
@@ -128,12 +125,6 @@ def _may_be_padded(value: Expr, padded: set[str]) -> bool:
         and value.op == "*"
         and any(_pads(factor, padded) for factor in (value.a, value.b))
     )
-
-
-def _arrays_of_extremes(program: Program) -> set[str]:
-    """Arrays of which elements are greatest or least ones, which may be -0."""
-    stores = analysis(program).of(Store)
-    return {stmt.buffer for stmt in stores if stmt.reduce not in (None, "sum")}
 
 
 def _sums(program: Program) -> Iterator[Store]:
@@ -175,7 +166,3 @@ def _holds(dtype: str, narrow: str) -> bool:
     if dtype == "float16":
         return narrow in ("bool", "int8", "uint8")
     return dtype == "float64" or narrow != "float64"
-
-
-def _is_zero(value: Expr) -> bool:
-    return isinstance(value, Const) and value.value == 0 and copysign(1.0, value.value) > 0
