@@ -23,42 +23,66 @@ libc = ctypes.CDLL(None)
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
-class Guarded:
-    """`count` bytes that end where a page begins that may not be touched."""
-
-    def __init__(self, count: int) -> None:
-        used = -(-max(count, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-        whole = np.frombuffer(mmap.mmap(-1, used + mmap.PAGESIZE), np.uint8)
-        self.bytes = whole[used - count : used]
-        self.address = whole.ctypes.data + used - count
-        no_access = libc.mprotect(whole.ctypes.data + used, mmap.PAGESIZE, 0)
-        assert no_access == 0
+POISON = 0xA5
 
 
-def before_a_wall(values: Array) -> Array:
-    """A copy that ends where a page begins that may not be touched."""
-    made: Array = Guarded(values.nbytes).bytes.view(values.dtype).reshape(values.shape)
+class Walled:
+    """`count` bytes between two pages that may not be touched, at one of these; what is left of the pages between is `POISON`."""
+
+    def __init__(self, count: int, at_end: bool = True) -> None:
+        page = mmap.PAGESIZE
+        used = -(-max(count, 1) // page) * page
+        whole = np.frombuffer(mmap.mmap(-1, used + 2 * page), np.uint8)
+        for wall in (0, page + used):
+            no_access = libc.mprotect(whole.ctypes.data + wall, page, 0)
+            assert no_access == 0
+        self.inner: Array = whole[page : page + used]
+        self.inner[:] = POISON
+        self.start = used - count if at_end else 0
+        self.bytes: Array = self.inner[self.start : self.start + count]
+        self.address = self.inner.ctypes.data + self.start
+        self.views: list[Array] = []
+
+    def array(
+        self,
+        shape: tuple[int, ...],
+        dtype: str | np.dtype[np.generic],
+        strides: tuple[int, ...],
+        first: int = 0,
+    ) -> Array:
+        """Return an array in these bytes.
+
+        strides  in bytes; first: where element (0, …, 0) is
+        """
+        made: Array = np.ndarray(shape, numpy_dtype(str(dtype)), self.bytes, first, strides)
+        self.views.append(made)
+        return made
+
+    def check(self) -> None:
+        """Check that no byte was written but those of the elements of its arrays."""
+        copy = self.inner.copy()
+        for view in self.views:
+            if view.size:
+                first = view.ctypes.data - self.inner.ctypes.data
+                items: Array = np.lib.stride_tricks.as_strided(
+                    copy[first:], (*view.shape, view.itemsize), (*view.strides, 1)
+                )
+                items[...] = POISON
+        assert np.all(copy == POISON)
+
+
+def walled(values: Array, at_end: bool = True) -> Array:
+    """A copy that ends where a page begins that may not be touched, or begins where one ends."""
+    made: Array = Walled(values.nbytes, at_end).bytes.view(values.dtype).reshape(values.shape)
     made[...] = values
     return made
 
 
-def behind_a_wall(values: Array) -> Array:
-    """A copy that begins where a page ends that may not be touched."""
-    used = -(-max(values.nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-    whole = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE + used), np.uint8)
-    no_access = libc.mprotect(whole.ctypes.data, mmap.PAGESIZE, 0)
-    assert no_access == 0
-    part = whole[mmap.PAGESIZE :][: values.nbytes]
-    made: Array = part.view(values.dtype).reshape(values.shape)
-    made[...] = values
-    return made
-
-
-def guarded_rows(values: Array, gap: int, poison: int) -> tuple[Guarded, int, Array]:
+def guarded_rows(values: Array, gap: int, poison: int) -> tuple[Walled, int, Array]:
     """A copy whose rows lie `gap` bytes of `poison` apart; its step in bytes, and a view of it."""
     rows, columns = values.shape
     step = columns * values.itemsize + gap
-    memory = Guarded(max(rows * step - gap, 0))
+    memory = Walled(max(rows * step - gap, 0))
     memory.bytes[:] = poison
     view: Array = np.ndarray(
         values.shape, values.dtype, memory.bytes.data, strides=(step, values.itemsize)
@@ -67,14 +91,14 @@ def guarded_rows(values: Array, gap: int, poison: int) -> tuple[Guarded, int, Ar
     return memory, step, view
 
 
-def panels(b: Array, side: int, multiple: int, lanes: int = LANES) -> tuple[Guarded, int]:
+def panels(b: Array, side: int, multiple: int, lanes: int = LANES) -> tuple[Walled, int]:
     """B in panels of `lanes` columns, `side` rows next to each other; bytes from panel to panel."""
     depth, columns = b.shape
     count, sets = -(-columns // lanes), -(-depth // multiple) * multiple // side
     padded = np.zeros((sets * side, count * lanes), b.dtype)
     padded[:depth, :columns] = b
     packed = padded.reshape(sets, side, count, lanes).transpose(2, 0, 3, 1)
-    memory = Guarded(packed.size * b.itemsize)
+    memory = Walled(packed.size * b.itemsize)
     memory.bytes[:] = np.frombuffer(packed.tobytes(), np.uint8)
     return memory, sets * side * lanes * b.itemsize
 
@@ -172,53 +196,6 @@ def run_tile(function: Callable[..., None], what: Case, side: int, lanes: int = 
     )
     assert np.all(np.delete(c.bytes, covered(rows, columns * 4, c_row)) == 0xAB)
     return result
-
-
-POISON = 0xA5
-
-
-class Walled:
-    """`count` bytes between two pages that may not be touched, at one of these; what is left of the pages between is `POISON`."""
-
-    def __init__(self, count: int, at_end: bool = True) -> None:
-        page = mmap.PAGESIZE
-        used = -(-max(count, 1) // page) * page
-        whole = np.frombuffer(mmap.mmap(-1, used + 2 * page), np.uint8)
-        for wall in (0, page + used):
-            no_access = libc.mprotect(whole.ctypes.data + wall, page, 0)
-            assert no_access == 0
-        self.inner: Array = whole[page : page + used]
-        self.inner[:] = POISON
-        self.start = used - count if at_end else 0
-        self.bytes: Array = self.inner[self.start : self.start + count]
-        self.views: list[Array] = []
-
-    def array(
-        self,
-        shape: tuple[int, ...],
-        dtype: str | np.dtype[np.generic],
-        strides: tuple[int, ...],
-        first: int = 0,
-    ) -> Array:
-        """Return an array in these bytes.
-
-        strides  in bytes; first: where element (0, …, 0) is
-        """
-        made: Array = np.ndarray(shape, numpy_dtype(str(dtype)), self.bytes, first, strides)
-        self.views.append(made)
-        return made
-
-    def check(self) -> None:
-        """Check that no byte was written but those of the elements of its arrays."""
-        copy = self.inner.copy()
-        for view in self.views:
-            if view.size:
-                first = view.ctypes.data - self.inner.ctypes.data
-                items: Array = np.lib.stride_tricks.as_strided(
-                    copy[first:], (*view.shape, view.itemsize), (*view.strides, 1)
-                )
-                items[...] = POISON
-        assert np.all(copy == POISON)
 
 
 LAYOUTS = ("rows", "transposed", "sliced", "expanded", "reversed")

@@ -92,14 +92,18 @@ class Case:
         made.output(*self.results(made, inputs))
         return made.bound
 
-    def kernel(self) -> oc.Kernel:
-        """Return the operator as a kernel."""
+    def described(self) -> tuple[Any, dict[str, oc.Tensor]]:
+        """Return what the operator gives of placeholders, and these by name."""
         sizes = {name: oc.dim(name, max=64) for name in SIZES}
         tensors = {
             name: oc.placeholder([sizes.get(e, e) for e in one.shape], one.dtype, name)  # type: ignore[call-overload,arg-type]
             for name, one in self.inputs.items()
         }
-        found = get_operator(self.op)(*self._with(tensors), **self._options(tensors))
+        return get_operator(self.op)(*self._with(tensors), **self._options(tensors)), tensors
+
+    def kernel(self) -> oc.Kernel:
+        """Return the operator as a kernel."""
+        found, tensors = self.described()
         if isinstance(found, ProgramApplication):
             assert len(given_to(found.program)) == len(tensors)
             return oc.compile(found.program)

@@ -29,7 +29,7 @@ from compiled import (
     same_bits,
 )
 from conftest import edge_sizes, rejection
-from guarded import before_a_wall, behind_a_wall
+from guarded import walled
 
 import offcut as oc
 from offcut import Kernel
@@ -308,11 +308,6 @@ def test_every_element_of_the_result_is_written_and_nothing_else(
             inside[:] = np.nan
             assert np.isnan(around).all(), f"{name} at {m} writes beside its result"
         assert not np.isnan(poisoned(softmax, (m, DEPTH), x)).any()
-
-
-def walled(array: Array, at_end: bool) -> Array:
-    """A copy that ends, or starts, exactly at a page that cannot be touched."""
-    return before_a_wall(array) if at_end else behind_a_wall(array)
 
 
 @needs_fork

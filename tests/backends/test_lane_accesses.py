@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from compiled import Array
-from guarded import before_a_wall, behind_a_wall
+from guarded import walled
 
 import offcut as oc
 from tests.facade import numpy_dtype
 
 TYPES = ("float32", "float64", "bfloat16", "float16", "int8", "int32", "int64", "bool")
 SIZES = (1, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 130)
-WALLS = (before_a_wall, behind_a_wall)
+WALLS = (walled, partial(walled, at_end=False))
 
 
 class Access(NamedTuple):
@@ -118,7 +119,7 @@ for i in 0:n
     kernel = oc.compile(oc.parse(text))
     for n in SIZES:
         a = drawn(n, "float32", 2 * n)
-        b, d = kernel(behind_a_wall(a))
+        b, d = kernel(walled(a, at_end=False))
         wanted = a[:n][::-1] + a[:n]
         wanted[:3] = 0
         np.testing.assert_array_equal(b, wanted)
@@ -208,7 +209,7 @@ def test_a_member_that_no_term_reads_is_not_touched(group: int) -> None:
         kernel = sums(width, group, group - 1, rows="n*{width} - 1", term=term)
         for n in (1, 4):
             a, w = drawn(n, "float32", n, width), drawn(2, "float32", n, group, width)
-            found = kernel(before_a_wall(a.reshape(-1)[:-1].copy()), w)
+            found = kernel(walled(a.reshape(-1)[:-1].copy()), w)
             np.testing.assert_array_equal(found, members(a, w, group, group - 1))
 
 
@@ -226,7 +227,7 @@ for i in 0:n
 """
     kernel = oc.compile(oc.parse(text))
     for n in (1, 3):
-        a = before_a_wall(drawn(n, "float32", n, 61))
+        a = walled(drawn(n, "float32", n, 61))
         np.testing.assert_array_equal(kernel(a), a[:, 4 * (np.arange(64) // 4)])
 
 
@@ -283,7 +284,7 @@ def test_a_column_of_rows_is_read_at_any_stride(dtype: str, beside: int, strided
     kernel = oc.compile(oc.parse(PAIRS.format(dtype=dtype, beside=beside)))
     for n in SIZES:
         a = drawn(n, dtype, n, 2 * beside)
-        a = a[:, :beside] if strided else before_a_wall(np.ascontiguousarray(a[:, :beside]))
+        a = a[:, :beside] if strided else walled(np.ascontiguousarray(a[:, :beside]))
         np.testing.assert_array_equal(kernel(a), a[:, 1])
 
 

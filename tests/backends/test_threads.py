@@ -30,8 +30,6 @@ from conftest import edge_sizes, rejection, slow
 
 import offcut as oc
 from offcut import Kernel, Tensor
-from offcut.backends.cpu.build import lower_kernel
-from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.parallel import mark_parallel_loops
 from offcut.backends.host.thread_pool import usable_processors
@@ -92,15 +90,6 @@ def test_a_dense_layer_has_the_same_bits_on_any_number_of_threads(strategy: str)
     for rows in [*edge_sizes(BLOCK), 100]:
         x = floats(strategy, rows, 40)
         DENSE.check(agree(made, x), (x, W))
-
-
-@pytest.mark.slow
-def test_a_product_that_packs_at_the_call_has_the_same_bits() -> None:
-    product = contraction("bmk,bnk->bmn")
-    made = on((1, 3), product.result, inputs=product.inputs)
-    for b, m, n, k in [(1, 1, 1, 1), (1, 29, 33, 5), (2, 14, 70, 64), (5, 3, 17, 0), (0, 3, 3, 3)]:
-        arrays = floats("a", b, m, k), floats("b", b, n, k)
-        product.check(agree(made, *arrays), arrays)
 
 
 def softmax() -> tuple[Tensor, Tensor]:
@@ -571,12 +560,6 @@ def test_a_window_that_threads_share_is_no_threads_own() -> None:
         assert same_bits(agree(made, x[:images]), expected[:images])
 
 
-def test_an_exported_kernel_runs_on_the_thread_that_calls_it(dense: Kernel) -> None:
-    low = lower_kernel(dense.code.planned, dense.signature, isa.host())
-    assert "offcut_pool" in dense.source("llvm")
-    assert "offcut_pool" not in low.text
-
-
 def test_a_program_without_independent_iterations_runs_on_one_thread() -> None:
     chain = oc.parse("""
 program chain
@@ -617,22 +600,6 @@ TargetError: OFFCUT_THREADS: cannot take {text!r}
   because  it is an int in 1…1024: the most threads that one call may use
   help     OFFCUT_THREADS=2"""):
         build(oc.parse(PROGRAMS["one axis"]))
-
-
-def test_a_loop_marked_parallel_that_is_not_is_refused() -> None:
-    chain = oc.parse("""
-program chain
-size n in 1:1000
-inout x: float32[n]
-for i in 1:n  @thread
-  x[i] += x[i - 1]
-""")
-    with rejection("""\
-PartitionError: partition: cannot run loop i as @thread
-  at       x[i] += x[i - 1]
-  because  with n = 3, x[i] += x[i - 1] at i = 1 writes what the instance i = 2 reads
-  help     the loop without @thread"""):
-        build(chain, threads=2)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from compiled import Array, floats, same_bits
+from compiled import floats
 from operators import Operator, wide
 from scipy import special
 
@@ -235,66 +234,3 @@ def test_operators_and_plain_computations_are_one_program() -> None:
         twice = 2 * inner + 1
         parts = [special.softmax(twice, -1), special.softmax(inner, -1), np.maximum(twice, 0)]
         op.check([a], np.concatenate(parts, 1), interpreted=shape == (1, 1))
-
-
-HEADS, WIDTH, INNER = 2, 12, 20
-SHAPES = {
-    **{f"W{c}": (WIDTH, WIDTH) for c in "qkvo"},
-    "Wup": (WIDTH, INNER),
-    "Wdown": (INNER, WIDTH),
-    **dict.fromkeys(("Bq", "Bk", "Bv", "Bo", "Bdown", "G1", "C1", "G2", "C2"), (WIDTH,)),
-    "Bup": (INNER,),
-}
-
-
-def layer(x: Any, mask: Any, p: dict[str, Any]) -> Any:
-    """One layer of a sentence encoder, post-norm as BERT's are."""
-
-    def heads(c: str) -> Any:
-        made = ops.dense(x, p[f"W{c}"], p[f"B{c}"])
-        return ops.transpose(ops.split_axis(made, -1, WIDTH // HEADS), (0, 2, 1, 3))
-
-    seen = ops.attention(heads("q"), heads("k"), heads("v"), mask)
-    joined = ops.merge_axes(ops.transpose(seen, (0, 2, 1, 3)), 2)
-    x = ops.layernorm(ops.dense(joined, p["Wo"], p["Bo"], residual=x), p["G1"], p["C1"])
-    up = ops.dense(x, p["Wup"], p["Bup"], "gelu")
-    return ops.layernorm(ops.dense(up, p["Wdown"], p["Bdown"], residual=x), p["G2"], p["C2"])
-
-
-def layer_in_numpy(x: Array, mask: Array, p: dict[str, Array]) -> Array:
-    def norm(y: Array, gain: Array, bias: Array) -> Array:
-        apart = y - y.mean(-1, keepdims=True)
-        return np.asarray(apart / np.sqrt((apart**2).mean(-1, keepdims=True) + 1e-5) * gain + bias)
-
-    def heads(c: str) -> Array:
-        made = x @ p[f"W{c}"] + p[f"B{c}"]
-        split = made.reshape(*made.shape[:2], HEADS, WIDTH // HEADS)
-        return np.asarray(split.transpose(0, 2, 1, 3))
-
-    scores = np.einsum("bhid,bhjd->bhij", heads("q"), heads("k")) / math.sqrt(WIDTH // HEADS)
-    weights = special.softmax(scores + mask, axis=-1)
-    seen = np.einsum("bhij,bhjd->bihd", weights, heads("v")).reshape(x.shape)
-    x = norm(seen @ p["Wo"] + p["Bo"] + x, p["G1"], p["C1"])
-    up = x @ p["Wup"] + p["Bup"]
-    up = 0.5 * up * (1 + special.erf(up * math.sqrt(0.5)))
-    return norm(up @ p["Wdown"] + p["Bdown"] + x, p["G2"], p["C2"])
-
-
-@pytest.mark.slow
-def test_a_layer_of_an_encoder_is_one_program_for_every_batch_and_length() -> None:
-    x, mask = oc.placeholder((b, n, WIDTH), name="X"), oc.placeholder((b, 1, 1, n), name="M")
-    given = {name: oc.placeholder(shape, name=name) for name, shape in SHAPES.items()}
-    weights = {name: floats(name, *shape) / 3 for name, shape in SHAPES.items()}
-    op = Operator(layer(x, mask, given), [x, mask, *given.values()])
-    exact_weights = {name: value.astype("float64") for name, value in weights.items()}
-    for batch, length in [(0, 5), (1, 1), (2, 17), (3, 53)]:
-        a, hidden = floats("a", batch, length, WIDTH), np.zeros((batch, 1, 1, length), "float32")
-        hidden[..., (length + 1) // 2 :] = -1e9
-        found = op.check(
-            [a, hidden, *weights.values()],
-            layer_in_numpy(*wide(a, hidden), exact_weights),
-            interpreted=length == 1,
-        )
-        if batch > 1:
-            alone = op.kernel(a[1:2], hidden[1:2], *weights.values())
-            assert same_bits(found[1:2], np.asarray(alone))

@@ -6,7 +6,6 @@ The values of each function on all its operands are in `test_ops_grids`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from operators import EDGES, Operator, integers, specials, wide
 import offcut as oc
 from offcut import Tensor, ops
 from tests.facade import INTEGERS
-
-Reference = Callable[..., Any]
 
 
 def results(outputs: list[Tensor], inputs: list[Tensor]) -> Callable[..., list[Array]]:
@@ -52,23 +49,6 @@ def test_axes_are_paired_from_the_last_on_and_a_literal_one_is_repeated() -> Non
         c, d = floats("z", rows, 5, 1), floats("s")
         for found, exact in zip(run(a, b, c, d), (a + b, c * a, d - b, a), strict=True):
             np.testing.assert_array_equal(found, exact)
-
-
-@pytest.mark.parametrize(
-    ("op", "reference"),
-    [
-        (ops.floor_divide, np.floor_divide),
-        (ops.remainder, np.remainder),
-        (ops.subtract, np.subtract),
-    ],
-)
-def test_operands_are_inputs_in_their_order_where_nobody_gives_one(
-    op: Callable[..., Tensor], reference: Reference
-) -> None:
-    n = oc.dim("n", max=64)
-    kernel = oc.compile(op(*(oc.placeholder((n,), "int32", name=name) for name in "JI")))
-    x, y = np.array([7, 9], "int32"), np.array([2, 4], "int32")
-    np.testing.assert_array_equal(kernel(x, y), reference(x, y))
 
 
 def test_numbers_stand_on_either_side_and_shapes_are_joined() -> None:

@@ -109,26 +109,6 @@ def test_a_quantized_layer_is_scaled_and_shifted(unsigned: bool, by_column: bool
         )
 
 
-@pytest.mark.slow
-def test_scales_and_zero_points_may_be_tensors_without_axes() -> None:
-    x, w = oc.placeholder((m, k), "int8", "X"), oc.placeholder((k, n), "int8", "W")
-    parameters = [
-        oc.placeholder((), kind, name)
-        for kind, name in [("float32", "SX"), ("float32", "SW"), ("int32", "ZX"), ("int32", "ZW")]
-    ]
-    sx, sw, zx, zw = parameters
-    layer = Operator(ops.dense_quantized(x, w, sx, sw, x_zero=zx, w_zero=zw), [x, w, *parameters])
-    a, v = integers("a", "int8", 15, 33), integers("v", "int8", 33, 17)
-    given = [
-        np.array(0.5, "float32"),
-        np.array(0.25, "float32"),
-        np.array(7, "int32"),
-        np.array(-9, "int32"),
-    ]
-    exact = ((a.astype("int64") - 7) @ (v.astype("int64") + 9)) * 0.125
-    layer.check([a, v, *given], exact)
-
-
 @pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("ta", "tb"), [(False, True), (True, False), slow(False, False), slow(True, True)]

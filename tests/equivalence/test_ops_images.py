@@ -24,12 +24,12 @@ SIZES = [(1, 1), (1, 7), (8, 1), (7, 8), (9, 24), (29, 5)]
 
 @dataclass(frozen=True)
 class Window:
-    """Parameters of a convolution or of pooling with `size` elements along both axes."""
+    """Parameters of a convolution or of pooling with `size` elements along its axes."""
 
-    size: tuple[int, int] = (3, 3)
-    stride: tuple[int, int] = (1, 1)
+    size: tuple[int, ...] = (3, 3)
+    stride: tuple[int, ...] = (1, 1)
     padding: Any = ((0, 0), (0, 0))
-    dilation: tuple[int, int] = (1, 1)
+    dilation: tuple[int, ...] = (1, 1)
 
     def pads(self, shape: Sequence[int]) -> list[tuple[int, int]]:
         """Padding before and after, by axis."""
@@ -42,23 +42,13 @@ class Window:
         return found
 
     def views(self, x: Array, outside: float) -> Array:
-        """``x[n, c, i*s + r*d - p, …]`` as an array (n, c, i, j, r, q)."""
-        pads = self.pads(x.shape[2:])
-        padded = np.pad(x, [(0, 0), (0, 0), *pads], constant_values=outside)
+        """``x[n, c, i*s + r*d - p, …]`` as an array (n, c, i, …, r, …)."""
+        padded = np.pad(x, [(0, 0), (0, 0), *self.pads(x.shape[2:])], constant_values=outside)
         reach = [(k - 1) * d + 1 for k, d in zip(self.size, self.dilation, strict=True)]
-        rows, columns = (
-            (n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, self.stride, strict=True)
-        )
-        made = np.zeros((*x.shape[:2], rows, columns, *self.size), x.dtype)
-        for r, q in np.ndindex(*self.size):
-            top, left = r * self.dilation[0], q * self.dilation[1]
-            made[..., r, q] = padded[
-                :,
-                :,
-                top : top + (rows - 1) * self.stride[0] + 1 : self.stride[0],
-                left : left + (columns - 1) * self.stride[1] + 1 : self.stride[1],
-            ]
-        return made
+        axes = tuple(range(2, x.ndim))
+        every = np.lib.stride_tricks.sliding_window_view(padded, reach, axes)  # type: ignore[call-overload]
+        steps = (slice(None, None, step) for step in (*self.stride, *self.dilation))
+        return np.asarray(every[(slice(None), slice(None), *steps)])
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether the window has a place."""
@@ -80,12 +70,13 @@ class Window:
 
 
 def convolved(x: Array, v: Array, window: Window, groups: int) -> Array:
-    """The convolution in the type of the arrays, (n, c, h, w) and (o, c, r, q)."""
+    """The convolution in the type of the arrays, (n, c, …) and (o, c, …)."""
     views = window.views(x, 0)
     n, c, *rest = views.shape
     grouped = views.reshape(n, groups, c // groups, *rest)
     weights = v.reshape(groups, v.shape[0] // groups, *v.shape[1:])
-    made = np.einsum("ngcijrq,gocrq->ngoij", grouped, weights)
+    at, taps = "ijk"[: x.ndim - 2], "rqs"[: x.ndim - 2]
+    made = np.einsum(f"ngc{at}{taps},goc{taps}->ngo{at}", grouped, weights)
     return np.asarray(made.reshape(n, v.shape[0], *made.shape[3:]))
 
 
@@ -221,14 +212,32 @@ def test_a_convolution_of_one_axis(layout: str) -> None:
     x = oc.placeholder((b, 3, w) if first else (b, w, 3), name="X")
     v = oc.placeholder((5, 3, 4) if first else (4, 3, 5), name="V")
     op = Operator(ops.conv1d(x, v, stride=2, padding=3, layout=layout), [x, v])
-    window = Window((1, 4), (1, 2), ((0, 0), (3, 3)))
     for size in (0, 1, 17, 53):
         a, f = floats("a", 2, 3, size), floats("f", 5, 3, 4)
-        exact = convolved(a[:, :, None].astype("f8"), f[:, :, None].astype("f8"), window, 1)[
-            :, :, 0
-        ]
+        exact = convolved(*wide(a, f), Window((4,), (2,), ((3, 3),), (1,)), 1)
         given_ = [a, f] if first else [last(a), np.ascontiguousarray(f.transpose(2, 1, 0))]
         op.check(given_, exact if first else last(exact), interpreted=size == 1)
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+def test_a_convolution_of_three_axes(layout: str) -> None:
+    first = layout == "NCDHW"
+    z, high, across = (oc.dim(name, min=1, max=512) for name in "zhw")
+    x = oc.placeholder((b, 4, z, high, across) if first else (b, z, high, across, 4), name="X")
+    v = oc.placeholder((6, 2, 3, 2, 3) if first else (3, 2, 3, 2, 6), name="V")
+    bias = oc.placeholder((6,), name="B")
+    window = Window((3, 2, 3), (1, 2, 2), ((1, 1), (1, 0), (2, 1)), (1, 1, 2))
+    result = ops.conv3d(
+        x, v, bias, window.stride, window.padding, window.dilation, 2, layout, "relu"
+    )
+    op = Operator(result, [x, v, bias])
+    for size in [(1, 1, 2), (3, 7, 8), (5, 4, 17)]:
+        a, f, c = floats("a", 2, 4, *size), floats("f", 6, 2, 3, 2, 3), floats("c", 6)
+        exact = np.maximum(convolved(*wide(a, f), window, 2) + c[:, None, None, None], 0)
+        if not first:
+            a, f, exact = last(a), f.transpose(2, 3, 4, 1, 0).copy(), last(exact)
+        op.check([a, f, c], exact, interpreted=size == (1, 1, 2))
 
 
 @pytest.mark.slow
@@ -357,13 +366,9 @@ def test_windows_apart_hold_what_lies_at_their_places(
     X = oc.placeholder(tuple(sizes[: len(shape)]), "float32", name="X")
     kernel = oc.compile(oc.ops.unfold(X, window, **options), inputs=[X])
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    made = kernel(x)
     stride, by, edge = (
         options.get(name, other) for name, other in (("stride", 1), ("dilation", 1), ("padding", 0))
     )
-    padded = np.pad(x, [(0, 0)] * 2 + [(edge, edge)] * axes)
-    counts = [(n - by * (window - 1) - 1) // stride + 1 for n in padded.shape[2:]]
-    assert made.shape == (*shape[:2], *[window] * axes, *counts)
-    for at in np.ndindex(*[window] * axes, *counts):
-        here = tuple(i * stride + r * by for r, i in zip(at[:axes], at[axes:], strict=True))
-        np.testing.assert_array_equal(made[(..., *at)], padded[(..., *here)])
+    meant = Window((window,) * axes, (stride,) * axes, ((edge, edge),) * axes, (by,) * axes)
+    order = (0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes))
+    np.testing.assert_array_equal(kernel(x), meant.views(x, 0).transpose(order))

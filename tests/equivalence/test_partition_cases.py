@@ -41,12 +41,6 @@ def test_a_nest_means_what_numpy_computes(name: str, sizes: Sizes) -> None:
     same(program.run(given, **sizes), CASES[name].expected(given, sizes))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_nest_is_read_back_as_it_prints(name: str) -> None:
-    program = CASES[name].program
-    assert oc.parse(str(program)) == program
-
-
 def partitioned(case: Case) -> Any:
     return oc.partition(case.program, tile=dict(case.tile), tail=case.tail)
 

@@ -81,12 +81,6 @@ def test_a_program_means_what_numpy_computes(name: str, sizes: Sizes) -> None:
     check_results(program.run(given, **sizes_of(program, sizes)), expected_of(kernel, given, sizes))
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_program_is_read_back_as_it_prints(name: str) -> None:
-    program = KERNELS[name].program()
-    assert oc.parse(str(program)) == program
-
-
 @pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("name", "sizes"), [at for at in AT if KERNELS[at[0]].front is not None], ids=str

@@ -47,9 +47,8 @@ def shown(value: object) -> str:
     return value.partition("\n")[0] if isinstance(value, str) else ""
 
 
-SIZES = [
-    *refusals(
-        """\
+# A size is an ascii name and facts that leave it a value.
+SIZES = """
 >>> dim('2n')
 dim: cannot name a size '2n'
   because  a size is known by an ASCII identifier
@@ -103,22 +102,10 @@ dim: no size can be in 0…2147483648 and a multiple of 1
 dim: no size can be in 0…2147483647 and a multiple of 0
   at       size n
   because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
-  help     dim("n", min=1, max=4096, multiple_of=8)""",
-        globals(),
-    ).values()
-]
-
-
-@pytest.mark.parametrize(("describe", "text"), SIZES, ids=shown)
-def test_a_size_is_an_ascii_name_and_facts_that_leave_it_a_value(
-    describe: Callable[[], Any], text: str
-) -> None:
-    refused(describe, text)
-
-
-PROMISES = [
-    *refusals(
-        """\
+  help     dim("n", min=1, max=4096, multiple_of=8)
+"""
+# A promise is an affine relation between sizes.
+PROMISES = """
 >>> assume('n <= m')
 assume: cannot promise n <= m
   because  it is of type str, and no relation of sizes made by dim
@@ -177,22 +164,10 @@ assume: cannot promise False
 >>> assume(n ** 2 <= m)
 assume: cannot promise n**2 <= m
   because  isl decides quasi-affine facts only: no product of two sizes
-  help     assume(n <= m)""",
-        globals(),
-    ).values()
-]
-
-
-@pytest.mark.parametrize(("describe", "text"), PROMISES, ids=shown)
-def test_a_promise_is_an_affine_relation_between_sizes(
-    describe: Callable[[], Any], text: str
-) -> None:
-    refused(describe, text)
-
-
-SHAPES = [
-    *refusals(
-        """\
+  help     assume(n <= m)
+"""
+# A shape is a tuple of quasi affine sizes at least 0.
+SHAPES = """
 >>> oc.placeholder((n * m,))
 placeholder: cannot take the size m*n
   because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int
@@ -253,22 +228,10 @@ reduce_axis: cannot take the name '2'
 >>> oc.reduce_axis('m')
 reduce_axis: cannot take the size 'm'
   because  a size is an int or an expression in sizes made by dim
-  help     n = dim("n"); (n, 768)""",
-        globals(),
-    ).values()
-]
-
-
-@pytest.mark.parametrize(("describe", "text"), SHAPES, ids=shown)
-def test_a_shape_is_a_tuple_of_quasi_affine_sizes_at_least_0(
-    describe: Callable[[], Any], text: str
-) -> None:
-    refused(describe, text)
-
-
-VALUES = [
-    *refusals(
-        """\
+  help     n = dim("n"); (n, 768)
+"""
+# An expression is made of equal element types.
+VALUES = """
 >>> row(lambda i: A[i])
 compute: cannot read A with 1 indices
   at       tensor A[n, m]
@@ -429,22 +392,10 @@ cast: cannot convert to 'float8'
 
 >>> oc.cast('x', 'float32')
 cast: cannot convert 'x'
-  because  it is not an expression""",
-        globals(),
-    ).values()
-]
-
-
-@pytest.mark.parametrize(("describe", "text"), VALUES, ids=shown)
-def test_an_expression_is_made_of_equal_element_types(
-    describe: Callable[[], Any], text: str
-) -> None:
-    refused(describe, text)
-
-
-REDUCTIONS = [
-    *refusals(
-        """\
+  because  it is not an expression
+"""
+# A reduction is over reduction axes outermost.
+REDUCTIONS = """
 >>> row(lambda i: oc.sum(A[i, 0], axis='k'))
 sum: cannot reduce over 'k'
   because  it is not an axis made by reduce_axis
@@ -486,22 +437,10 @@ compute: cannot use k as an axis and as a reduction axis
 compute: cannot use the axis k here
   at       tensor C
   because  it is neither an axis of the tensor nor reduced by this sum, max or min
-  help     sum(…, axis=k)""",
-        globals(),
-    ).values()
-]
-
-
-@pytest.mark.parametrize(("describe", "text"), REDUCTIONS, ids=shown)
-def test_a_reduction_is_over_reduction_axes_outermost(
-    describe: Callable[[], Any], text: str
-) -> None:
-    refused(describe, text)
-
-
-LITERALS = [
-    *refusals(
-        """\
+  help     sum(…, axis=k)
+"""
+# A literal is a value of its element type.
+LITERALS = """
 >>> row(lambda i: G[i] + 300)
 compute: cannot take 300 as int8
   because  int8 holds -128…127
@@ -580,38 +519,10 @@ compute: cannot take a scalar of 401 digits as float32
 >>> oc.cast(-1, 'uint64')
 compute: cannot take -1 as uint64
   because  uint64 holds 0…18446744073709551615
-  help     a number within these""",
-        globals(),
-    ).values()
-]
-
-
-@pytest.mark.parametrize(("describe", "text"), LITERALS, ids=shown)
-def test_a_literal_is_a_value_of_its_element_type(describe: Callable[[], Any], text: str) -> None:
-    refused(describe, text)
-
-
-def test_an_integer_that_rounds_to_a_finite_float_is_a_literal() -> None:
-    for value in (2**1023, 1 - 2**1023):
-        assert str(oc.cast(value, "float64")) == repr(float(value))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_literal_rounds_but_not_to_infinity(dtype: str) -> None:
-    most = float(ml_dtypes.finfo(dtype).max)
-    for held in (most, -most, math.inf, math.nan, 1e-60):
-        oc.cast(held, dtype)
-    refused(
-        lambda: oc.cast(2 * most, dtype),
-        f"compute: cannot take {2 * most} as {dtype}\n"
-        f"  because  {dtype} holds {-most}…{most}\n"
-        '  help     cast(x, "float64") widens, explicitly',
-    )
-
-
-TENSORS = [
-    *refusals(
-        """\
+  help     a number within these
+"""
+# A tensor holds numbers one value for each point of named axes.
+TENSORS = """
 >>> row(lambda i: A[i, 0], name='')
 compute: cannot take the name ''
   because  names are ASCII identifiers
@@ -681,22 +592,10 @@ compute: cannot read two tensors of one name in C
 >>> block(lambda i, j: A[i, j], name='A')
 compute: cannot read two tensors of one name in A
   because  it reads another A
-  help     name="A2" of one of them, or one tensor in both places""",
-        globals(),
-    ).values()
-]
-
-
-@pytest.mark.parametrize(("describe", "text"), TENSORS, ids=shown)
-def test_a_tensor_holds_numbers_one_value_for_each_point_of_named_axes(
-    describe: Callable[[], Any], text: str
-) -> None:
-    refused(describe, text)
-
-
-PROGRAMS = [
-    *refusals(
-        """\
+  help     name="A2" of one of them, or one tensor in both places
+"""
+# A program knows its inputs and each name once.
+PROGRAMS = """
 >>> computation([row(lambda i: A[i, 0] + oc.placeholder((dim('n', max=8),), name='B')[i])])
 compute: cannot tell two sizes named n apart
   at       tensor B
@@ -725,17 +624,38 @@ compile: cannot take 'A' as an input
 >>> computation([row(lambda i: A[i, 0]), row(lambda i: A[i, 1])])
 compile: cannot tell two tensors named C apart
   because  one is C: float32[n], the other C: float32[n]
-  help     give each tensor a name of its own""",
-        globals(),
-    ).values()
-]
+  help     give each tensor a name of its own
+"""
 
 
-@pytest.mark.parametrize(("describe", "text"), PROGRAMS, ids=shown)
-def test_a_program_knows_its_inputs_and_each_name_once(
+REFUSED = refusals(
+    "\n".join((SIZES, PROMISES, SHAPES, VALUES, REDUCTIONS, LITERALS, TENSORS, PROGRAMS)), globals()
+)
+
+
+@pytest.mark.parametrize(("describe", "text"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_description_is_refused_word_for_word(
     describe: Callable[[], Any], text: str
 ) -> None:
     refused(describe, text)
+
+
+def test_an_integer_that_rounds_to_a_finite_float_is_a_literal() -> None:
+    for value in (2**1023, 1 - 2**1023):
+        assert str(oc.cast(value, "float64")) == repr(float(value))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_literal_rounds_but_not_to_infinity(dtype: str) -> None:
+    most = float(ml_dtypes.finfo(dtype).max)
+    for held in (most, -most, math.inf, math.nan, 1e-60):
+        oc.cast(held, dtype)
+    refused(
+        lambda: oc.cast(2 * most, dtype),
+        f"compute: cannot take {2 * most} as {dtype}\n"
+        f"  because  {dtype} holds {-most}…{most}\n"
+        '  help     cast(x, "float64") widens, explicitly',
+    )
 
 
 def test_what_lies_beside_each_refusal_is_accepted() -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import rejection
 from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.costmodel.learned import columns, train, xgboost_loader
-from offcut.errors import OffcutError, TargetError
+from offcut.errors import OffcutError
 from offcut.tuning.learning import random_programs
 from offcut.tuning.learning.learn import learn, target_of
 from offcut.tuning.learning.online_model import Cases
@@ -190,15 +191,11 @@ learn: cannot use the model
 
 def test_without_xgboost_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xgboost_loader, "is_installed", lambda name: False)
-    with pytest.raises(TargetError) as refused:
-        xgboost_loader.load_xgboost("learn")
-    assert (
-        str(refused.value)
-        == """\
-learn: cannot use a learned model
+    with rejection("""\
+TargetError: learn: cannot use a learned model
   because  xgboost is not installed
-  help     this needs the extra "learned": pip install ".[learned]" in the folder of offcut"""
-    )
+  help     this needs the extra "learned": pip install ".[learned]" in the folder of offcut"""):
+        xgboost_loader.load_xgboost("learn")
 
 
 def test_where_nothing_is_kept_a_model_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,18 +127,6 @@ def test_a_deformed_convolution_of_images_of_any_size(groups: int) -> None:
     each(proto, feeds)
 
 
-@pytest.mark.slow
-def test_transposed_volumes_of_any_size() -> None:
-    proto = parsed(
-        "g (float[n, 3, d, h, w] x) => (float[?, ?, ?, ?, ?] y)"
-        "{ y = ConvTranspose<strides = [2, 1, 3], pads = [1, 0, 1, 0, 1, 1]>(x, weights, bias) }",
-        weights=drawn(1, 3, 2, 3, 2, 4),
-        bias=drawn(2, 2),
-    )
-    shapes = ((1, 3, 2, 1, 1), (2, 3, 4, 3, 5))
-    each(proto, [{"x": drawn(s[2], *s)} for s in shapes])
-
-
 @pytest.mark.parametrize("order", [0, slow(1)])
 def test_places_of_what_is_greatest_and_back(order: int) -> None:
     proto = parsed(

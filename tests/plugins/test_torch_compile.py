@@ -26,7 +26,6 @@ from tests.plugins.torch_models import (
     Bessel,
     Eighths,
     Gpt,
-    Masked,
     Mobile,
     Placed,
     ResNet,
@@ -133,43 +132,11 @@ def test_a_residual_network_runs_at_every_image() -> None:
     assert left() == set()
 
 
-@pytest.mark.slow  # convolutions by channel are in test_torch_rules, batch norms in the residual network
-def test_depthwise_convolutions_run_at_every_image() -> None:
-    model = Mobile().eval()
-    held(fast(model), model, [(torch.randn(s),) for s in [(2, 8, 9, 7), (1, 8, 4, 4)]])
-    assert graphs() == 1
-    assert left() == set()
-
-
 def test_a_decoder_runs_at_every_batch_and_length() -> None:
     model = Gpt().eval()
     held(fast(model), model, [(tokens(*s),) for s in [(3, 5), (1, 7), (2, 1), (1, 1), (4, 33)]])
     assert graphs() == 1
     assert left() == set()
-
-
-@pytest.mark.slow  # masks of sentences and the encoder of torch are in test_torch_ones, too
-def test_an_encoder_with_a_mask_runs_at_every_batch_and_length() -> None:
-    model, calls = Masked().eval(), []
-    for b, n in [(3, 5), (1, 7), (2, 1)]:
-        keep = torch.rand(b, n) < 0.7
-        keep[:, 0] = True
-        calls.append((torch.randn(b, n, 32), keep))
-    run = fast(model)
-    held(run, model, calls[:2])
-    assert graphs() == 1
-    assert left() == set()
-    held(run, model, [*calls, *calls])
-    assert graphs() <= 2  # torch.matmul itself asks whether the length is 1
-
-
-@pytest.mark.slow
-def test_the_encoder_of_torch_runs() -> None:
-    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
-    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
-    held(fast(model), model, [(torch.randn(b, n, 32),) for b, n in [(3, 5), (1, 7)]])
-    assert left() == set()
-    assert graphs() == 1
 
 
 def test_words_are_looked_up() -> None:

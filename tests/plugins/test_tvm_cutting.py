@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import rejection
 
 pytest.importorskip("tvm", reason="needs apache-tvm: make test-hosts installs it")
 
@@ -16,7 +17,6 @@ from tvm_ffi import structural_equal
 
 import offcut.ir as ir
 import offcut.plugins.tvm as plugin
-from offcut.errors import DescribeError
 from tests.agree import agree, exact_matmul, of_peer
 from tests.plugins.tvm_functions import Fixed, Product, Scaled, guards, split, tvms
 
@@ -246,15 +246,13 @@ REFUSED = [
 
 @pytest.mark.parametrize(("function", "text"), REFUSED, ids=lambda one: "")
 def test_what_cannot_be_read_is_refused_with_its_text(function: Any, text: str) -> None:
-    with pytest.raises(DescribeError) as refused:
+    with rejection(f"DescribeError: {text}"):
         plugin.read(function)
-    assert str(refused.value) == text
 
 
 def test_what_is_no_function_is_refused() -> None:
-    with pytest.raises(DescribeError) as refused:
+    with rejection("DescribeError: tvm: cannot read 3\n  because  it is not a PrimFunc"):
         plugin.read(3)
-    assert str(refused.value) == "tvm: cannot read 3\n  because  it is not a PrimFunc"
 
 
 def test_a_cut_whose_quotients_tvm_would_compute_too_early_is_not_written() -> None:
@@ -332,6 +330,5 @@ def test_arrays_that_share_memory_are_written_once(tail: str) -> None:
     ],
 )
 def test_an_option_that_says_nothing_by_loop_is_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(DescribeError) as refused:
+    with rejection(f"DescribeError: tvm: cannot take {text}"):
         plugin.partition_pass(**options)
-    assert str(refused.value) == f"tvm: cannot take {text}"

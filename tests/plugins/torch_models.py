@@ -130,23 +130,6 @@ class Gpt(nn.Module):
         return self.head(self.blocks(x))
 
 
-class Masked(nn.Module):
-    """An encoder whose short sentences are masked, and the mean of their words."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
-
-    def forward(self, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
-        b, n, e = x.shape
-        q, k, v = (one.view(b, n, 4, 8).transpose(1, 2) for one in self.qkv(x).chunk(3, -1))
-        scores = q @ k.transpose(-1, -2) / 8**0.5
-        scores = scores.masked_fill(~keep[:, None, None, :], float("-inf"))
-        y = self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, e))
-        weight = keep[..., None].to(y.dtype)
-        return (y * weight).sum(1) / weight.sum(1).clamp(min=1)
-
-
 class Words(nn.Module):
     """The mean of embedded words, and classes of it."""
 

@@ -160,17 +160,6 @@ def test_an_element_is_the_same_bit_for_bit_at_every_size_and_cut(
     np.testing.assert_array_equal(whole, uncut)
 
 
-@given(st.sampled_from(["cut", "mask", "ladder", "pad"]), st.integers(1, 12), st.integers(0, 40))
-@settings(max_examples=40, deadline=None)
-def test_the_points_owned_along_an_axis_follow_one_another(tail: str, tile: int, n: int) -> None:
-    size = dim("n", max=64)
-    A = oc.placeholder((size,), name="A")
-    C = oc.compute((size,), lambda i: A[i], name="C")
-    pieces = cut(computation([C]), {"i": tile}, tail, []).pieces
-    listed = [at for piece in pieces for (at,) in sorted(points(piece.owned, n))]
-    assert listed == list(range(n))
-
-
 def test_what_is_not_cut_is_the_source() -> None:
     size = dim("n", max=64)
     A, B = oc.placeholder((size, 7), name="A"), oc.placeholder((7, 3), name="B")

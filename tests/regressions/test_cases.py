@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import slow
-from guarded import before_a_wall
+from guarded import walled
 
 import offcut as oc
 from offcut.polyhedral import REQUEST
@@ -157,19 +157,19 @@ def test_an_index_is_asked_before_it_is_used(body: str) -> None:
     x, c = draw.standard_normal(n, np.float32), np.zeros(n, np.float32)
     for count in (0, 1, 20, n):
         p = np.array([count], np.int32)
-        given = [before_a_wall(one) for one in (p, r, x, c)]
+        given = [walled(one) for one in (p, r, x, c)]
         wanted = of_program(program, dict(zip("prxc", (p, r, x, c), strict=True)))
         agree(kernel(*given), wanted)
     for count in (n + 1, 1000, 100_000):
         with pytest.raises(oc.CallError):
-            kernel(*map(before_a_wall, (np.array([count], np.int32), r, x, c)))
+            kernel(*map(walled, (np.array([count], np.int32), r, x, c)))
     for wrong in (-1, n):
         indices = r.copy()
         indices[0] = wrong
         if body == "a bound" and wrong == -1:
             continue  # a loop of no iterations
         with pytest.raises(oc.CallError):
-            kernel(*map(before_a_wall, (np.array([n], np.int32), indices, x, c)))
+            kernel(*map(walled, (np.array([n], np.int32), indices, x, c)))
 
 
 def test_rows_of_a_sparse_matrix_that_end_past_it_are_refused() -> None:
@@ -184,4 +184,4 @@ def test_rows_of_a_sparse_matrix_that_end_past_it_are_refused() -> None:
         wrong = p.copy()
         wrong[n] = z + past
         with pytest.raises(oc.CallError):
-            kernel(*map(before_a_wall, (wrong, col, v, x, np.zeros(n, np.float32))))
+            kernel(*map(walled, (wrong, col, v, x, np.zeros(n, np.float32))))

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import rejection
 from planted_target import SLOW, Planted
 
 import offcut as oc
 from offcut import Outcome, Records, Schedule
 from offcut.backends.host.scratch import PAGE
-from offcut.errors import BusyError, OffcutError, TargetError
+from offcut.errors import BusyError, OffcutError
 from offcut.kernel import kernel_of
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.measuring.jobs import place_operands, sample_until_ranked
@@ -177,30 +178,20 @@ tune: cannot rank candidates while this machine does other work
 
 
 def test_sizes_at_which_nothing_can_be_checked_are_refused() -> None:
-    with pytest.raises(TargetError) as refused:
-        reference_results(problem({}, (({"n": 0}, 1.0),)))
-
-    assert (
-        str(refused.value)
-        == """\
-tune: cannot check what C computes
+    with rejection("""\
+TargetError: tune: cannot check what C computes
   because  it has no meaning on the arrays that are drawn: run: cannot take n = 0
-  help     constants={…}: arrays that fit each other"""
-    )
+  help     constants={…}: arrays that fit each other"""):
+        reference_results(problem({}, (({"n": 0}, 1.0),)))
 
 
 def test_a_reference_that_takes_too_long_is_refused(schedules: dict[str, Schedule]) -> None:
-    with pytest.raises(TargetError) as refused:
-        measured(problem({}), [*schedules.values()], replace(QUICK, reference=1e-9))
-
-    assert (
-        str(refused.value)
-        == """\
-tune: cannot check what C computes
+    with rejection("""\
+TargetError: tune: cannot check what C computes
   because  its reference: silent for 1e-09 s
   help     smaller sizes
-  help     Limits(reference=…, memory=…)"""
-    )
+  help     Limits(reference=…, memory=…)"""):
+        measured(problem({}), [*schedules.values()], replace(QUICK, reference=1e-9))
 
 
 def test_what_cannot_be_sent_to_a_child_is_refused(schedules: dict[str, Schedule]) -> None:

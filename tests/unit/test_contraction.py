@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import rejection
 
 from offcut.errors import DescribeError
 from offcut.studies.contraction import build, check_letters, parse_contraction
@@ -63,15 +64,13 @@ def test_flop_counts_multiplications_and_additions(text: str, flop: int) -> None
     ],
 )
 def test_a_text_that_is_no_contraction_is_refused(text: str, because: str, help: str) -> None:
-    with pytest.raises(DescribeError) as refused:
-        parse_contraction(text)
-
-    assert str(refused.value) == (
-        "contraction: cannot read the text\n"
+    with rejection(
+        "DescribeError: contraction: cannot read the text\n"
         f'  at       "{text}"\n'
         f"  because  {because}\n"
         f"  help     {help}"
-    )
+    ):
+        parse_contraction(text)
 
 
 @pytest.mark.parametrize(

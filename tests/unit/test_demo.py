@@ -484,12 +484,3 @@ def test_its_convolutions_run_on_an_accelerator_and_the_split_is_printed() -> No
     for batch in (1, 3):
         images = np.random.default_rng(batch).integers(-128, 127, (batch, 20, 20, 3), "int8")
         np.testing.assert_array_equal(image_model(images), scores(small, images))
-
-
-@pytest.mark.slow
-def test_the_whole_network_gives_the_integers_of_numpy_on_an_accelerator() -> None:
-    whole = drawn()
-    image_model = compile_graph(graph(whole), target=("vta", "cpu"), least_filled=LEAST_FILLED)
-    images = np.random.default_rng(0).integers(-128, 127, (1, 224, 224, 3), "int8")
-    np.testing.assert_array_equal(image_model(images), scores(whole, images))
-    assert {step.target for step in image_model.steps if len(step.nodes) == 2} == {"vta", "cpu"}

@@ -198,11 +198,3 @@ def test_what_strategies_execute_on_other_machines(operator: str, machine: str, 
     if operator == "softmax" and "terms" in cut:
         pytest.skip("its terms are rows of memory")
     check(operator, machine, cut, edges(tile_of(operator, machine)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("machine", MACHINES)
-def test_every_size_up_to_two_tiles(machine: str, cut: str) -> None:
-    tile = tile_of("dense", machine)
-    check("dense", machine, cut, tuple(range(1, 2 * tile + 1)))

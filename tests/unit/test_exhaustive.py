@@ -12,11 +12,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from conftest import rejection
 from typer.testing import CliRunner
 
 import offcut as oc
 from offcut import Outcome, Records, Schedule
-from offcut.errors import DescribeError, TargetError
+from offcut.errors import DescribeError
 from offcut.search import key_of
 from offcut.search.explorers import EXPLORERS
 from offcut.tuning.exhaustive import Table, measure_space
@@ -149,17 +150,13 @@ def test_a_small_space_is_taken_whole() -> None:
 
 
 def test_a_space_that_is_too_large_is_refused_with_its_size() -> None:
-    with pytest.raises(DescribeError) as refused:
-        subspace_of(spaces.space("dense", 3), expected(), limit=2000, most=None, seed=0)
-    assert (
-        str(refused.value)
-        == """\
-sweep: cannot measure every schedule of C
+    with rejection("""\
+DescribeError: sweep: cannot measure every schedule of C
   because  its space has 1,484,744,968, and 2,000 is the most
   help     --limit 1484744968 measures them all
   help     --most 2000 takes those that are predicted best
-  help     --ways 1 leaves one way to each nest"""
-    )
+  help     --ways 1 leaves one way to each nest"""):
+        subspace_of(spaces.space("dense", 3), expected(), limit=2000, most=None, seed=0)
 
 
 def test_one_way_is_no_advice_where_there_is_one() -> None:
@@ -405,21 +402,16 @@ def test_where_nothing_can_be_timed_the_last_reason_is_said(
             tell(Measured(one, Outcome.REFUSED, (), "planted"))
 
     monkeypatch.setattr(Bench, "each", refuses)
-    with pytest.raises(TargetError) as refused:
+    with rejection("""\
+TargetError: sweep: cannot measure a schedule of scaled
+  because  the last of 2 is refused: planted"""):
         of(SCALED, tmp_path, most=2)
-    assert (
-        str(refused.value)
-        == """\
-sweep: cannot measure a schedule of scaled
-  because  the last of 2 is refused: planted"""
-    )
 
 
 @pytest.mark.parametrize("name", ["limit", "most", "ways", "seeds"])
 def test_a_number_below_1_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DescribeError) as refused:
+    with rejection(f"DescribeError: sweep: cannot take {name}=0\n  because  {name} is at least 1"):
         measure_space(oc.parse(SCALED), sizes={"n": [3]}, records=tmp_path / "r", **{name: 0})
-    assert str(refused.value) == f"sweep: cannot take {name}=0\n  because  {name} is at least 1"
 
 
 # On the command line

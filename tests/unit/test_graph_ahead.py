@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import rejection
 
-from offcut.errors import TargetError
 from offcut.graph.models.compiling.compile_pool import (
     Compilation,
     CompilePool,
@@ -148,10 +148,9 @@ def test_what_is_no_number_of_processes_is_refused(
     asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OFFCUT_PROCESSES", asked)
-    with pytest.raises(TargetError) as refused:
-        compile_graph(layers(), 1)
-    assert str(refused.value) == (
-        f"OFFCUT_PROCESSES: cannot compile in {asked!r} processes\n"
+    with rejection(
+        f"TargetError: OFFCUT_PROCESSES: cannot compile in {asked!r} processes\n"
         "  because  it is not a number from 1 on\n"
         "  help     OFFCUT_PROCESSES=1 starts none"
-    )
+    ):
+        compile_graph(layers(), 1)

@@ -277,15 +277,6 @@ def test_what_a_program_or_a_reshape_reads_is_given_in_the_order_asked_for(
         assert found[name].transpose(axes).flags.c_contiguous
 
 
-@pytest.mark.slow
-def test_a_program_that_is_added_to_images_by_channels_keeps_its_own_order() -> None:
-    made, x = images(3)
-    y = made.convolved(x, 16, window=3)
-    running = made.node("accumulated", made.input("y", "float32", made.shape(y)), axis=1)
-    made.output(made.node("relu", made.node("add", y, running)))
-    agrees(made.bound)
-
-
 @pytest.mark.parametrize("change", ["shape", "stride", "dtype", "constant"])
 def test_a_model_whose_arrays_are_not_what_its_kernels_take_runs_none_of_them(change: str) -> None:
     made = Builder("wrong")

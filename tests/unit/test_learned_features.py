@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import rejection
 
 from offcut import Schedule
 from offcut.costmodel.learned import (
@@ -177,28 +178,23 @@ REFUSED = {
 
 @pytest.mark.parametrize("feature", REFUSED, ids=lambda one: one.__name__)
 def test_what_gives_no_number_is_refused(feature: Any) -> None:
-    with pytest.raises(DescribeError) as refused:
-        compute_features(cases()(first()), (feature,))
-    assert str(refused.value) == (
-        f"learn: cannot take the feature {feature.__name__}\n"
+    with rejection(
+        f"DescribeError: learn: cannot take the feature {feature.__name__}\n"
         f"  because  {REFUSED[feature]}\n"
         "  help     a number, a number for each vector of sizes, or several of these by name"
-    )
+    ):
+        compute_features(cases()(first()), (feature,))
 
 
 def test_two_features_of_one_name_are_refused() -> None:
-    with pytest.raises(DescribeError) as refused:
+    with rejection("""\
+DescribeError: learn: cannot take the feature <lambda>
+  because  <lambda> is given twice
+  help     each function once
+  help     def a_name_of_its_own(case): …"""):
         compute_features(
             cases()(first()), (lambda case: case.flop, mine, lambda case: case.seconds)
         )
-    assert (
-        str(refused.value)
-        == """\
-learn: cannot take the feature <lambda>
-  because  <lambda> is given twice
-  help     each function once
-  help     def a_name_of_its_own(case): …"""
-    )
     with pytest.raises(DescribeError, match=r"of_sizes\.n is given twice"):
         compute_features(cases()(first()), (of_sizes, of_sizes))
 
@@ -206,12 +202,8 @@ learn: cannot take the feature <lambda>
 def test_features_that_are_others_for_another_schedule_are_refused() -> None:
     check_names((), ("a",))
     check_names(("a", "b"), ("a", "b"))
-    with pytest.raises(DescribeError) as refused:
-        check_names(("a", "mine.x"), ("a", "mine.y"))
-    assert (
-        str(refused.value)
-        == """\
-learn: cannot take the feature mine
+    with rejection("""\
+DescribeError: learn: cannot take the feature mine
   because  mine.x is there for some schedules only
-  help     the same names for every schedule"""
-    )
+  help     the same names for every schedule"""):
+        check_names(("a", "mine.x"), ("a", "mine.y"))

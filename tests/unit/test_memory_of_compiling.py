@@ -187,19 +187,6 @@ needs_glibc = pytest.mark.skipif(
 )
 
 
-@needs_glibc
-@pytest.mark.slow
-def test_a_kernel_that_is_gone_takes_next_to_no_memory() -> None:
-    for number in range(WARM):
-        elementwise(number)
-    before = heap_bytes()
-    for number in range(WARM, WARM + COUNTED):
-        elementwise(number)
-    forget_plans()
-
-    assert heap_bytes() - before < COUNTED * MOST_BYTES
-
-
 @pytest.mark.slow
 @needs_glibc
 def test_hundreds_of_kernels_that_are_gone_take_next_to_no_memory() -> None:

@@ -2,63 +2,57 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-
 import pytest
 
 import offcut as oc
 from offcut import ops
 from offcut.describe.request import inputs_of
+from tests.operator_cases import CASES, Case, Input, over
 
 N = oc.dim("n", min=1, max=64)
-SHAPES: dict[Callable[..., oc.Tensor], dict[str, tuple[tuple[object, ...], str]]] = {
-    ops.attention: {
-        "q": ((2, N, 8), "float32"),
-        "k": ((2, N, 8), "float32"),
-        "v": ((2, N, 8), "float32"),
-        "mask": ((N, N), "bool"),
-    },
-    ops.dense: {
-        "x": ((N, 8), "float32"),
-        "w": ((8, 16), "float32"),
-        "bias": ((16,), "float32"),
-        "residual": ((N, 16), "float32"),
-    },
-    ops.dense_quantized: {
-        "x": ((N, 8), "uint8"),
-        "w": ((8, 16), "int8"),
-        "x_scale": ((), "float32"),
-        "w_scale": ((16,), "float32"),
-        "bias": ((16,), "float32"),
-        "residual": ((N, 16), "float32"),
-        "x_zero": ((), "int32"),
-        "w_zero": ((16,), "int32"),
-    },
-    ops.dequantize: {"x": ((N, 8), "int8"), "scale": ((8,), "float32"), "zero": ((8,), "int32")},
-    ops.quantize: {"x": ((N, 8), "float32"), "scale": ((8,), "float32"), "zero": ((8,), "int32")},
-    ops.grouped_matmul: {
-        "x": ((N, 8), "float32"),
-        "w": ((3, 8, 4), "float32"),
-        "ends": ((3,), "int64"),
-    },
-    ops.batchnorm: {
-        "x": ((N, 8), "float32"),
-        **dict.fromkeys(("mean", "variance", "gain", "bias"), ((8,), "float32")),
-    },
-    ops.where: {"condition": ((N,), "bool"), "x": ((N,), "float32"), "y": ((N,), "float32")},
-    ops.embedding: {"table": ((50, 8), "float32"), "ids": ((N,), "int64")},
-    ops.floor_divide: {"x": ((N,), "int32"), "y": ((N,), "int32")},
-    ops.take_along_axis: {"x": ((N, 8), "float32"), "indices": ((N, 3), "int64")},
-}
+FLAT, COLUMN = Input(("n", 8)), Input((16,))
+ROWS = Input(("n", 16))
+WITH_OPTIONS = (
+    Case(
+        "dense",
+        {"x": FLAT, "w": Input((8, 16)), "bias": COLUMN, "residual": ROWS},
+        ("x", "w", "bias"),
+        {"residual": "residual"},
+    ),
+    over(
+        "attention", {**dict.fromkeys("qkv", Input((2, "n", 8))), "mask": Input(("n", "n"), "bool")}
+    ),
+    Case(
+        "dense_quantized",
+        {
+            "x": Input(("n", 8), "uint8"),
+            "w": Input((8, 16), "int8"),
+            "x_scale": Input(()),
+            **dict.fromkeys(("w_scale", "bias"), COLUMN),
+            "residual": ROWS,
+            "x_zero": Input((), "int32"),
+            "w_zero": Input((16,), "int32"),
+        },
+        ("x", "w", "x_scale", "w_scale", "bias"),
+        {name: name for name in ("residual", "x_zero", "w_zero")},
+    ),
+    *(
+        over(op, {"x": Input(("n", 8), dtype), "scale": Input((8,)), "zero": Input((8,), "int32")})
+        for op, dtype in (("quantize", "float32"), ("dequantize", "int8"))
+    ),
+)
 
 
-@pytest.mark.parametrize("op", SHAPES, ids=lambda op: op.__name__)
-def test_inputs_come_in_the_order_of_the_arguments(op: Callable[..., oc.Tensor]) -> None:
-    given = {name: oc.placeholder(*shape, name=name) for name, shape in SHAPES[op].items()}
-    options = {"axis": 1} if "axis" in inspect.signature(op).parameters else {}
-    made = op(**given, **options)
-    assert [one.name for one in inputs_of(None, [made], "compile")] == list(given)
+@pytest.mark.parametrize(
+    "case",
+    [*(case for case in CASES if case.op in ops.__all__), *WITH_OPTIONS],
+    ids=lambda case: case.op,
+)
+def test_inputs_come_in_the_order_of_the_arguments(case: Case) -> None:
+    made, tensors = case.described()
+    outputs = made if isinstance(made, tuple) else (made,)
+    if all(isinstance(one, oc.Tensor) for one in outputs):
+        assert [one.name for one in inputs_of(None, [*outputs], "compile")] == [*tensors]
 
 
 def test_inputs_of_what_computes_an_operand_come_in_its_place() -> None:

@@ -11,18 +11,18 @@ from random import Random
 from typing import Any
 
 import pytest
+from conftest import rejection
 from planted_target import Planted
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut import Outcome, Schedule
+from offcut import Schedule
 from offcut.errors import OffcutError, TargetError
 from offcut.search.pool import Pool
 from offcut.search.pool.connection import serve
 from offcut.tuning.pooled_bench import open_pooled_bench
 from tests.facade import (
     Limits,
-    Measured,
     Problem,
     ScheduleSpace,
     TriedSchedule,
@@ -84,30 +84,6 @@ def workers(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
             process.kill()  # one that is stopped ends by nothing else
 
 
-# What becomes of candidates is a process's own (`test_candidate`), and a worker that goes is met below: here both at once.
-@pytest.mark.slow
-def test_every_candidate_is_accounted_for(workers: Any, schedules: list[Schedule]) -> None:
-    faults = dict(enumerate(("crash", "hang", "miss_an_element", "end_a_worker"))) | {
-        6: "stop_a_worker"
-    }
-    asked = problem({schedules[place].digest: fault for place, fault in faults.items()})
-    told: list[Measured] = []
-
-    pool = Pool(workers("a", "b", "c"), wait=30.0, silence=3.0)
-    with open_pooled_bench(asked, QUICK, pool) as bench:
-        bench.dispatch(schedules, told.append)
-
-    assert sorted(one.schedule.digest for one in told) == sorted(s.digest for s in schedules)
-    outcomes = {one.schedule: one.outcome for one in told}
-    assert [outcomes[schedule] for schedule in schedules] == [
-        *(Outcome.CRASHED, Outcome.HUNG, Outcome.WRONG),
-        *[Outcome.OK] * 5,
-    ]
-    for one in told:
-        assert len(one.times) == len(one.reference) == (2 if one.outcome is Outcome.OK else 0)
-    assert {"it was silent for 3 s", "it went"} == set(bench._gone.values())
-
-
 def two_rounds(
     space: ScheduleSpace, seen: Sequence[TriedSchedule], rng: Random, count: int
 ) -> Sequence[Schedule]:
@@ -129,17 +105,12 @@ def test_a_pool_whose_last_worker_goes_keeps_what_was_measured_and_goes_on(
     cluster.wait_for_workers(1)
     pool = Pool(address, wait=60.0)
     target = Planted({space.neighbours(space.first)[0].digest: "end_the_worker"})
-    with pytest.raises(TargetError) as refused:
-        oc.tune(result, **given, pool=replace(pool, wait=0.5), target=target)
-
-    assert (
-        str(refused.value)
-        == f"""\
-tune: cannot measure at {address}
+    with rejection(f"""\
+TargetError: tune: cannot measure at {address}
   because  no device is left (a: it went)
   help     offcut worker {address} --device NAME
-  help     begun again, tuning takes from the records what was measured"""
-    )
+  help     begun again, tuning takes from the records what was measured"""):
+        oc.tune(result, **given, pool=replace(pool, wait=0.5), target=target)
     kept = list(records)
     assert [record.sizes for record in kept] == [{"n": 3}, {"n": 20}]
     workers("b")
@@ -163,15 +134,11 @@ def test_what_a_pool_does_not_do_is_refused(
     loaded = refusal(replace(QUICK, noise=0.0))
     assert loaded.startswith("no device is left (a: the quartiles of one and the same kernel are ")
     assert refusal(replace(QUICK, reference=1e-9)) == "device a"
-    with pytest.raises(TargetError) as taken:
-        serve(pool, "a", lambda: None)
-    assert (
-        str(taken.value)
-        == f"""\
-worker: cannot be device 'a' of {pool.address}
+    with rejection(f"""\
+TargetError: worker: cannot be device 'a' of {pool.address}
   because  a worker of that name is there
-  help     --device another name"""
-    )
+  help     --device another name"""):
+        serve(pool, "a", lambda: None)
     there = oc.__version__
     monkeypatch.setattr(oc, "__version__", "0.0.0")
     with pytest.raises(TargetError) as older, open_pooled_bench(asked, QUICK, pool) as bench:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from conftest import rejection
 
 from offcut import Outcome, Schedule
 from offcut.errors import BusyError, InternalError, OffcutError, TargetError
@@ -161,16 +162,12 @@ def test_a_device_that_is_too_loaded_is_left_and_others_go_on(
     assert [name for name, _ in tasks.dealt].count("a") == 1
 
     alone = Fake(FakeDevices(["a"]), busy)
-    with pytest.raises(TargetError) as refused:
-        outcomes(problem, alone, schedules)
-    assert (
-        str(refused.value)
-        == """\
-tune: cannot measure at tcp://scheduler:8786
+    with rejection("""\
+TargetError: tune: cannot measure at tcp://scheduler:8786
   because  no device is left (a: other work)
   help     offcut worker tcp://scheduler:8786 --device NAME
-  help     begun again, tuning takes from the records what was measured"""
-    )
+  help     begun again, tuning takes from the records what was measured"""):
+        outcomes(problem, alone, schedules)
 
 
 def test_a_device_that_forgot_the_campaign_is_asked_again(
@@ -194,16 +191,12 @@ def test_a_device_that_refuses_the_campaign_has_its_reason_said(
     assert {name for name, _ in tasks.dealt} == {"b"}
 
     tasks = Fake(FakeDevices(["a"], others=2), fine, lambda device: refuses[device.name])
-    with pytest.raises(TargetError) as refused:
-        outcomes(problem, tasks, schedules)
-    assert (
-        str(refused.value)
-        == """\
-tune: cannot measure at tcp://scheduler:8786
+    with rejection("""\
+TargetError: tune: cannot measure at tcp://scheduler:8786
   because  no device is left (a: offcut is 0 there, and 1 here)
   help     offcut worker tcp://scheduler:8786 --device NAME
-  help     begun again, tuning takes from the records what was measured"""
-    )
+  help     begun again, tuning takes from the records what was measured"""):
+        outcomes(problem, tasks, schedules)
 
 
 def test_a_worker_that_lacks_offcut_has_it_said(

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import slow
+from conftest import rejection, slow
 
 from offcut.backends.cpu.machine import isa, jit
-from offcut.errors import BusyError, TargetError
 from offcut.experiment import limits
 from offcut.experiment.limits import CLOCK_STEPS, Bound, Level, Limits, Meter, Rate, clock_loop
 from offcut.experiment.probe import Measured, Reading
@@ -80,14 +79,13 @@ def test_a_machine_that_is_too_loaded_is_said_to_be_so() -> None:
     unsure = replace(
         zen4(), core_share=0.614, memories={"L1": Reading(64.0, 0.11), "L2": Reading(30.0, 0.32)}
     )
-    with pytest.raises(BusyError) as busy:
-        check_idle(unsure)
-    assert str(busy.value) == (
-        "probe: cannot describe this machine\n"
+    with rejection(
+        "BusyError: probe: cannot describe this machine\n"
         "  because  it is too loaded to be measured: this process had its core 61 % of the time\n"
         "  help     offcut target probe, when nothing else runs\n"
         "  help     --loaded takes these numbers, and the description says so"
-    )
+    ):
+        check_idle(unsure)
     assert "under load (this process had its core 61 % of the time)" in described(unsure, "m", DAY)
     assert complaints(unsure) == (
         "2 of 8 numbers are unsure: the quartiles of their rounds lie more than 10 % apart, those of L2 32 %",
@@ -99,20 +97,18 @@ def test_a_reading_is_the_median_and_the_distance_of_the_quartiles() -> None:
 
 
 def test_a_file_that_is_not_read_back_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(TargetError) as refused:
-        check_path(Path("mine.txt"))
-    assert str(refused.value) == (
-        "probe: cannot write mine.txt\n"
+    with rejection(
+        "TargetError: probe: cannot write mine.txt\n"
         "  because  a machine is read from a file whose name ends in .toml\n"
         "  help     --out mine.toml"
-    )
+    ):
+        check_path(Path("mine.txt"))
     path = tmp_path / "no folder" / "mine.toml"
-    with pytest.raises(TargetError) as refused:
-        written("", path)
-    assert str(refused.value) == (
-        f"probe: cannot write {path}\n  because  No such file or directory\n"
+    with rejection(
+        f"TargetError: probe: cannot write {path}\n  because  No such file or directory\n"
         "  help     --out of a folder that is there\n  help     without --out it is printed"
-    )
+    ):
+        written("", path)
 
 
 def test_the_clock_is_told_by_additions_that_wait_for_each_other() -> None:

@@ -93,14 +93,6 @@ def test_the_cases_that_are_quick_are_of_all() -> None:
 
 
 @pytest.mark.slow
-def test_code_is_the_same_in_another_process() -> None:
-    names = ["stencil, cascade-lake", "dense, gemmini"]
-    first, second = (same_code.in_checkout(same_code.ROOT, names, seed=seed) for seed in (0, 1))
-    assert first == second
-    assert [sorted(forms) for forms in first.values()] == [["asm", "llvm"], ["cycles", "stream"]]
-
-
-@pytest.mark.slow
 def test_all_code_is_the_same_in_another_process() -> None:
     assert same_code.main([str(same_code.ROOT)]) == 0
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import rejection
 
 import offcut as oc
 from offcut import Schedule
 from offcut.costmodel import Machine, select_options
-from offcut.errors import DescribeError, PartitionError
+from offcut.errors import PartitionError
 from offcut.schedule import Separate, Split
 from offcut.search import product_space
 from offcut.search.decisions import AllOf, CaseOf, Decision, OneOf
@@ -76,15 +77,14 @@ def test_neighbours_differ_in_one_choice_by_one_option() -> None:
         written((4, 32)),
     }
     assert written((32, 16)) not in SPACE
-    with pytest.raises(DescribeError) as refused:
-        SPACE.neighbours(written((32, 16)))
-    assert str(refused.value) == (
-        "tune: cannot search around a schedule of C\n"
+    with rejection(
+        "DescribeError: tune: cannot search around a schedule of C\n"
         "  because  it is not a point of the space\n"
         "  help     space.first\n"
         "  help     space.sample(rng)\n"
         "  help     space.neighbours(point)"
-    )
+    ):
+        SPACE.neighbours(written((32, 16)))
 
 
 @pytest.mark.every(2)

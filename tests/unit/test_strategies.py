@@ -49,11 +49,17 @@ def assert_disjoint_cover(p: Partition, domain: set[tuple[int, ...]], *sizes: in
 
 
 @pytest.mark.every(5)
-@pytest.mark.parametrize("tile", TILES)
-@pytest.mark.parametrize("tail", [*ALWAYS, "exact"])
+@pytest.mark.parametrize(
+    ("tail", "tile"),
+    [
+        *product([*ALWAYS, "exact"], TILES),
+        *product(["balance(4)", "even(4)", "residue(4)"], [4, 8, 16]),
+    ],
+)
 def test_pieces_are_a_disjoint_cover_and_the_loops_run_it(tail: str, tile: int) -> None:
     p = symbolic_line(tail, tile)
-    for n in edge_sizes(tile):
+    around = range(2 * tile - 5, 2 * tile + 6) if "(" in tail else ()
+    for n in (*edge_sizes(tile), *around):
         if tail == "exact" and n % tile:
             continue
         assert_disjoint_cover(p, {(i,) for i in range(n)}, n)
@@ -82,17 +88,6 @@ def test_shift_repeats_pad_runs_past_the_end_and_mask_and_guard_do_not() -> None
     assert executed("pad", Form.PAD) == [(i,) for i in range(8, 16)]
     assert executed("mask", Form.MASK) == [(i,) for i in range(8, 11)]
     assert executed("guard", Form.GUARD) == [(i,) for i in range(11)]
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize("tail", ["balance(4)", "even(4)", "residue(4)"])
-@pytest.mark.parametrize("tile", [4, 8, 16])
-def test_heights_in_multiples_are_a_disjoint_cover(tail: str, tile: int) -> None:
-    p = symbolic_line(tail, tile)
-    for n in (*edge_sizes(tile), *range(2 * tile - 5, 2 * tile + 6)):
-        assert_disjoint_cover(p, {(i,) for i in range(n)}, n)
-        a = numbers(n)
-        np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
 
 
 def test_balance_by_multiples_has_no_more_tiles_than_needed_and_heights_one_multiple_apart() -> (

@@ -35,11 +35,8 @@ from tests.agree import nearly
 from tests.facade import (
     ExpectedCost,
     Measured,
-    Nest,
     Time,
     get_explorer,
-    nests_in,
-    parts_of,
     real,
     requested,
     stand_ins,
@@ -325,26 +322,6 @@ def test_calls_that_are_not_allowed_decide_nothing() -> None:
         1,
     )  # none is allowed
     assert prune_dominated(costs, (Size("n", 0, 0),), (), 0.02) == (0, 1)
-
-
-def nests(kernel: oc.Kernel) -> list[Nest]:
-    assert kernel.schedule is not None
-    return list(nests_in(parts_of(kernel.schedule)))
-
-
-@pytest.mark.slow
-def test_what_a_kernel_left_out_would_have_saved_little() -> None:
-    n = oc.dim("n", max=512)
-    q, k, v = (oc.placeholder((n, 64), name=name) for name in "QKV")
-    result = ops.attention(q, k, v)
-    kept = oc.compile(result)
-    full = oc.compile(result, price=lambda loops: 0.0)
-    few, many = nests(kept), nests(full)
-    assert [nest.stage for nest in few] == [nest.stage for nest in many]
-    assert sum(len(nest.ways) for nest in few) < sum(len(nest.ways) for nest in many)
-    for one, all_ways in zip(few, many, strict=True):
-        labels = [way.label for way in all_ways.ways]
-        assert {way.label for way in one.ways} <= set(labels)
 
 
 @pytest.mark.every(6)

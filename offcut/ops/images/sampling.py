@@ -8,7 +8,15 @@ from typing import Any
 from offcut.describe.functions import absolute, floor, index, maximum, minimum, round, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.checks import check_dtype, check_tensor, choice, flag, same_extent, unequal_error
+from offcut.ops.checks import (
+    check_dtype,
+    check_tensor,
+    choice,
+    flag,
+    of_operands,
+    same_extent,
+    unequal_error,
+)
 from offcut.ops.naming import result_name
 
 MODES, PADDINGS = ("linear", "nearest"), ("zeros", "border", "reflection")
@@ -76,7 +84,8 @@ def grid_sample(
         ]
         return _interpolate(lines, axes[0].share, (n, i, j))
 
-    return compute((*x.shape[:2], *grid.shape[1:3]), sampled, name, "ncij")
+    result = compute((*x.shape[:2], *grid.shape[1:3]), sampled, name, "ncij")
+    return of_operands(result, x, grid)
 
 
 _Tap = Callable[[Value, Value, Value], tuple[Value, Value]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,32 +146,6 @@ def depthwise(x: Array, k: Array) -> Array:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("groups", [GROUPS, 8])
-def test_a_residual_a_bound_and_pooling_stand_behind_groups(groups: int) -> None:
-    n = oc.dim("n", min=0, max=8)
-    x = oc.placeholder((n, 8, 5, 7), "int8", name="X")
-    k = oc.placeholder((24, 8 // groups, 3, 3), "int8", name="K")
-    b, r = oc.placeholder((24,), "int32", name="B"), oc.placeholder((n, 24, 5, 7), "int8", name="R")
-    sums = ops.conv2d(x, k, padding=1, groups=groups, bias=b)
-    axes = ("n", "c", "y", "x")
-    added = oc.compute(
-        sums.shape,
-        lambda *ix: oc.maximum(sums[ix] // 16, 0) + r[ix].astype("int32"),
-        axes=axes,
-        name="T",
-    )
-    inputs, result = [x, k, b, r], ops.max_pool2d(requantised(added, 2), 2, 2, 0, name="P")
-    kernel = oc.compile(result, inputs=inputs, target="vta")
-    reference = oc.compile(result, inputs=inputs, target="interpret")
-    rng = np.random.default_rng(3)
-    for many in (0, 1, 3):
-        shapes = (many, 8, 5, 7), (24, 8 // groups, 3, 3), (many, 24, 5, 7)
-        image, weights, other = (bytes_of(rng, shape) for shape in shapes)
-        given = image, weights, rng.integers(-999, 999, 24, np.int32), other
-        np.testing.assert_array_equal(kernel(*given), reference(*given))
-
-
-@pytest.mark.slow
 def test_a_group_is_a_product_of_its_own_and_fills_the_unit() -> None:
     n = oc.dim("n", min=1, max=8)
     x = oc.placeholder((n, 14, 14, 128), "int8", name="X")
@@ -180,25 +153,6 @@ def test_a_group_is_a_product_of_its_own_and_fills_the_unit() -> None:
     total = ops.conv2d(x, k, padding=1, groups=GROUPS, layout="NHWC")
     kernel = oc.compile(requantised(total, 9), inputs=[x, k], target="vta")
     assert kernel.timeline(n=4).utilisation > 0.75
-
-
-@pytest.mark.slow
-def test_a_schedule_of_groups_is_done_again_and_is_tuned(tmp_path: Path) -> None:
-    inputs, result = described("NHWC")
-    kernel = oc.compile(result, inputs=inputs, target="vta")
-    schedule = oc.Schedule.parse(str(kernel.schedule))
-    again = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
-    assert again.loops == kernel.loops
-    best = oc.tune(
-        result,
-        inputs=inputs,
-        target="vta",
-        sizes={"n": [3]},
-        trials=2,
-        records=tmp_path / "records.sqlite",
-    )
-    tuned = oc.compile(result, inputs=inputs, target="vta", schedule=best)
-    assert tuned.timeline(n=3).cycles <= kernel.timeline(n=3).cycles
 
 
 # Copies on machines of queues: by the chip, by the host, of rows that lie far apart; constants of any size.
