@@ -455,7 +455,9 @@ IN_SHORT = {("nearest", "zeros", 0), ("nearest", "border", 1), ("linear", "refle
 def test_images_are_read_between_their_elements(mode: str, around: str, corners: int) -> None:
     proto = parsed(f"""g (float[b, c, h, w] x, float[b, p, q, 2] at) => (float[b, c, p, q] y) {{
         y = GridSample <mode = "{mode}", padding_mode = "{around}", align_corners = {corners}> (x, at) }}""")  # fmt: skip
-    feeds = [{"x": drawn(1, b, 2, h, 5), "at": drawn(2, b, 3, h, 2)} for b, h in ((1, 4), (2, 3))]
+    mirrored = around == "reflection" and corners  # about one element: the reference divides by 0
+    sizes = (1, 4), (2, 3), (2, 2 if mirrored else 1)
+    feeds = [{"x": drawn(1, b, 2, h, 5), "at": drawn(2, b, 3, h, 2)} for b, h in sizes]
     each(proto, feeds)
 
 

@@ -46,16 +46,29 @@ def test_a_formula_is_more_exact_than_float32_is_told_apart(name: str) -> None:
         (special.area_sine, np.arcsinh),
         (special.area_cosine, np.arccosh),
         (special.area_tangent, np.arctanh),
+        (special.exponential_less_one, np.expm1),
+        (special.hyperbolic_cosine, np.cosh),
+        (special.hyperbolic_sine, np.sinh),
     ],
 )
-def test_inverses_hold_their_digits_near_0_and_1_and_where_squares_overflow(
+def test_functions_hold_their_digits_near_0_and_1_and_where_squares_or_powers_overflow(
     formula: Callable[..., Ref], exactly: Callable[[Any], Any]
 ) -> None:
     builder = Builder("one")
     x = builder.input("x", "float64", (builder.size("n"),))
     builder.output(formula(builder.node, x))
     sizes = [0.0, 5e-324, 1e-310, 1e-200, 1e-9, 1e-3, 0.5, 1 - 1e-12, 1.0, 1 + 1e-12, 2.5]
-    sizes += [2.0**28, 2.0**28 + 1, 1e200, np.finfo("float64").max, np.inf, np.nan]
+    sizes += [
+        709.5,
+        710.4,
+        711.0,
+        2.0**28,
+        2.0**28 + 1,
+        1e200,
+        np.finfo("float64").max,
+        np.inf,
+        np.nan,
+    ]
     given = np.concatenate([sizes, np.negative(sizes)])
     with np.errstate(all="ignore"):
         exact = exactly(given)

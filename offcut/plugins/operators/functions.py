@@ -1,14 +1,15 @@
-"""Functions of one element that hosts have and offcut has not, composed of ours: inverses, gamma functions, tails of the error function.
-
-All but the arctangent lose digits: narrower floats are calculated in float64, and float64 itself is not.
-"""
+"""Functions of one element that hosts have and offcut has not, composed of ours: hyperbolic ones, inverses, gamma functions, tails of the error function."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from offcut.graph.call_conditions import Make
 from offcut.graph.graph import Ref
+
+Formula: TypeAlias = Callable[[Make, Ref], Ref]
 
 _LARGE, _SMALL = 2.0**28, 2.0**-28
 """Beyond which ``x**2 + 1`` is ``x**2``, and below which ``1 + x**2`` is 1, in float64."""
@@ -17,6 +18,40 @@ _LARGE, _SMALL = 2.0**28, 2.0**-28
 def arctangent(make: Make, x: Ref) -> Ref:
     """Return the angle of the point (1, x)."""
     return make("atan2", x, 1.0)
+
+
+def tangent(make: Make, x: Ref) -> Ref:
+    """Return the sine over the cosine."""
+    return make("divide", make("sin", x), make("cos", x))
+
+
+def exponential_less_one(make: Make, x: Ref) -> Ref:
+    """``2 * tanh(x/2) / (1 - tanh(x/2))`` where x is small, for which ``exp(x) - 1`` loses its digits."""
+    half = make("tanh", make("multiply", x, 0.5))
+    small = make("divide", make("multiply", half, 2.0), make("subtract", 1.0, half))
+    large = make("subtract", make("exp", x), 1.0)
+    return make("where", make("less", make("absolute", x), 1.0), small, large)
+
+
+def hyperbolic_cosine(make: Make, x: Ref) -> Ref:
+    """``(h**2 + h**-2) / 2`` of ``h = exp(|x|/2)``, which is finite wherever the result is."""
+    return make("add", *_halves_of_exponentials(make, make("absolute", x)))
+
+
+def hyperbolic_sine(make: Make, x: Ref) -> Ref:
+    """``(h**2 - h**-2) / 2`` of ``h = exp(|x|/2)``; ``2*t / (1 - t**2)`` of ``t = tanh(|x|/2)`` where x is small, with the sign of x."""
+    size = make("absolute", x)
+    half = make("tanh", make("multiply", size, 0.5))
+    small = make("divide", make("multiply", half, 2.0), make("subtract", 1.0, make("square", half)))
+    large = make("subtract", *_halves_of_exponentials(make, size))
+    return odd(make, x, make("where", make("less", size, 1.0), small, large))
+
+
+def _halves_of_exponentials(make: Make, x: Ref) -> tuple[Ref, Ref]:
+    """Return ``exp(x) / 2`` and ``exp(-x) / 2``."""
+    root = make("exp", make("multiply", x, 0.5))
+    above = make("multiply", make("multiply", root, 0.5), root)
+    return above, make("divide", make("divide", 0.5, root), root)
 
 
 def arcsine(make: Make, x: Ref) -> Ref:
@@ -180,3 +215,26 @@ def _rational_term(make: Make, x: Ref) -> tuple[Ref, Ref]:
         one, other = make("add", step, factor), one
     half = make("multiply", make("add", make("multiply", twice, one), _CHEBYSHEV[0]), 0.5)
     return t, make("subtract", half, other)
+
+
+OF_ANY_FLOAT: Mapping[tuple[str, str], Formula] = {
+    ("atan", "Atan"): arctangent,
+    ("cosh", "Cosh"): hyperbolic_cosine,
+    ("expm1", ""): exponential_less_one,
+    ("sinh", "Sinh"): hyperbolic_sine,
+    ("tan", "Tan"): tangent,
+}
+"""By the names of torch and ONNX, "" where there is none: those that keep their digits."""
+
+IN_DOUBLE: Mapping[tuple[str, str], Formula] = {
+    ("acos", "Acos"): arccosine,
+    ("acosh", "Acosh"): area_cosine,
+    ("asin", "Asin"): arcsine,
+    ("asinh", "Asinh"): area_sine,
+    ("atanh", "Atanh"): area_tangent,
+    ("digamma", ""): digamma,
+    ("erfc", ""): complementary_error,
+    ("lgamma", ""): log_gamma,
+    ("special_erfcx", ""): scaled_complementary_error,
+}
+"""Those that lose digits: narrower floats are calculated in float64, and float64 itself is not."""

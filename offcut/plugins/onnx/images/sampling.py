@@ -10,6 +10,7 @@ import numpy as np
 from offcut.core.dtypes import numpy_dtype
 from offcut.graph.sizes.numbers import arithmetic, extent
 from offcut.plugins.onnx.importer.context import Context
+from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (
     Call,
     Element,
@@ -38,6 +39,13 @@ def _grid_sample(g: Context, call: Call) -> Results:
         raise UnsupportedNode(f"mode={mode}, padding_mode={around}", "linear, nearest or cubic")
     axes, last = g.rank(x) - 2, g.rank(grid) - 1
     spatial, outer = g.shape(x)[2:], g.shape(grid)[:-1]
+    # of nearest elements ONNX rounds a place before it is mirrored
+    is_operator = axes == 2 and mode != "cubic" and (mode, around) != ("nearest", "reflection")
+    if is_operator and {g.dtype(x), g.dtype(grid)} in ({"float32"}, {"float64"}):
+        g.require_equal("batches differ", (g.shape(x)[0], g.shape(grid)[0]))
+        for whole in spatial:
+            require_minimum_sizes(g, extent(whole, -1))
+        return g.op("grid_sample", x, grid, mode, around, corners)
     points: list[Points] = []
     for axis, whole in enumerate(spatial):
         place = g.reshape(g.slice(grid, last, axes - 1 - axis, axes - axis), outer)
@@ -211,8 +219,9 @@ def _around(g: Context, at: Operand, whole: Element, around: str, corners: bool)
         inside = g.binary("logical_and", scalar(g, "greater_equal", at, low), last)
         return g.op("where", inside, at, clip_places(g, at, whole))
     from_low = g.op("absolute", scalar(g, "add", at, -low))
-    back = g.binary("remainder", from_low, g.binary("add", span, span))
-    mirrored = g.binary("minimum", back, g.binary("subtract", g.binary("add", span, span), back))
+    turn = scalar(g, "maximum", g.binary("add", span, span), 1.0)  # of one element there is no span
+    back = g.binary("remainder", from_low, turn)
+    mirrored = g.binary("minimum", back, g.binary("subtract", turn, back))
     return scalar(g, "add", mirrored, low)
 
 

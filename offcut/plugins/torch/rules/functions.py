@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from offcut.core.dtypes import HALVES, INTEGERS, ITEM_BYTES
@@ -41,69 +40,29 @@ def elu(
     t: Translation, x: Ref, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> Any:
     if input_scale != 1:
-        below = t.node("multiply", expm1(t, t.node("multiply", x, input_scale)), alpha)
+        power = special.exponential_less_one(t.node, t.node("multiply", x, input_scale))
+        below = t.node("multiply", power, alpha)
         result = t.node("where", t.node("greater", x, 0.0), x, below)
     else:
         result = t.node("elu", x, alpha=float(alpha))
     return result if scale == 1 else t.node("multiply", result, scale)
 
 
-@register_rule("expm1")
-def expm1(t: Translation, x: Ref) -> Any:
-    """``2 * tanh(x/2) / (1 - tanh(x/2))`` where x is small, for which ``exp(x) - 1`` loses its digits."""
-    value = t.as_result(x)
-    half = t.node("tanh", t.node("multiply", value, 0.5))
-    small = t.node("divide", t.node("multiply", half, 2.0), t.node("subtract", 1.0, half))
-    large = t.node("subtract", t.node("exp", value), 1.0)
-    return t.node("where", t.node("less", t.node("absolute", value), 1.0), small, large)
-
-
-@register_rule("cosh")
-def cosh(t: Translation, x: Ref) -> Any:
-    value = t.as_result(x)
-    ends = t.node("exp", value), t.node("exp", t.node("negative", value))
-    return t.node("multiply", t.node("add", *ends), 0.5)
-
-
-@register_rule("sinh")
-def sinh(t: Translation, x: Ref) -> Any:
-    """``(e + e / (e + 1)) / 2`` of ``e = exp(x) - 1``: no digits are lost near 0."""
-    size = t.node("absolute", t.as_result(x))
-    power = expm1(t, size)
-    rest = t.node("divide", power, t.node("add", power, 1.0))
-    # beyond what exp(x) holds, all of it is there
-    small = t.node(
-        "multiply", t.node("add", power, t.node("where", infinite(t, power), 1.0, rest)), 0.5
-    )
-    return special.odd(t.node, t.as_result(x), small)
-
-
-@register_rule("tan")
-def tan(t: Translation, x: Ref) -> Any:
-    value = t.as_result(x)
-    return t.node("divide", t.node("sin", value), t.node("cos", value))
-
-
-def in_double(t: Translation, *operands: Any, formula: Callable[..., Ref]) -> Any:
+def in_double(t: Translation, x: Ref, *, formula: special.Formula) -> Any:
     """Translate a function that cancels near 0, calculated in float64 for narrower floats."""
     if t.result == "float64":
         raise Unsupported("it is not exact in float64")
-    return t.as_result(formula(t.node, *(t.cast(one, "float64") for one in operands)))
+    return t.as_result(formula(t.node, t.cast(x, "float64")))
 
 
-for _theirs, _formula in (
-    *(("acos", special.arccosine), ("asin", special.arcsine)),
-    *(("acosh", special.area_cosine), ("asinh", special.area_sine)),
-    ("atanh", special.area_tangent),
-    *(("erfc", special.complementary_error), ("special_erfcx", special.scaled_complementary_error)),
-    *(("lgamma", special.log_gamma), ("digamma", special.digamma)),
-):
-    register_rule(_theirs, formula=_formula)(in_double)
+def composed(t: Translation, x: Ref, *, formula: special.Formula) -> Any:
+    """Translate a function that is composed of ours."""
+    return formula(t.node, t.as_result(x))
 
 
-@register_rule("atan")
-def atan(t: Translation, x: Ref) -> Any:
-    return special.arctangent(t.node, t.as_result(x))
+for _formulas, _rule in ((special.IN_DOUBLE, in_double), (special.OF_ANY_FLOAT, composed)):
+    for (_theirs, _), _formula in _formulas.items():
+        register_rule(_theirs, formula=_formula)(_rule)
 
 
 @register_rule("exp2")

@@ -9,6 +9,7 @@ from offcut.graph import Ref
 from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.operators.norms import log_sum_exp, norm_of_last_axes
 from offcut.plugins.torch.rule_table import register_rule
+from offcut.plugins.torch.rules.reductions import moments
 from offcut.plugins.torch.translation import Translation
 from offcut.plugins.torch.unsupported import Unsupported
 
@@ -20,16 +21,8 @@ def native_layer_norm(
     result = layer_norm(t, x, shape, gain, bias, epsilon)
     own = t.as_result(x)
     axes = tuple(range(t.rank(x) - len(shape), t.rank(x)))
-    mean, variance = _moments(t, own, axes, keepdims=True)
+    variance, mean = moments(t, own, axes, 0, keepdims=True)
     return result, mean, _over_deviation(t, variance, epsilon)
-
-
-def _moments(t: Translation, x: Ref, axes: tuple[int, ...], keepdims: bool) -> tuple[Ref, Ref]:
-    """Return the mean along axes, and the mean square of what elements differ from it by."""
-    mean = t.node("mean", x, axis=axes, keepdims=True)
-    apart = t.node("square", t.node("subtract", x, mean))
-    variance = t.node("mean", apart, axis=axes, keepdims=keepdims)
-    return mean if keepdims else t.node("mean", x, axis=axes), variance
 
 
 def _over_deviation(t: Translation, variance: Ref, epsilon: float) -> Ref:
@@ -103,7 +96,7 @@ def batch_norm_training(
         normalized = batch_norm_inference(t, x, gain, bias, mean, variance, momentum, epsilon)[0]
         return normalized, None, None, mean, variance
     axes = (0, *range(2, t.rank(x)))
-    own, spread = _moments(t, x, axes, keepdims=False)
+    spread, own = moments(t, x, axes, 0, keepdims=False)
     normalized = batch_norm_inference(t, x, gain, bias, own, spread, momentum, epsilon)[0]
     count = t.scalar(plain(product([t.shape(x)[axis] for axis in axes])), t.dtype(x))
     unbiased = t.node("multiply", spread, t.node("divide", count, t.node("subtract", count, 1)))
@@ -131,7 +124,7 @@ def native_group_norm(
 ) -> Any:
     result = group_norm(t, x, groups, gain, bias, epsilon)
     parts = t.reshape(t.as_result(x), (t.shape(x)[0], groups, -1))
-    mean, variance = _moments(t, parts, (2,), keepdims=False)
+    variance, mean = moments(t, parts, 2, 0, keepdims=False)
     return result, mean, _over_deviation(t, variance, epsilon)
 
 

@@ -79,7 +79,7 @@ def variance(
     keepdim: bool = False,
 ) -> Any:
     less = (1 if unbiased else 0) if correction is None else correction
-    return spread(t, x, axes, less, keepdim)[0]
+    return moments(t, x, axes, less, keepdim)[0]
 
 
 @register_rule("std.correction")
@@ -87,14 +87,14 @@ def deviation(
     t: Translation, x: Ref, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
     less = 1 if correction is None else correction
-    return t.node("sqrt", spread(t, x, axes, less, keepdim)[0])
+    return t.node("sqrt", moments(t, x, axes, less, keepdim)[0])
 
 
 @register_rule("var_mean.correction")
 def variance_and_mean(
     t: Translation, x: Ref, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
-    return spread(t, x, axes, 1 if correction is None else correction, keepdim)
+    return moments(t, x, axes, 1 if correction is None else correction, keepdim)
 
 
 @register_rule("linalg_vector_norm")
@@ -192,7 +192,7 @@ def histogram(t: Translation, x: Ref, bins: int = 100, least: Any = 0, most: Any
     return t.node("sum", t.cast(matches, t.result), axis=0)
 
 
-def spread(t: Translation, x: Ref, axes: Axes, correction: Any, keepdims: bool) -> tuple[Any, Any]:
+def moments(t: Translation, x: Ref, axes: Axes, correction: Any, keepdims: bool) -> tuple[Any, Any]:
     """The variance and the mean over some axes; torch divides by ``count - correction``."""
     over = _axes(t, x, axes)
     middle = t.node("mean", x, axis=over, keepdims=True)
