@@ -1,14 +1,14 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
-from offcut.schedule.applied import Applied, Choice
+from offcut.schedule.applied import Applied, Choice, Resolving, WayPrice, apply
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.cut_program import LESS_TO_COMPARE, cut, cut_program
-from offcut.schedule.apply.group_loops import ResolvedWay, min_nest_block_bytes
+from offcut.schedule.apply.group_loops import ResolvedWay, axis_cuts, min_nest_block_bytes
 from offcut.schedule.apply.hand_schedule import HandSchedule, create_schedule, replay
 from offcut.schedule.apply.hand_stage import Stage
+from offcut.schedule.apply.staged_form import Nests
 from offcut.schedule.apply.strategy_options import with_strategy_options
-from offcut.schedule.apply_ways import Resolving, WayPrice, apply
 from offcut.schedule.decisions import (
     ANY,
     ANY_LANES,
@@ -107,6 +107,7 @@ __all__ = [
     "LoopNames",
     "Nest",
     "NestView",
+    "Nests",
     "Order",
     "OwnPrice",
     "Pack",
@@ -126,6 +127,7 @@ __all__ = [
     "WayPrice",
     "apply",
     "at_decision",
+    "axis_cuts",
     "beside",
     "check_once",
     "conversion_stagings",

@@ -19,9 +19,9 @@ from offcut.core import index as ix
 from offcut.core.accesses import read_arrays
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import UNITS, Buffer, Cover, For, Program, Size, Stmt, Store, walk
-from offcut.describe.computation import Names
+from offcut.describe.computation import Names, Stage
 from offcut.describe.microkernel import Microkernel
-from offcut.partition import tiles_alike
+from offcut.partition import Match, tiles_alike
 from offcut.partition.cutting import PiecesCost
 from offcut.schedule.decisions import At, Bind, Fuse, Order, SplitPair
 from offcut.schedule.decisions import Cover as CoverDecision
@@ -105,14 +105,16 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class VectorTile:
-    """The loops that are one tile, which no microkernel runs: instructions of the target's own do.
+    """The loops that are one tile, which instructions of the target's own run; of a group, a microkernel where it fits.
 
     loops     in any order: a tile has no order of its instances
     decision  that says so
+    match     the microkernel that is laid over the sum of a group; None: none is
     """
 
     loops: frozenset[str]
     decision: CoverDecision
+    match: Match | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +129,8 @@ class Nest:
     vectors  what runs as vectors
     copies   whether it only moves elements from one memory to another
     plain    its statements in the source program
-    is_group  whether it is a group of stages, whose loops are those of its first axes: in a loop of another one it computes what an
-              iteration has, along the axes of the loops around
+    group    the stages of which it is a group, whose loops over terms of sums lie in its parts; none: it is of statements. In a loop of
+             another group it computes what an iteration has, along the axes of the loops around
     """
 
     name: str
@@ -142,8 +144,29 @@ class Nest:
     copies: bool = False
     placed: At | None = None
     orders: tuple[Order, ...] = ()
-    is_group: bool = False
+    group: tuple[Stage, ...] = ()
     vectors: VectorTile | None = None
+
+    @property
+    def is_group(self) -> bool:
+        """Return whether it is a group of stages."""
+        return bool(self.group)
+
+    @property
+    def match(self) -> Match | None:
+        """Return the microkernel that is laid over the tiles of a group."""
+        return None if self.vectors is None else self.vectors.match
+
+    def with_match(self, match: Match | None) -> Nest:
+        """Return it with another microkernel laid over its tiles."""
+        assert self.vectors is not None
+        return replace(self, vectors=replace(self.vectors, match=match))
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Return the loops over the terms of the first sum of a group that are not split; they lie in its tiles."""
+        names = (axis.name for stage in self.group[:1] for axis in stage.reduce_axes)
+        return tuple(name for name in names if self.taken_apart(name) is None)
 
     @property
     def stored_buffers(self) -> tuple[str, ...]:

@@ -40,7 +40,6 @@ from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import (
-    Match,
     Users,
     rename_for_user,
     separate,
@@ -57,13 +56,15 @@ from offcut.schedule import (
     ANY_TREE,
     Applied,
     Nest,
+    Nests,
     Schedule,
     Separate,
+    SplitPair,
     Step,
     Together,
-    Way,
     WayPrice,
     apply,
+    axis_cuts,
     is_of_loops,
     nests_in,
     nests_of,
@@ -265,27 +266,22 @@ def variant_cost_model(families: Sequence[Family], isa: Isa, legible: bool = Tru
     by_name = {family.microkernel.name: family for family in families}
     costs_by_key: dict[object, Expr] = {}
 
-    def price(
-        computation: Computation,
-        group: Sequence[Stage],
-        found: Match | None,
-        way: Way,
-        prepacked: frozenset[str],
-    ) -> Expr:
-        if found is None:
-            stages = tuple(group)
+    def price(nests: Nests, packed: bool) -> Expr:
+        (nest,) = nests.nests
+        match, stages = nest.match, nest.group
+        if match is None:
             if stages not in costs_by_key:
                 costs_by_key[stages] = reduce(
-                    _plus, (_plain_seconds(stage, isa) for stage in group)
+                    _plus, (_plain_seconds(stage, isa) for stage in stages)
                 )
             return costs_by_key[stages]
-        packed, match = way.pack is not None, (found.microkernel.name, found.axes)
-        key = group[0], match, packed, way.splits, prepacked, computation.buffers
+        splits = tuple(one for one in nest.relations if isinstance(one, SplitPair))
+        laid = nests.buffer(match.by_columns.buffer).layout is not None
+        key = stages[0], match.microkernel.name, match.axes, packed, laid, splits, nests.buffers
         if key not in costs_by_key:
-            how = "panels" if found.by_columns.buffer in prepacked else "direct"
-            operand = OperandChoice(found, "packed" if packed else how)
-            tiles = Tiles(computation, by_name, isa.machine, 1)
-            seconds = tiles.seconds(group[0], operand, way)
+            operand = OperandChoice(match, "packed" if packed else "panels" if laid else "direct")
+            tiles = Tiles(nests, by_name, isa.machine, 1)
+            seconds = tiles.seconds(stages[0], operand, axis_cuts(nest))
             costs_by_key[key] = simplify_cost(seconds) if legible else seconds
         return costs_by_key[key]
 

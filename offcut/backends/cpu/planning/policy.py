@@ -317,7 +317,7 @@ class _Planner:
                 position, lead, operand, reduced, candidates, shared
             ):
                 ways.append(way if also is None else replace(way, label=f"{way.label}_{also}"))
-                costs.append(self.tiles.seconds(lead, operand, way))
+                costs.append(self.tiles.seconds(lead, operand, way.splits))
         if self.every:
             return ways
         computation = self.given
