@@ -132,7 +132,11 @@ def apply(
     applying.stage()
     staged = source(applying.given)
     applying.place()
-    return applying.emitted(applying.ways(), staged)
+    ways = {
+        position: tuple(applying.way(position, way) for way in nest.ways)
+        for position, (nest, _) in applying.nests.items()
+    }
+    return applying.emitted(ways, staged)
 
 
 class Applying(GroupedNests):
@@ -159,13 +163,6 @@ class Applying(GroupedNests):
             with self.line(step):
                 self.declared = apply_decision(self.declared, step)
                 check_layout("lay", self.declared.buffer(step.what), self.kernels)
-
-    def ways(self) -> dict[int, tuple[ResolvedWay, ...]]:
-        """Return the ways of each nest with their loops, by the position of its group."""
-        return {
-            position: tuple(self.way(position, way) for way in nest.ways)
-            for position, (nest, _) in self.nests.items()
-        }
 
     def way(self, position: int, way: Way, competes: bool = True) -> ResolvedWay:
         """Return a way after its decisions; with what it costs, if it `competes`.
@@ -217,15 +214,11 @@ class Applying(GroupedNests):
 
         Raises PartitionError for splits that are no loops of a nest.
         """
-        reduced = frozenset(axis.name for axis in lead.reduce_axes)
+        reduced, guarded = frozenset(axis.name for axis in lead.reduce_axes), False
         for number, cut in enumerate(way.splits, 1):
             with self.line(cut):
                 check_splits(way.splits[:number], reduced)
-        guarded = False
-        for cut in way.splits:
-            if cut.axis not in reduced:
-                with self.line(cut):
-                    guarded = guarded or cut.guards
+                guarded = guarded or (cut.axis not in reduced and cut.guards)
         return guarded
 
     def resolved(self, stage: str, way: Way, competes: bool) -> tuple[Computation, ResolvedWay]:
@@ -332,20 +325,18 @@ class Applying(GroupedNests):
         emitted, users = replace(uncut, body=body), users_of(planned)
         theorems, tiles = dict[Theorem, None](), dict[int, list[EmittedTile]]()
         for number, way in way_by_nests.items():
-            for nest in way.nests:
-                theorems |= cuttings[number, nest.name].theorems
-                tiles[id(way)] = cuttings[number, nest.name].made
-        every_tile = [tile for made in tiles.values() for tile in made]
+            made = [cuttings[number, nest.name] for nest in way.nests]
+            theorems |= {theorem: None for one in made for theorem in one.theorems}
+            tiles[id(way)] = made[-1].made
+        every_tile = [tile for of_way in tiles.values() for tile in of_way]
         pieces = pieces_of(space_of(planned), uncut, emitted, every_tile, users)
         home = {id(piece.path[-1]): piece for piece in pieces}
-        choices = tuple(
-            tuple(
-                Choice(way.way.label, way.group[0], of, way.cost, way.way.cost is not None)
-                for way in several
-                for of in (tuple(home[id(tile.leaf)] for tile in tiles[id(way)]),)
-            )
-            for several in ways.values()
-        )
+
+        def choice(way: ResolvedWay) -> Choice:
+            own = tuple(home[id(tile.leaf)] for tile in tiles[id(way)])
+            return Choice(way.way.label, way.group[0], own, way.cost, way.way.cost is not None)
+
+        choices = tuple(tuple(map(choice, several)) for several in ways.values())
         partition = Partition(uncut, pieces, emitted, Certificate(tuple(theorems)), users)
         return Applied(partition, choices, staged)
 

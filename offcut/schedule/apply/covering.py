@@ -50,7 +50,7 @@ Refuse = Callable[..., PartitionError]
 def tensorize(target: Target, step: Cover) -> Nests:
     """Return the schedule in which an instruction runs the loops from `axis` inwards, a tile at a time."""
     check_not_at_points(target, step)
-    if target.nest.is_group:
+    if target.nest.group:
         return cover_group(target, step)
     if step.microkernel == VECTORS:
         return run_by_vectors(target, step)

@@ -182,7 +182,7 @@ class Lowering:
             if where.memory or where.inplace or self.nests.buffer(buffer).scope:
                 filled = tuple(stmt for part in parts for stmt in part)
                 parts = [(replace(windows.pop(buffer), body=filled),)]
-        for name in arrays if nest.is_group else ():
+        for name in arrays if nest.group else ():
             own = self.window_of_iteration(name, at)
             if own is not None:
                 windows[name] = own
@@ -196,7 +196,7 @@ class Lowering:
 
         behind  the statements that are computed there after it
         """
-        if producer.is_group:
+        if producer.group:
             opened = (root.name for root in producer.roots if root.name in at.facts.names)
             return tuple((name, (Var(name), ix.const(1))) for name in opened)
         (buffer,) = producer.stored_buffers
@@ -228,7 +228,7 @@ class Lowering:
         self, reader: Nest, producer: Nest, point: Sequence[str], at: At
     ) -> dict[str, Segment]:
         """Return the segments of a stage's roots: those of the loops that name its elements in what reads it."""
-        if producer.is_group:
+        if producer.group:
             return {}
         (buffer,) = producer.stored_buffers
         if is_unread_result(self.nests, producer):

@@ -142,7 +142,7 @@ def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     """
     size = None if target.nest.root(axis) is None else literal_extent(target.nest, axis)
     for one in tail.among or (tail,):
-        if not target.nest.is_group:
+        if not target.nest.group:
             check_axis(one, factor, ordered=False, size=size)
         if one.user_defined is None and one.repeats(factor):
             check_terms(target, axis, factor, one)

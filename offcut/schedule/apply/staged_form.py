@@ -148,11 +148,6 @@ class Nest:
     vectors: VectorTile | None = None
 
     @property
-    def is_group(self) -> bool:
-        """Return whether it is a group of stages."""
-        return bool(self.group)
-
-    @property
     def match(self) -> Match | None:
         """Return the microkernel that is laid over the tiles of a group."""
         return None if self.vectors is None else self.vectors.match
@@ -376,7 +371,7 @@ class Nests:
 
     def is_at_points(self, nest: Nest) -> bool:
         """Return whether a nest is computed at each point of a tile: an element of it lives as long as one instance."""
-        if nest.at is None or nest.is_group:
+        if nest.at is None or nest.group:
             return False
         reader, axis = self.nest(nest.at[0]), nest.at[1]
         return axis in reader.tile_loops and nest in self.at_points(reader)
