@@ -1,10 +1,13 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
-from offcut.schedule.applied import Applied, Choice, Resolving, WayPrice, apply
+from typing import TYPE_CHECKING
+
+from offcut.core.renamed import renamed_names
+from offcut.schedule.applied import Applied, Choice, VariantCostFunction, VariantResolver, apply
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.cut_program import LESS_TO_COMPARE, cut, cut_program
-from offcut.schedule.apply.group_loops import ResolvedWay, axis_cuts, min_nest_block_bytes
+from offcut.schedule.apply.group_loops import ResolvedVariant, axis_cuts, min_nest_block_bytes
 from offcut.schedule.apply.hand_schedule import HandSchedule, create_schedule, replay
 from offcut.schedule.apply.hand_stage import Stage
 from offcut.schedule.apply.staged_form import Nests
@@ -52,16 +55,16 @@ from offcut.schedule.nest_decisions import (
     in_loops,
     with_orders_of_terms,
     with_parts,
-    with_ways,
+    with_variants,
 )
 from offcut.schedule.nest_reader import decisions_about, hand_steps, nests_of, parts_of
 from offcut.schedule.nests import (
     KernelAxes,
+    LoopVariant,
     Nest,
     NestView,
     Pack,
     Together,
-    Way,
     label_of,
     nests_in,
     nests_with_axes,
@@ -105,6 +108,7 @@ __all__ = [
     "KernelAxes",
     "Level",
     "LoopNames",
+    "LoopVariant",
     "Nest",
     "NestView",
     "Nests",
@@ -113,8 +117,7 @@ __all__ = [
     "Pack",
     "Primitive",
     "RFactor",
-    "ResolvedWay",
-    "Resolving",
+    "ResolvedVariant",
     "Schedule",
     "Separate",
     "Split",
@@ -123,8 +126,8 @@ __all__ = [
     "Staging",
     "Step",
     "Together",
-    "Way",
-    "WayPrice",
+    "VariantCostFunction",
+    "VariantResolver",
     "apply",
     "at_decision",
     "axis_cuts",
@@ -170,5 +173,17 @@ __all__ = [
     "with_source_line",
     "with_strategy_options",
     "with_user_costs",
-    "with_ways",
+    "with_variants",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(
+        __name__,
+        {
+            "ResolvedWay": "ResolvedVariant",
+            "Resolving": "VariantResolver",
+            "Way": "LoopVariant",
+            "WayPrice": "VariantCostFunction",
+            "with_ways": "with_variants",
+        },
+    )

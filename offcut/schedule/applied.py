@@ -1,6 +1,6 @@
-"""What a schedule makes of a computation: a loop program, with its proof, and the ways of each nest that compete at run time.
+"""What a schedule makes of a computation: a loop program, with its proof, and the variants of each nest that compete at run time.
 
-Stages change first; then each nest is applied in each of its ways. Every decision is checked where it is applied: a refusal names its line.
+Stages change first; then each nest is applied in each of its variants. Every decision is checked where it is applied: a refusal names its line.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from offcut.schedule.apply.emit import Lowering
 from offcut.schedule.apply.group_loops import (
     FREE,
     GroupLoops,
-    ResolvedWay,
+    ResolvedVariant,
     covered_nest,
     group_nests,
-    nest_in_way,
+    nest_in_variant,
     staged_form,
     with_copy,
 )
@@ -53,13 +53,13 @@ from offcut.schedule.decisions import (
 from offcut.schedule.diagnostics import decision_error
 from offcut.schedule.grouped_nests import GroupedNests
 from offcut.schedule.nest_reader import parts_of
-from offcut.schedule.nests import Nest, Pack, Together, Way
+from offcut.schedule.nests import LoopVariant, Nest, Pack, Together
 from offcut.schedule.packing import packed_stages, panel_array
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to run a group, or the whole computation.
+    """One variant to run a group, or the whole computation.
 
     stage  the first of the group; of the whole computation, of its last group
     cost   predicted seconds, a float64 expression in the sizes, by which it competes
@@ -84,8 +84,8 @@ class Choice:
 class Applied:
     """What a schedule makes of a computation.
 
-    partition  the loop program, the pieces of every way, and the certificate
-    choices    by nest, the ways that compete at run time; one where nothing competes
+    partition  the loop program, the pieces of every variant, and the certificate
+    choices    by nest, the variants that compete at run time; one where nothing competes
     staged     the stages as they are cut, in plain loops
     """
 
@@ -109,21 +109,21 @@ class Applied:
         return replace(self, partition=partition, choices=choices)
 
 
-# (the nest of a group after the decisions of one of its ways, whether it reads a packed copy) -> predicted seconds over the sizes, float64
-WayPrice = Callable[[Nests, bool], Expr]
+# (the nest of a group after the decisions of one of its variants, whether it reads a packed copy) -> predicted seconds over the sizes, float64
+VariantCostFunction = Callable[[Nests, bool], Expr]
 
 
 def apply(
     computation: Computation,
     schedule: Schedule,
     microkernels: Sequence[Microkernel],
-    price: WayPrice,
+    price: VariantCostFunction,
     quote: bool = True,
 ) -> Applied:
     """Return `computation` as `schedule` says, proved.
 
     microkernels  those that a cover may name
-    price         of a way that does not say what it costs
+    price         of a variant that does not say what it costs
     quote         whether what is refused names the line: the user has seen `schedule`
 
     Raises PartitionError, with the line, for a decision that names what is not there, or is not legal.
@@ -132,11 +132,11 @@ def apply(
     applying.stage()
     staged = source(applying.given)
     applying.place()
-    ways = {
-        position: tuple(applying.way(position, way) for way in nest.ways)
+    variants = {
+        position: tuple(applying.variant(position, variant) for variant in nest.variants)
         for position, (nest, _) in applying.nests.items()
     }
-    return applying.emitted(ways, staged)
+    return applying.emitted(variants, staged)
 
 
 class Applying(GroupedNests):
@@ -147,12 +147,12 @@ class Applying(GroupedNests):
         computation: Computation,
         schedule: Schedule,
         microkernels: Sequence[Microkernel],
-        price: WayPrice,
+        price: VariantCostFunction,
         quote: bool,
     ) -> None:
         super().__init__(computation, schedule, quote)
         self.kernels, self.price = microkernels, price
-        self.packings: dict[tuple[int, str, Pack], tuple[Stage, ResolvedWay]] = {}
+        self.packings: dict[tuple[int, str, Pack], tuple[Stage, ResolvedVariant]] = {}
         self.plans: dict[tuple[int, Pack] | None, Computation] = {}
 
     def place(self) -> None:
@@ -164,91 +164,97 @@ class Applying(GroupedNests):
                 self.declared = apply_decision(self.declared, step)
                 check_layout("lay", self.declared.buffer(step.what), self.kernels)
 
-    def way(self, position: int, way: Way, competes: bool = True) -> ResolvedWay:
-        """Return a way after its decisions; with what it costs, if it `competes`.
+    def variant(
+        self, position: int, variant: LoopVariant, competes: bool = True
+    ) -> ResolvedVariant:
+        """Return a variant after its decisions; with what it costs, if it `competes`.
 
         Raises PartitionError for a decision that does not apply.
         """
         group, (_, shared) = self.given.groups[position], self.nests[position]
         lead, *rest = group
-        self.check_terms(lead, way.loops)
+        self.check_terms(lead, variant.loops)
         blame = partial(self.naming_split, lead)
-        with self.line(way):
-            nests = nest_in_way(self.declared, group, way, shared, blame)
-        guarded = self.check_splits(lead, way)
-        self.check_units(lead, way)
-        with self.line(way.cover or way):
-            nests = covered_nest(nests, way.cover)
+        with self.line(variant):
+            nests = nest_in_variant(self.declared, group, variant, shared, blame)
+        guarded = self.check_splits(lead, variant)
+        self.check_units(lead, variant)
+        with self.line(variant.cover or variant):
+            nests = covered_nest(nests, variant.cover)
         match = nests.nests[0].match
         if match is not None:
-            with self.line(way.cover):
-                self.check_rows(lead, way, match)
-            with self.line(next((cut for cut in way.splits if cut.axis == match.columns), way)):
-                check_widths(way.splits, match)
+            with self.line(variant.cover):
+                self.check_rows(lead, variant, match)
+            with self.line(
+                next((cut for cut in variant.splits if cut.axis == match.columns), variant)
+            ):
+                check_widths(variant.splits, match)
         if guarded:
             nests = nests.with_nest(nests.nests[0].with_match(None))
         cost: Expr = FREE
-        if way.cost is not None:
-            with self.line(way):
-                check_cost(way.cost, self.given.sizes, self.given.assumptions)
-            cost = way.cost
+        if variant.cost is not None:
+            with self.line(variant):
+                check_cost(variant.cost, self.given.sizes, self.given.assumptions)
+            cost = variant.cost
         elif competes:
             rows = None if match is None else match.rows
-            with self.line(next((cut for cut in way.splits if cut.axis == rows), way)):
-                cost = self.price(nests, way.pack is not None)
+            with self.line(next((cut for cut in variant.splits if cut.axis == rows), variant)):
+                cost = self.price(nests, variant.pack is not None)
         copy, around, own = None, shared, nests.nests
-        if way.pack is not None:
-            with self.line(way.pack):
-                around = (*shared, *_loops_around(way.pack, way.loops))
+        if variant.pack is not None:
+            with self.line(variant.pack):
+                around = (*shared, *_loops_around(variant.pack, variant.loops))
                 if match is None or match.columns is None:
                     raise decision_error(
                         "cannot pack an operand", "no microkernel covers columns here"
                     )
-                reading, copy = self.packed(position, lead, match, way.pack, around)
+                reading, copy = self.packed(position, lead, match, variant.pack, around)
                 group = (reading, *rest)
-                own = with_copy(own[0], copy.nests[0], way.pack.at, group)
-        return ResolvedWay(group, way, around, cost, copy, own)
+                own = with_copy(own[0], copy.nests[0], variant.pack.at, group)
+        return ResolvedVariant(group, variant, around, cost, copy, own)
 
-    def check_splits(self, lead: Stage, way: Way) -> bool:
+    def check_splits(self, lead: Stage, variant: LoopVariant) -> bool:
         """Return whether loops have conditions inside: such are no microkernel's. A cover says the order of their sum, and what is packed for it.
 
         Raises PartitionError for splits that are no loops of a nest.
         """
         reduced, guarded = frozenset(axis.name for axis in lead.reduce_axes), False
-        for number, cut in enumerate(way.splits, 1):
+        for number, cut in enumerate(variant.splits, 1):
             with self.line(cut):
-                check_splits(way.splits[:number], reduced)
+                check_splits(variant.splits[:number], reduced)
                 guarded = guarded or (cut.axis not in reduced and cut.guards)
         return guarded
 
-    def resolved(self, stage: str, way: Way, competes: bool) -> tuple[Computation, ResolvedWay]:
-        """Return a way of the nest of `stage` with its loops, and the computation with layouts and what the way packs.
+    def resolved(
+        self, stage: str, variant: LoopVariant, competes: bool
+    ) -> tuple[Computation, ResolvedVariant]:
+        """Return a variant of the nest of `stage` with its loops, and the computation with layouts and what the variant packs.
 
         competes  whether it is one of several, so that somebody asks what it costs
 
-        Raises PartitionError for a decision that names what is not there; what the sets of an axis refuse, and ways
+        Raises PartitionError for a decision that names what is not there; what the sets of an axis refuse, and variants
         that do not go together, `apply` does.
         """
         position = next(k for k, (nest, _) in self.nests.items() if nest.stage == stage)
-        resolved = self.way(position, way, competes)
-        key = None if way.pack is None else (position, way.pack)
+        resolved = self.variant(position, variant, competes)
+        key = None if variant.pack is None else (position, variant.pack)
         if key not in self.plans:
             self.plans[key] = self.planned({position: (resolved,)})
         return self.plans[key], resolved
 
-    def check_units(self, lead: Stage, way: Way) -> None:
+    def check_units(self, lead: Stage, variant: LoopVariant) -> None:
         """Refuse windows that take turns."""
-        if way.depth is not None:
-            with self.line(way):
+        if variant.depth is not None:
+            with self.line(variant):
                 raise decision_error(
                     f"cannot take windows of {lead.label} in turn",
                     "a machine of queues has them, and this target is not one",
                     help=("without its depth",),
                 )
 
-    def check_rows(self, lead: Stage, way: Way, match: Match) -> None:
+    def check_rows(self, lead: Stage, variant: LoopVariant, match: Match) -> None:
         """Refuse tiles of rows that are as high as those of another axis say: such are columns."""
-        if any(cut.by_height for cut in way.splits if cut.axis == match.rows):
+        if any(cut.by_height for cut in variant.splits if cut.axis == match.rows):
             raise decision_error(
                 f"cannot cover {lead.label} by {match.microkernel.name}",
                 f"its rows are {match.rows}, whose tiles depend on the height of the tiles around",
@@ -257,30 +263,32 @@ class Applying(GroupedNests):
 
     def packed(
         self, position: int, lead: Stage, match: Match, pack: Pack, around: tuple[str, ...]
-    ) -> tuple[Stage, ResolvedWay]:
+    ) -> tuple[Stage, ResolvedVariant]:
         """Return `lead` reading a copy of its columns' operand in panels, and the stage that makes it."""
         key = position, match.microkernel.name, pack
         if key not in self.packings:
             copy, reading = packed_stages(self.given, lead, match, pack, around)
             if any(pack.name == one.name for one in self.given.buffers):
                 raise _has_that_name(pack)
-            way = Way(splits=pack.splits, loops=pack.loops)
+            variant = LoopVariant(splits=pack.splits, loops=pack.loops)
             blame = partial(self.naming_split, copy)
-            nests = nest_in_way(self.declared, (copy,), way, around, blame)
+            nests = nest_in_variant(self.declared, (copy,), variant, around, blame)
             own = covered_nest(nests, None).nests
-            self.packings[key] = reading, ResolvedWay((copy,), way, around, nests=own)
+            self.packings[key] = reading, ResolvedVariant((copy,), variant, around, nests=own)
         return self.packings[key]
 
-    def planned(self, ways: Mapping[int, Sequence[ResolvedWay]]) -> Computation:
-        """Return the computation with the layouts of constants, and with the stages that pack for `ways`, by the position of their group."""
+    def planned(self, variants: Mapping[int, Sequence[ResolvedVariant]]) -> Computation:
+        """Return the computation with the layouts of constants, and with the stages that pack for `variants`, by the position of their group."""
         buffers = {buffer.name: buffer for buffer in self.declared.buffers}
         copies: dict[int, tuple[Stage, ...]] = {}
-        pairs = ((position, way) for position, several in ways.items() for way in several)
-        for position, way in pairs:
-            pack = way.way.pack
-            if way.copy is None or pack is None:
+        pairs = (
+            (position, variant) for position, several in variants.items() for variant in several
+        )
+        for position, variant in pairs:
+            pack = variant.decisions.pack
+            if variant.copy is None or pack is None:
                 continue
-            group, array = way.copy.group, panel_array(pack, way.copy.group[0])
+            group, array = variant.copy.group, panel_array(pack, variant.copy.group[0])
             with self.line(pack):
                 known = buffers.setdefault(array.name, array)
                 if known != array or (known is not array and position not in copies):
@@ -294,61 +302,73 @@ class Applying(GroupedNests):
             groups.append(group)
         return replace(self.given, buffers=tuple(buffers.values()), groups=tuple(groups))
 
-    def emitted(self, ways: Mapping[int, Sequence[ResolvedWay]], staged: Program) -> Applied:
+    def emitted(
+        self, variants: Mapping[int, Sequence[ResolvedVariant]], staged: Program
+    ) -> Applied:
         """Return the loops of all nests, with their proof.
 
         staged  the stages as they are cut, in plain loops
         """
-        planned = self.planned(ways)
-        way_by_nests: dict[int, ResolvedWay] = {}
+        planned = self.planned(variants)
+        variant_by_nests: dict[int, ResolvedVariant] = {}
         cuttings: dict[tuple[int, str], Cutting] = {}
 
-        def option(way: ResolvedWay) -> tuple[str, Expr, Nests]:
-            nests = replace(self.declared, buffers=planned.buffers, nests=way.nests)
-            way_by_nests[id(nests)] = way
-            return way.way.label, way.cost, nests
+        def option(variant: ResolvedVariant) -> tuple[str, Expr, Nests]:
+            nests = replace(self.declared, buffers=planned.buffers, nests=variant.nests)
+            variant_by_nests[id(nests)] = variant
+            return variant.decisions.label, variant.cost, nests
 
         def loops(lowering: Lowering, nest: GroupNest) -> GroupLoops:
-            way = way_by_nests.get(id(lowering.nests))
-            one = GroupLoops(lowering, nest, partial(self.blame, way, nest.group[0]))
+            variant = variant_by_nests.get(id(lowering.nests))
+            one = GroupLoops(lowering, nest, partial(self.blame, variant, nest.group[0]))
             cuttings[id(lowering.nests), nest.name] = one.cutting
             return one
 
         nests = group_nests(self.given, self.view.parts)
         alternatives = tuple(
             Alternatives(frozenset({several[0].group[0].buffer}), tuple(map(option, several)))
-            for several in ways.values()
+            for several in variants.values()
         )
         lowering = Lowering(replace(nests, alternatives=alternatives), planned.names(), loops)
         body = tuple(s for nest in nests.nests if nest.at is None for s in lowering.root(nest))
         uncut = source(planned)
         emitted, users = replace(uncut, body=body), users_of(planned)
         theorems, tiles = dict[Theorem, None](), dict[int, list[EmittedTile]]()
-        for number, way in way_by_nests.items():
-            made = [cuttings[number, nest.name] for nest in way.nests]
+        for number, variant in variant_by_nests.items():
+            made = [cuttings[number, nest.name] for nest in variant.nests]
             theorems |= {theorem: None for one in made for theorem in one.theorems}
-            tiles[id(way)] = made[-1].made
-        every_tile = [tile for of_way in tiles.values() for tile in of_way]
+            tiles[id(variant)] = made[-1].made
+        every_tile = [tile for own in tiles.values() for tile in own]
         pieces = pieces_of(space_of(planned), uncut, emitted, every_tile, users)
         home = {id(piece.path[-1]): piece for piece in pieces}
 
-        def choice(way: ResolvedWay) -> Choice:
-            own = tuple(home[id(tile.leaf)] for tile in tiles[id(way)])
-            return Choice(way.way.label, way.group[0], own, way.cost, way.way.cost is not None)
+        def choice(variant: ResolvedVariant) -> Choice:
+            own = tuple(home[id(tile.leaf)] for tile in tiles[id(variant)])
+            return Choice(
+                variant.decisions.label,
+                variant.group[0],
+                own,
+                variant.cost,
+                variant.decisions.cost is not None,
+            )
 
-        choices = tuple(tuple(map(choice, several)) for several in ways.values())
+        choices = tuple(tuple(map(choice, several)) for several in variants.values())
         partition = Partition(uncut, pieces, emitted, Certificate(tuple(theorems)), users)
         return Applied(partition, choices, staged)
 
     def blame(
-        self, way: ResolvedWay | None, lead: Stage, axis: str | None
+        self, variant: ResolvedVariant | None, lead: Stage, axis: str | None
     ) -> AbstractContextManager[None]:
-        """Name what is refused meanwhile: the split of an axis of `lead`, in a way of its nest; None: the way."""
-        if way is None:
+        """Name what is refused meanwhile: the split of an axis of `lead`, in a variant of its nest; None: the variant."""
+        if variant is None:
             return nullcontext()
         if axis is None:
-            return self.line(way.way)
-        splits = way.way.splits if way.copy is None or lead in way.group else way.copy.way.splits
+            return self.line(variant.decisions)
+        splits = (
+            variant.decisions.splits
+            if variant.copy is None or lead in variant.group
+            else variant.copy.decisions.splits
+        )
         return self.naming_split(lead, next(cut for cut in splits if cut.axis == axis))
 
     @contextmanager
@@ -374,26 +394,29 @@ def _loops_around(pack: Pack, loops: tuple[str, ...]) -> tuple[str, ...]:
     return loops[: loops.index(pack.at) + 1] if pack.at else ()
 
 
-class Resolving:
-    """The loops of ways of schedules of one computation; nothing is cut or proved.
+class VariantResolver:
+    """The loops of variants of schedules of one computation; nothing is cut or proved.
 
     microkernels  those that a cover may name
-    price         of a way that does not say what it costs
+    price         of a variant that does not say what it costs
     """
 
     def __init__(
-        self, computation: Computation, microkernels: Sequence[Microkernel], price: WayPrice
+        self,
+        computation: Computation,
+        microkernels: Sequence[Microkernel],
+        price: VariantCostFunction,
     ) -> None:
         self.computation, self.microkernels, self.price = computation, microkernels, price
         self.known: dict[Hashable, Applying | PartitionError] = {}
 
     def within(self, schedule: Schedule) -> Applying:
-        """Return what applies ways in what a schedule says but for them: stages, layouts, shared loops, along which axes sums are covered.
+        """Return what applies variants in what a schedule says but for them: stages, layouts, shared loops, along which axes sums are covered.
 
         Raises PartitionError for a decision that names what is not there.
         """
         stages = (step for step in schedule.steps if isinstance(step, Staging))
-        key = (*stages, *map(_but_for_ways, parts_of(schedule)))
+        key = (*stages, *map(_without_variants, parts_of(schedule)))
         if key not in self.known:
             try:
                 applying = Applying(
@@ -410,13 +433,15 @@ class Resolving:
         return known
 
 
-def _but_for_ways(step: object) -> Hashable:
+def _without_variants(step: object) -> Hashable:
     """Return a decision, and of nests along what they are covered."""
     match step:
-        case Nest(stage, ways, _, terms):
-            depths = frozenset(way.cover.depth for way in ways if way.cover is not None)
+        case Nest(stage, variants, _, terms):
+            depths = frozenset(
+                variant.cover.depth for variant in variants if variant.cover is not None
+            )
             return stage, depths, terms
         case Together(axes, parts, block):
-            return axes, tuple(map(_but_for_ways, parts)), block
+            return axes, tuple(map(_without_variants, parts)), block
         case _:
             raise AssertionError(step)

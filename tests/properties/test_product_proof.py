@@ -30,7 +30,7 @@ from offcut.polyhedral import Space
 from offcut.proof.by_axis.coverage import prove_coverage
 from offcut.proof.by_axis.decision import decide_coverage
 from offcut.proof.by_axis.strips import NotSeparable, Strip, X
-from offcut.schedule import Nest, Schedule, Way, apply, cut, decisions_of
+from offcut.schedule import LoopVariant, Nest, Schedule, apply, cut, decisions_of
 from offcut.schedule.apply.group_loops import FREE
 from tests.facade import Computation, check_equal, substitute
 
@@ -66,7 +66,7 @@ def tailed(fused: bool = False, **tails: str) -> Case:
 
 def nested(*cuts: AxisCut, outer: tuple[str, ...] = ()) -> Case:
     c = dense(False)
-    nest = Nest("C", (Way(splits=cuts, loops=outer),))
+    nest = Nest("C", (LoopVariant(splits=cuts, loops=outer),))
     applied = apply(c, Schedule(c.name, decisions_of((nest,))), [], lambda *_: FREE)
     return Case(c, applied.partition.loops)
 

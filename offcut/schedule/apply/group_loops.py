@@ -1,6 +1,6 @@
-"""One group of stages in the tiles of a microkernel: the loops that a way of running it asks for.
+"""One group of stages in the tiles of a microkernel: the loops that a variant of running it asks for.
 
-The group is a nest of one part, what runs at one point of it; its way is decisions like any other. From
+The group is a nest of one part, what runs at one point of it; its variant is decisions like any other. From
 the outside in: loops that run plainly, cache groups of columns, loops inside these, segments of each cut
 axis in turn, then a `Tile` whose body initialises, reduces, and runs the stages that follow at the same
 point. The axes of a stage are parallel, so their order is free; a reduction stays inside its tile and
@@ -43,14 +43,14 @@ from offcut.schedule.apply.tiles import Tiles, heights_of
 from offcut.schedule.decisions import VECTORS, Primitive, Split, SplitPair
 from offcut.schedule.decisions import Cover as CoverDecision
 from offcut.schedule.nest_decisions import loop_steps, shared_name
-from offcut.schedule.nests import KERNEL_AXES, KernelAxes, Together, Way
-from offcut.schedule.nests import Nest as NestOfWays
+from offcut.schedule.nests import KERNEL_AXES, KernelAxes, LoopVariant, Together
+from offcut.schedule.nests import Nest as NestOfVariants
 
 # By the name of an axis, what is around everything that is asked of it; by None, of all.
 Blame = Callable[[str | None], AbstractContextManager[None]]
 
 
-def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]) -> Nests:
+def group_nests(computation: Computation, parts: Sequence[NestOfVariants | Together]) -> Nests:
     """Return the groups of stages in the loops that they share: of these the last group has the loops, and others are computed in one of them.
 
     parts  the nests of the groups, in order, those that share loops together
@@ -58,7 +58,7 @@ def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]
     groups = {group[0].buffer: group for group in computation.groups}
     nests, blocks = list[Nest](), list[Split]()
 
-    def visit(part: NestOfWays | Together, depth: int, at: tuple[str, str] | None) -> None:
+    def visit(part: NestOfVariants | Together, depth: int, at: tuple[str, str] | None) -> None:
         """Note a nest, whose group has the loops of its first `depth` axes, or those that share loops."""
         if not isinstance(part, Together):
             group, axes = groups[part.stage], groups[part.stage][0].axes
@@ -97,7 +97,7 @@ def min_nest_block_bytes(computation: Computation, together: Together) -> int:
     return min_block_bytes(nests, place, depth, together.block.tile)
 
 
-def _stage_with_loops(part: NestOfWays | Together) -> str:
+def _stage_with_loops(part: NestOfVariants | Together) -> str:
     """Return the stage whose nest has the loops that others share."""
     return _stage_with_loops(part.parts[-1]) if isinstance(part, Together) else part.stage
 
@@ -111,25 +111,25 @@ def _nest(group: Sequence[Stage], axes: Sequence[StageAxis], inside: tuple[Stmt,
 
 
 FREE = Const(0.0, "float64")
-"""The cost of a way that competes with none."""
+"""The cost of a variant that competes with none."""
 
 
 @dataclass(frozen=True)
-class ResolvedWay:
-    """A group of stages in one of its ways.
+class ResolvedVariant:
+    """A group of stages in one of its variants.
 
-    way     the decisions about its loops
-    around  axes that loops around its tiles run through: those of its nest, and those in which it packs
-    cost    predicted seconds, by which ways compete at run time
-    copy    the stage that packs an operand for it, as a group of its own
-    nests   the copy, and the group in the loops that it does not share, after the decisions about them
+    decisions  about its loops
+    around     axes that loops around its tiles run through: those of its nest, and those in which it packs
+    cost       predicted seconds, by which variants compete at run time
+    copy       the stage that packs an operand for it, as a group of its own
+    nests      the copy, and the group in the loops that it does not share, after the decisions about them
     """
 
     group: tuple[Stage, ...]
-    way: Way
+    decisions: LoopVariant
     around: tuple[str, ...] = ()
     cost: Expr = FREE
-    copy: ResolvedWay | None = None
+    copy: ResolvedVariant | None = None
     nests: tuple[Nest, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -141,22 +141,22 @@ class ResolvedWay:
     def cuts(self) -> tuple[AxisCut, ...]:
         """Return the splits of its axes, outermost first."""
         sums = {axis.name for axis in self.group[0].reduce_axes}
-        return tuple(cut for cut in self.way.splits if cut.axis not in sums)
+        return tuple(cut for cut in self.decisions.splits if cut.axis not in sums)
 
     @lazy_property
     def outer(self) -> tuple[str, ...]:
         """Return its plain loops around tiles and their groups, outermost first."""
-        return tuple(name for name in self.way.loops if name not in self.around)
+        return tuple(name for name in self.decisions.loops if name not in self.around)
 
 
-def nest_in_way(
+def nest_in_variant(
     declared: Nests,
     group: Sequence[Stage],
-    way: Way,
+    variant: LoopVariant,
     shared: Sequence[str],
     blame: Callable[[AxisCut], AbstractContextManager[None]],
 ) -> Nests:
-    """Return the nest of a group after the decisions of one of its ways about its loops, but for what covers it.
+    """Return the nest of a group after the decisions of one of its variants about its loops, but for what covers it.
 
     declared  arrays, sizes and microkernels
     shared    the axes of loops around it, which are no loops of its own
@@ -166,7 +166,7 @@ def nest_in_way(
     """
     own = [axis for axis in group[0].axes if axis.name not in shared]
     nests = replace(declared, nests=(_nest(group, own, instance(group)),))
-    for cut, step in _steps(group, way, shared):
+    for cut, step in _steps(group, variant, shared):
         with nullcontext() if cut is None else blame(cut):
             nests = apply_decision(nests, step)
     return nests
@@ -297,10 +297,10 @@ class GroupLoops(Tiles):
 
 
 def _steps(
-    group: Sequence[Stage], way: Way, shared: Sequence[str]
+    group: Sequence[Stage], variant: LoopVariant, shared: Sequence[str]
 ) -> Iterator[tuple[AxisCut | None, Primitive]]:
     """Yield the decisions about the loops of a group, splits with what they are of; an axis that is one cache group is in none."""
-    lead, cuts = group[0], way.splits
+    lead, cuts = group[0], variant.splits
     extents = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
     splits = []
     for cut in cuts:
@@ -308,6 +308,6 @@ def _steps(
         one_group = cut.group is not None and extent is not None and extent <= cut.group
         splits.append(replace(cut, group=None) if one_group else cut)
     sums = frozenset(axis.name for axis in lead.reduce_axes)
-    outer = tuple(name for name in way.loops if name not in shared)
-    steps = loop_steps(lead.buffer, splits, outer, way.inner, sums, {}, tuple(extents))
+    outer = tuple(name for name in variant.loops if name not in shared)
+    steps = loop_steps(lead.buffer, splits, outer, variant.inner, sums, {}, tuple(extents))
     return zip_longest(cuts, steps)

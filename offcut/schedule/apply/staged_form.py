@@ -282,7 +282,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Ways to run some nests, of which a call takes the cheapest.
+    """Variants to run some nests, of which a call takes the cheapest.
 
     stages   the nests that all of them are about
     options  (label, seconds over the sizes, all nests as one of them has them)
@@ -311,7 +311,7 @@ class Nests:
     intrinsics  instructions that `tensorize` may name, beside those that were declared
     microkernels  those of a target, which judges the tiles that they cover itself
     tile_cost   predicted seconds of runs of tiles, by which a call chooses among the strategies of a split
-    alternatives  nests that several ways compete for
+    alternatives  nests that several variants compete for
     """
 
     name: str

@@ -62,7 +62,7 @@ from offcut.schedule import (
     SplitPair,
     Step,
     Together,
-    WayPrice,
+    VariantCostFunction,
     apply,
     axis_cuts,
     is_of_loops,
@@ -189,16 +189,16 @@ def _check_lines_of_covers(
     if view is None:
         return
     for nest, choices in zip(nests_in(view.parts), applied.choices, strict=True):
-        for way, choice in zip(nest.ways, choices, strict=True):
+        for variant, choice in zip(nest.variants, choices, strict=True):
             pieces = choice.pieces
-            if way.cover is None or not pieces or any(piece.microkernel for piece in pieces):
+            if variant.cover is None or not pieces or any(piece.microkernel for piece in pieces):
                 continue
-            if any(cut.guards for cut in way.splits):
+            if any(cut.guards for cut in variant.splits):
                 continue
-            with with_source_line(schedule, view.lines[id(way.cover)]):
+            with with_source_line(schedule, view.lines[id(variant.cover)]):
                 raise PartitionError(
                     "schedule",
-                    f"cannot cover {nest.last} by {way.cover.microkernel}",
+                    f"cannot cover {nest.last} by {variant.cover.microkernel}",
                     because=next(reasons_without_cover(program, covers, nest.stage)),
                     help=(f"cover {nest.last} vectors",),
                 )
@@ -229,7 +229,9 @@ def _check_covered(
 def _covered_stages(parts: Sequence[Nest | Together]) -> frozenset[str]:
     """Return the stages whose nests a microkernel covers in some variant."""
     return frozenset(
-        nest.stage for nest in nests_in(parts) if any(way.cover is not None for way in nest.ways)
+        nest.stage
+        for nest in nests_in(parts)
+        if any(variant.cover is not None for variant in nest.variants)
     )
 
 
@@ -258,8 +260,10 @@ def _added_last(computation: Computation, program: Program) -> str | None:
     return None
 
 
-def variant_cost_model(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPrice:
-    """Return the price of a way, by the cost model of these cores.
+def variant_cost_model(
+    families: Sequence[Family], isa: Isa, legible: bool = True
+) -> VariantCostFunction:
+    """Return the price of a variant, by the cost model of these cores.
 
     legible  whether it is written as one would write it: somebody reads it, or code evaluates it
     """

@@ -135,7 +135,7 @@ class Tiles:
         return next(fitting, width) * kernel.panel
 
     def seconds(self, lead: Stage, operand: OperandChoice, splits: Iterable[AxisCut]) -> Expr:
-        """Predicted seconds of a sum in tiles, as an expression in the sizes: by these, ways compete."""
+        """Predicted seconds of a sum in tiles, as an expression in the sizes: by these, variants compete."""
         match = operand.match
         cuts = {cut.axis: cut for cut in splits}
         cut, column_cut = cuts.get(match.rows or ""), cuts.get(match.columns or "")
