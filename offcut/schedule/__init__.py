@@ -62,14 +62,11 @@ from offcut.schedule.nests import (
     KernelAxes,
     LoopVariant,
     Nest,
-    NestView,
     Pack,
     Together,
-    label_of,
     nests_in,
     nests_with_axes,
 )
-from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.shared_loops import share_loops, with_shared
 from offcut.schedule.stage_transforms import (
@@ -88,9 +85,7 @@ __all__ = [
     "ANY_THREADS",
     "ANY_TREE",
     "EVERY",
-    "FACTORS",
     "LESS_TO_COMPARE",
-    "NARROW",
     "NO_LOOP",
     "VECTORS",
     "Alternative",
@@ -110,7 +105,6 @@ __all__ = [
     "LoopNames",
     "LoopVariant",
     "Nest",
-    "NestView",
     "Nests",
     "Order",
     "OwnPrice",
@@ -145,7 +139,6 @@ __all__ = [
     "in_loops",
     "is_of_loops",
     "is_prepacked",
-    "label_of",
     "loop_cuts",
     "loop_name",
     "min_nest_block_bytes",

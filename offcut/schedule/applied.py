@@ -35,7 +35,6 @@ from offcut.schedule.apply.group_loops import (
     FREE,
     GroupLoops,
     ResolvedVariant,
-    covered_nest,
     group_nests,
     nest_in_variant,
     staged_form,
@@ -129,14 +128,11 @@ def apply(
     Raises PartitionError, with the line, for a decision that names what is not there, or is not legal.
     """
     applying = Applying(computation, schedule, microkernels, price, quote)
-    applying.stage()
-    staged = source(applying.given)
-    applying.place()
     variants = {
         position: tuple(applying.variant(position, variant) for variant in nest.variants)
         for position, (nest, _) in applying.nests.items()
     }
-    return applying.emitted(variants, staged)
+    return applying.emitted(variants)
 
 
 class Applying(GroupedNests):
@@ -152,6 +148,9 @@ class Applying(GroupedNests):
     ) -> None:
         super().__init__(computation, schedule, quote)
         self.kernels, self.price = microkernels, price
+        self.stage()
+        self.described = self.given
+        self.place()
         self.packings: dict[tuple[int, str, Pack], tuple[Stage, ResolvedVariant]] = {}
         self.plans: dict[tuple[int, Pack] | None, Computation] = {}
 
@@ -176,18 +175,16 @@ class Applying(GroupedNests):
         self.check_terms(lead, variant.loops)
         blame = partial(self.naming_split, lead)
         with self.line(variant):
-            nests = nest_in_variant(self.declared, group, variant, shared, blame)
+            nests, cover = nest_in_variant(self.declared, group, variant, shared, blame)
         guarded = self.check_splits(lead, variant)
         self.check_units(lead, variant)
         with self.line(variant.cover or variant):
-            nests = covered_nest(nests, variant.cover)
-        match = nests.nests[0].match
+            nests = apply_decision(nests, cover)
+        match, cuts = nests.nests[0].match, {cut.axis: cut for cut in variant.splits[::-1]}
         if match is not None:
             with self.line(variant.cover):
                 self.check_rows(lead, variant, match)
-            with self.line(
-                next((cut for cut in variant.splits if cut.axis == match.columns), variant)
-            ):
+            with self.line(cuts.get(match.columns or "", variant)):
                 check_widths(variant.splits, match)
         if guarded:
             nests = nests.with_nest(nests.nests[0].with_match(None))
@@ -197,8 +194,7 @@ class Applying(GroupedNests):
                 check_cost(variant.cost, self.given.sizes, self.given.assumptions)
             cost = variant.cost
         elif competes:
-            rows = None if match is None else match.rows
-            with self.line(next((cut for cut in variant.splits if cut.axis == rows), variant)):
+            with self.line(cuts.get(match.rows or "", variant) if match else variant):
                 cost = self.price(nests, variant.pack is not None)
         copy, around, own = None, shared, nests.nests
         if variant.pack is not None:
@@ -272,8 +268,8 @@ class Applying(GroupedNests):
                 raise _has_that_name(pack)
             variant = LoopVariant(splits=pack.splits, loops=pack.loops)
             blame = partial(self.naming_split, copy)
-            nests = nest_in_variant(self.declared, (copy,), variant, around, blame)
-            own = covered_nest(nests, None).nests
+            nests, cover = nest_in_variant(self.declared, (copy,), variant, around, blame)
+            own = apply_decision(nests, cover).nests
             self.packings[key] = reading, ResolvedVariant((copy,), variant, around, nests=own)
         return self.packings[key]
 
@@ -302,13 +298,8 @@ class Applying(GroupedNests):
             groups.append(group)
         return replace(self.given, buffers=tuple(buffers.values()), groups=tuple(groups))
 
-    def emitted(
-        self, variants: Mapping[int, Sequence[ResolvedVariant]], staged: Program
-    ) -> Applied:
-        """Return the loops of all nests, with their proof.
-
-        staged  the stages as they are cut, in plain loops
-        """
+    def emitted(self, variants: Mapping[int, Sequence[ResolvedVariant]]) -> Applied:
+        """Return the loops of all nests, with their proof."""
         planned = self.planned(variants)
         variant_by_nests: dict[int, ResolvedVariant] = {}
         cuttings: dict[tuple[int, str], Cutting] = {}
@@ -354,7 +345,7 @@ class Applying(GroupedNests):
 
         choices = tuple(tuple(map(choice, several)) for several in variants.values())
         partition = Partition(uncut, pieces, emitted, Certificate(tuple(theorems)), users)
-        return Applied(partition, choices, staged)
+        return Applied(partition, choices, source(self.described))
 
     def blame(
         self, variant: ResolvedVariant | None, lead: Stage, axis: str | None
@@ -419,12 +410,9 @@ class VariantResolver:
         key = (*stages, *map(_without_variants, parts_of(schedule)))
         if key not in self.known:
             try:
-                applying = Applying(
+                self.known[key] = Applying(
                     self.computation, schedule, self.microkernels, self.price, quote=False
                 )
-                applying.stage()
-                applying.place()
-                self.known[key] = applying
             except PartitionError as refused:
                 self.known[key] = refused
         known = self.known[key]

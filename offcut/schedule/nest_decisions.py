@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeGuard
@@ -172,15 +172,23 @@ def _variant_steps(
     if variant.depth is not None:
         axis, windows = variant.depth
         yield At(stage, stage, f"{axis}_tile" if axis in inside else axis, depth=windows)
+    yield cover_step(stage, variant, sums, inside)
+
+
+def cover_step(
+    stage: str, variant: LoopVariant, sums: frozenset[str], inside: Mapping[str, str]
+) -> Cover:
+    """Return what covers the tiles of a stage in a variant.
+
+    inside  what the loops in its tiles are called, by axis
+    """
     at = next((inside[cut.axis] for cut in variant.splits if cut.axis not in sums), "")
-    if variant.cover is None:
-        yield Cover(stage, at, VECTORS)
-        return
-    along = zip(
-        KERNEL_AXES, (variant.cover.rows, variant.cover.columns, variant.cover.depth), strict=True
-    )
+    cover = variant.cover
+    if cover is None:
+        return Cover(stage, at, VECTORS)
+    along = zip(KERNEL_AXES, (cover.rows, cover.columns, cover.depth), strict=True)
     axes = tuple((name, inside.get(axis, axis)) for name, axis in along if axis)
-    yield Cover(stage, at, variant.cover.microkernel, axes)
+    return Cover(stage, at, cover.microkernel, axes)
 
 
 def _is_of_sum(step: Primitive, sums: frozenset[str]) -> TypeGuard[Split]:

@@ -106,11 +106,11 @@ def run_by_vectors(target: Target, step: Cover) -> Nests:
         for loop in part.loops[part.loops.index(axis) if axis in part.loops else len(part.loops) :]
     }
     inside |= {loop for part in nest.parts for loop in part.loops if loop not in ordered | outer}
-    below = {_root_below(nest, loop) for loop in inside}
+    below = {nest.root_below(loop) for loop in inside}
     roots = {root.name: root for root in nest.roots if root.name in below}
     stored = {name for p in nest.parts for s in p.stores for i in s.index for name in variables(i)}
     for loop in sorted(inside):
-        root = _root_below(nest, loop)
+        root = nest.root_below(loop)
         because = ""
         if root is None:
             because = f"{loop} is not the innermost part of a loop: its values are not consecutive"
@@ -149,7 +149,7 @@ def cover_group(target: Target, step: Cover) -> Nests:
     if kernel is None:
         names = ", ".join(one.name for one in kernels)
         raise decision_error(f"cannot cover tiles by {step.microkernel}", f"there are {names}")
-    along = {name: _root_below(nest, loop) for name, loop in step.axes}
+    along = {name: nest.root_below(loop) for name, loop in step.axes}
     rows, columns, depth = map(along.get, KERNEL_AXES)
     return nests.with_nest(
         nest.with_match(match_by_axes(nest.group[0], kernel, rows, columns, depth))
@@ -250,7 +250,7 @@ def check_tile(
     loops = part.loops[part.loops.index(axis) :]
     roots: dict[str, str] = {}
     for leaf in loops:
-        root = _root_below(nest, leaf)
+        root = nest.root_below(leaf)
         if root is None:
             raise refuse(
                 f"{leaf} is not the innermost part of a loop: its values are not consecutive",
@@ -441,16 +441,6 @@ def _match(
     return next(
         one.match for one in coverage.instances if one.start != "reset" or one.match.operands
     )
-
-
-def _root_below(nest: Nest, leaf: str) -> str | None:
-    match nest.made_by(leaf):
-        case None:
-            return leaf
-        case SplitPair(parent, _, inner) if inner == leaf:
-            return _root_below(nest, parent)
-        case _:
-            return None
 
 
 def _leaf_of(roots: Mapping[str, str], root: str) -> str:

@@ -36,12 +36,9 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     """Return the program that runs `nests` as they are scheduled, and its tiles, in the order of the text."""
     emitted_tiles: dict[int, EmittedTile] = {}
     names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
-    buffers = {buffer.name: buffer for buffer in nests.buffers}
+    buffers = {buffer.name: buffer for form in nests.forms for buffer in form.buffers}
     loops, body = partial(_Nest, emitted_tiles), tuple[Stmt, ...]()
     lowering = Lowering(nests, names, loops)
-    for one in nests.alternatives:
-        for _, _, option in one.options:
-            buffers |= {buffer.name: buffer for buffer in option.buffers}
     emitted = list[Alternatives]()
     for nest in nests.nests:
         several = lowering.alternatives.get(nest.name)
@@ -60,12 +57,9 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
             kernels.setdefault(name, []).append(covered.intrinsic)
     private = {
         buffer
-        for one in (
-            nests,
-            *(option for each in nests.alternatives for _, _, option in each.options),
-        )
-        for nest in one.nests
-        if one.is_at_points(nest)
+        for form in nests.forms
+        for nest in form.nests
+        if form.is_at_points(nest)
         for buffer in nest.stored_buffers
     }
     declared = (

@@ -40,10 +40,10 @@ from offcut.schedule.apply.nest_loops import strategy_of
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
 from offcut.schedule.apply.tiles import Tiles, heights_of
-from offcut.schedule.decisions import VECTORS, Primitive, Split, SplitPair
 from offcut.schedule.decisions import Cover as CoverDecision
-from offcut.schedule.nest_decisions import loop_steps, shared_name
-from offcut.schedule.nests import KERNEL_AXES, KernelAxes, LoopVariant, Together
+from offcut.schedule.decisions import Split, SplitPair
+from offcut.schedule.nest_decisions import cover_step, loop_steps, shared_name
+from offcut.schedule.nests import LoopVariant, Together
 from offcut.schedule.nests import Nest as NestOfVariants
 
 # By the name of an axis, what is around everything that is asked of it; by None, of all.
@@ -155,8 +155,10 @@ def nest_in_variant(
     variant: LoopVariant,
     shared: Sequence[str],
     blame: Callable[[AxisCut], AbstractContextManager[None]],
-) -> Nests:
-    """Return the nest of a group after the decisions of one of its variants about its loops, but for what covers it.
+) -> tuple[Nests, CoverDecision]:
+    """Return the nest of a group after the decisions of one of its variants about its loops, and what covers it.
+
+    An axis that is one cache group is in none.
 
     declared  arrays, sizes and microkernels
     shared    the axes of loops around it, which are no loops of its own
@@ -164,30 +166,22 @@ def nest_in_variant(
 
     Raises PartitionError for a decision that does not apply.
     """
-    own = [axis for axis in group[0].axes if axis.name not in shared]
+    lead, inside = group[0], dict[str, str]()
+    own = [axis for axis in lead.axes if axis.name not in shared]
     nests = replace(declared, nests=(_nest(group, own, instance(group)),))
-    for cut, step in _steps(group, variant, shared):
-        with nullcontext() if cut is None else blame(cut):
+    extents = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
+    splits = []
+    for cut in variant.splits:
+        extent = extents.get(cut.axis)
+        one_group = cut.group is not None and extent is not None and extent <= cut.group
+        splits.append(replace(cut, group=None) if one_group else cut)
+    sums = frozenset(axis.name for axis in lead.reduce_axes)
+    outer = [name for name in variant.loops if name not in shared]
+    steps = loop_steps(lead.buffer, splits, outer, variant.inner, sums, inside, tuple(extents))
+    for named, step in zip_longest(variant.splits, steps):
+        with nullcontext() if named is None else blame(named):
             nests = apply_decision(nests, step)
-    return nests
-
-
-def covered_nest(nests: Nests, cover: KernelAxes | None) -> Nests:
-    """Return the nest of a group with what covers its tiles; None: vectors.
-
-    Raises PartitionError where a microkernel does not compute the sum along these axes.
-    """
-    (nest,) = nests.nests
-    terms = {axis.name for axis in nest.group[0].reduce_axes}
-    split_axes = (pair.axis for pair in nest.relations if isinstance(pair, SplitPair))
-    axis = next((axis for axis in split_axes if axis not in terms), None)
-    first = "" if axis is None else nest.leaves(axis)[-1]
-    step = CoverDecision(nest.name, first, VECTORS)
-    if cover is not None:
-        along = zip(KERNEL_AXES, (cover.rows, cover.columns, cover.depth), strict=True)
-        axes = tuple((name, nest.leaves(axis)[-1]) for name, axis in along if axis)
-        step = replace(step, microkernel=cover.microkernel, axes=axes)
-    return apply_decision(nests, step)
+    return nests, cover_step(lead.buffer, variant, sums, inside)
 
 
 def axis_cuts(nest: Nest) -> Iterator[AxisCut]:
@@ -268,7 +262,7 @@ class GroupLoops(Tiles):
         """Return the tile of all points that are left, its axes in the order of the group's."""
         roots = [root.name for root in self.nest.roots]
         ((loops, part),) = parts
-        in_order = sorted(loops, key=lambda leaf: roots.index(self.root_below(leaf) or ""))
+        in_order = sorted(loops, key=lambda leaf: roots.index(self.nest.root_below(leaf) or ""))
         tiles, before = self.cutting.made, len(self.cutting.made)
         (tile,) = self.tiles([(tuple(in_order), part)], at)
         assert isinstance(tile, Tile)
@@ -294,20 +288,3 @@ class GroupLoops(Tiles):
         inside = unconditional(tile) if self.narrowed else tile
         assert isinstance(inside, Tile)
         return match_cover(inside, self.nests.program(()), match, heights)
-
-
-def _steps(
-    group: Sequence[Stage], variant: LoopVariant, shared: Sequence[str]
-) -> Iterator[tuple[AxisCut | None, Primitive]]:
-    """Yield the decisions about the loops of a group, splits with what they are of; an axis that is one cache group is in none."""
-    lead, cuts = group[0], variant.splits
-    extents = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
-    splits = []
-    for cut in cuts:
-        extent = extents.get(cut.axis)
-        one_group = cut.group is not None and extent is not None and extent <= cut.group
-        splits.append(replace(cut, group=None) if one_group else cut)
-    sums = frozenset(axis.name for axis in lead.reduce_axes)
-    outer = tuple(name for name in variant.loops if name not in shared)
-    steps = loop_steps(lead.buffer, splits, outer, variant.inner, sums, {}, tuple(extents))
-    return zip_longest(cuts, steps)

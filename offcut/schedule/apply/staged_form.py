@@ -177,8 +177,11 @@ class Nest:
     @property
     def tile_loops(self) -> frozenset[str]:
         """Return the loops that are in a tile, which a microkernel or vectors run."""
-        if self.vectors is not None:
-            return self.vectors.loops
+        return self.covered_loops if self.vectors is None else self.vectors.loops
+
+    @property
+    def covered_loops(self) -> frozenset[str]:
+        """Return the loops that an intrinsic runs."""
         return frozenset() if self.covered is None else frozenset(self.covered.loops(self))
 
     @property
@@ -252,6 +255,16 @@ class Nest:
                 return (*self.leaves(outer), *self.leaves(inner))
             case Fuse(_, _, _, fused):
                 return self.leaves(fused)
+
+    def root_below(self, leaf: str) -> str | None:
+        """Return the root of which `leaf` is the innermost part: consecutive values of it."""
+        match self.made_by(leaf):
+            case None:
+                return leaf
+            case SplitPair(parent, _, inner) if inner == leaf:
+                return self.root_below(parent)
+            case _:
+                return None
 
     def origins(self, axis: str) -> tuple[str, ...]:
         """Return the roots that `axis` is made of."""
@@ -327,6 +340,12 @@ class Nests:
     microkernels: tuple[Microkernel, ...] = ()
     alternatives: tuple[Alternatives, ...] = ()
     tile_cost: PiecesCost = tiles_alike
+
+    @property
+    def forms(self) -> Iterator[Nests]:
+        """Yield these, and what each alternative makes of them."""
+        yield self
+        yield from (nests for several in self.alternatives for _, _, nests in several.options)
 
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of that name."""
