@@ -149,7 +149,7 @@ class Applying(GroupedNests):
         super().__init__(computation, schedule, quote)
         self.kernels, self.price = microkernels, price
         self.stage()
-        self.described = self.given
+        self.with_own_axes = self.given
         self.place()
         self.packings: dict[tuple[int, str, Pack], tuple[Stage, ResolvedVariant]] = {}
         self.plans: dict[tuple[int, Pack] | None, Computation] = {}
@@ -157,11 +157,11 @@ class Applying(GroupedNests):
     def place(self) -> None:
         """Call the axes of shared loops as the schedule does, run sums as they are covered, and lay constants out."""
         super().place()
-        self.declared = replace(staged_form(self.given), microkernels=tuple(self.kernels))
+        self.declarations = replace(staged_form(self.given), microkernels=tuple(self.kernels))
         for step in filter(is_prepacked, self.schedule.steps):
             with self.line(step):
-                self.declared = apply_decision(self.declared, step)
-                check_layout("lay", self.declared.buffer(step.what), self.kernels)
+                self.declarations = apply_decision(self.declarations, step)
+                check_layout("lay", self.declarations.buffer(step.what), self.kernels)
 
     def variant(
         self, position: int, variant: LoopVariant, competes: bool = True
@@ -175,7 +175,7 @@ class Applying(GroupedNests):
         self.check_terms(lead, variant.loops)
         blame = partial(self.naming_split, lead)
         with self.line(variant):
-            nests, cover = nest_in_variant(self.declared, group, variant, shared, blame)
+            nests, cover = nest_in_variant(self.declarations, group, variant, shared, blame)
         guarded = self.check_splits(lead, variant)
         self.check_units(lead, variant)
         with self.line(variant.cover or variant):
@@ -268,14 +268,14 @@ class Applying(GroupedNests):
                 raise _has_that_name(pack)
             variant = LoopVariant(splits=pack.splits, loops=pack.loops)
             blame = partial(self.naming_split, copy)
-            nests, cover = nest_in_variant(self.declared, (copy,), variant, around, blame)
+            nests, cover = nest_in_variant(self.declarations, (copy,), variant, around, blame)
             own = apply_decision(nests, cover).nests
             self.packings[key] = reading, ResolvedVariant((copy,), variant, around, nests=own)
         return self.packings[key]
 
     def planned(self, variants: Mapping[int, Sequence[ResolvedVariant]]) -> Computation:
         """Return the computation with the layouts of constants, and with the stages that pack for `variants`, by the position of their group."""
-        buffers = {buffer.name: buffer for buffer in self.declared.buffers}
+        buffers = {buffer.name: buffer for buffer in self.declarations.buffers}
         copies: dict[int, tuple[Stage, ...]] = {}
         pairs = (
             (position, variant) for position, several in variants.items() for variant in several
@@ -305,7 +305,7 @@ class Applying(GroupedNests):
         cuttings: dict[tuple[int, str], Cutting] = {}
 
         def option(variant: ResolvedVariant) -> tuple[str, Expr, Nests]:
-            nests = replace(self.declared, buffers=planned.buffers, nests=variant.nests)
+            nests = replace(self.declarations, buffers=planned.buffers, nests=variant.nests)
             variant_by_nests[id(nests)] = variant
             return variant.decisions.label, variant.cost, nests
 
@@ -345,7 +345,7 @@ class Applying(GroupedNests):
 
         choices = tuple(tuple(map(choice, several)) for several in variants.values())
         partition = Partition(uncut, pieces, emitted, Certificate(tuple(theorems)), users)
-        return Applied(partition, choices, source(self.described))
+        return Applied(partition, choices, source(self.with_own_axes))
 
     def blame(
         self, variant: ResolvedVariant | None, lead: Stage, axis: str | None

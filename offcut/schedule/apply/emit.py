@@ -191,8 +191,8 @@ class Lowering:
         behind  the statements that are computed there after it
         """
         if producer.group:
-            opened = (root.name for root in producer.roots if root.name in at.facts.names)
-            return tuple((name, (Var(name), ix.const(1))) for name in opened)
+            names = (root.name for root in producer.roots if root.name in at.facts.names)
+            return tuple((name, (Var(name), ix.const(1))) for name in names)
         (buffer,) = producer.stored_buffers
         point, shape = point_of(producer, buffer), self.nests.buffer(buffer).shape
         assert point is not None
@@ -209,14 +209,13 @@ class Lowering:
         """Return the window of an array of a group: one iteration along the axes whose loops are open, all of the others; None if none is open."""
         stages = (stage for nest in self.nests.nests for stage in nest.group)
         axes = next(stage.axes for stage in stages if stage.buffer == buffer)
-        opened = [axis.name in at.facts.names for axis in axes]
-        window = (
-            (Var(axis.name), ix.const(1)) if is_open else (ix.const(0), extent)
-            for axis, is_open, extent in zip(
-                axes, opened, self.nests.buffer(buffer).shape, strict=True
-            )
-        )
-        return Alloc(buffer, tuple(window), ()) if any(opened) else None
+        shape = self.nests.buffer(buffer).shape
+        window = [
+            (Var(axis.name), ix.const(1)) if axis.name in at.facts.names else (ix.const(0), extent)
+            for axis, extent in zip(axes, shape, strict=True)
+        ]
+        is_open = any(axis.name in at.facts.names for axis in axes)
+        return Alloc(buffer, tuple(window), ()) if is_open else None
 
     def root_segments(
         self, reader: Nest, producer: Nest, point: Sequence[str], at: At

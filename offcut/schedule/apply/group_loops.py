@@ -150,7 +150,7 @@ class ResolvedVariant:
 
 
 def nest_in_variant(
-    declared: Nests,
+    declarations: Nests,
     group: Sequence[Stage],
     variant: LoopVariant,
     shared: Sequence[str],
@@ -160,15 +160,15 @@ def nest_in_variant(
 
     An axis that is one cache group is in none.
 
-    declared  arrays, sizes and microkernels
-    shared    the axes of loops around it, which are no loops of its own
-    blame     around a split
+    declarations  arrays, sizes and microkernels
+    shared  the axes of loops around it, which are no loops of its own
+    blame   around a split
 
     Raises PartitionError for a decision that does not apply.
     """
     lead, inside = group[0], dict[str, str]()
     own = [axis for axis in lead.axes if axis.name not in shared]
-    nests = replace(declared, nests=(_nest(group, own, instance(group)),))
+    nests = replace(declarations, nests=(_nest(group, own, instance(group)),))
     extents = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
     splits = []
     for cut in variant.splits:
