@@ -16,7 +16,7 @@ from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents
-from offcut.schedule import Resolving, Schedule
+from offcut.schedule import Schedule, VariantResolver
 from offcut.search import ScheduleSpace
 
 _RENAMED = {
@@ -139,7 +139,7 @@ class Planner(TargetPart):
         """Return the search space of a program: all that can be decided.
 
         planned  what the policy decides
-        most     ways of a nest that may compete
+        most     variants of a nest that may compete
 
         Raises TargetError for a program of which a schedule says nothing.
         """
@@ -149,7 +149,9 @@ class Planner(TargetPart):
         """Return the computation that the nests of a schedule refer to; None if the target cuts no computation."""
         return None
 
-    def variant_resolver(self, computation: Computation, options: Options) -> Resolving | None:
+    def variant_resolver(
+        self, computation: Computation, options: Options
+    ) -> VariantResolver | None:
         """Return the function that gives the loops of variants in schedules with nests, without cutting; None: there are no such schedules."""
         return None
 

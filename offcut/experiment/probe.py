@@ -275,10 +275,10 @@ def _product(ways: int) -> oc.Kernel:
         return kernel
     (nest,) = parts_of(kernel.schedule)
     assert isinstance(nest, Nest)
-    (way,) = nest.ways
+    (way,) = nest.variants
     rows = way.cover.rows if way.cover is not None else ""
     splits = (replace(cut, strategy=BALANCE) if cut.axis == rows else cut for cut in way.splits)
-    both = replace(nest, ways=(way, replace(way, label="balance", splits=tuple(splits))))
+    both = replace(nest, variants=(way, replace(way, label="balance", splits=tuple(splits))))
     schedule = with_parts(kernel.schedule, (both,))
     return oc.compile(product, inputs=[a, w], constants=weights, schedule=schedule)
 

@@ -1,14 +1,17 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
-from offcut.schedule.applied import Applied, Choice
+from typing import TYPE_CHECKING
+
+from offcut.core.renamed import renamed_names
+from offcut.schedule.applied import Applied, Choice, VariantCostFunction, VariantResolver, apply
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.cut_program import LESS_TO_COMPARE, cut, cut_program
-from offcut.schedule.apply.group_loops import ResolvedWay, min_nest_block_bytes
+from offcut.schedule.apply.group_loops import ResolvedVariant, axis_cuts, min_nest_block_bytes
 from offcut.schedule.apply.hand_schedule import HandSchedule, create_schedule, replay
 from offcut.schedule.apply.hand_stage import Stage
+from offcut.schedule.apply.staged_form import Nests
 from offcut.schedule.apply.strategy_options import with_strategy_options
-from offcut.schedule.apply_ways import Resolving, WayPrice, apply
 from offcut.schedule.decisions import (
     ANY,
     ANY_LANES,
@@ -52,21 +55,18 @@ from offcut.schedule.nest_decisions import (
     in_loops,
     with_orders_of_terms,
     with_parts,
-    with_ways,
+    with_variants,
 )
 from offcut.schedule.nest_reader import decisions_about, hand_steps, nests_of, parts_of
 from offcut.schedule.nests import (
     KernelAxes,
+    LoopVariant,
     Nest,
-    NestView,
     Pack,
     Together,
-    Way,
-    label_of,
     nests_in,
     nests_with_axes,
 )
-from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.shared_loops import share_loops, with_shared
 from offcut.schedule.stage_transforms import (
@@ -85,9 +85,7 @@ __all__ = [
     "ANY_THREADS",
     "ANY_TREE",
     "EVERY",
-    "FACTORS",
     "LESS_TO_COMPARE",
-    "NARROW",
     "NO_LOOP",
     "VECTORS",
     "Alternative",
@@ -105,15 +103,15 @@ __all__ = [
     "KernelAxes",
     "Level",
     "LoopNames",
+    "LoopVariant",
     "Nest",
-    "NestView",
+    "Nests",
     "Order",
     "OwnPrice",
     "Pack",
     "Primitive",
     "RFactor",
-    "ResolvedWay",
-    "Resolving",
+    "ResolvedVariant",
     "Schedule",
     "Separate",
     "Split",
@@ -122,10 +120,11 @@ __all__ = [
     "Staging",
     "Step",
     "Together",
-    "Way",
-    "WayPrice",
+    "VariantCostFunction",
+    "VariantResolver",
     "apply",
     "at_decision",
+    "axis_cuts",
     "beside",
     "check_once",
     "conversion_stagings",
@@ -140,7 +139,6 @@ __all__ = [
     "in_loops",
     "is_of_loops",
     "is_prepacked",
-    "label_of",
     "loop_cuts",
     "loop_name",
     "min_nest_block_bytes",
@@ -168,5 +166,17 @@ __all__ = [
     "with_source_line",
     "with_strategy_options",
     "with_user_costs",
-    "with_ways",
+    "with_variants",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_names(
+        __name__,
+        {
+            "ResolvedWay": "ResolvedVariant",
+            "Resolving": "VariantResolver",
+            "Way": "LoopVariant",
+            "WayPrice": "VariantCostFunction",
+            "with_ways": "with_variants",
+        },
+    )

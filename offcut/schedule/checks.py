@@ -22,7 +22,7 @@ def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
 
     sums  axes whose iterations are the terms of a sum
 
-    A split is by one strategy; a group is made of equal tiles, and one split of a way has groups.
+    A split is by one strategy; a group is made of equal tiles, and one split of a variant has groups.
     """
     cut, axis = splits[-1], splits[-1].axis
     spatial = [one for one in splits[:-1] if one.axis not in sums]

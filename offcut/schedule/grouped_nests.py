@@ -166,12 +166,14 @@ class GroupedNests:
                 )
 
     def covered_along(self, position: int, nest: Nest) -> None:
-        """Put the axes of a sum in the order that its nest says; the one that its ways are covered along is the innermost.
+        """Put the axes of a sum in the order that its nest says; the one that its variants are covered along is the innermost.
 
         Raises PartitionError where they are covered along several, or the order says another one.
         """
         with self.line(nest.terms or nest):
-            depths = dict.fromkeys(way.cover.depth for way in nest.ways if way.cover is not None)
+            depths = dict.fromkeys(
+                variant.cover.depth for variant in nest.variants if variant.cover is not None
+            )
             if len(depths) > 1:
                 raise decision_error("cannot cover one sum along several axes", ", ".join(depths))
             lead, *rest = self.given.groups[position]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeGuard
@@ -27,7 +27,7 @@ from offcut.schedule.decisions import (
     split_names,
 )
 from offcut.schedule.nest_reader import parts_of
-from offcut.schedule.nests import KERNEL_AXES, Nest, Together, Way
+from offcut.schedule.nests import KERNEL_AXES, LoopVariant, Nest, Together
 
 
 def decisions_of(
@@ -74,7 +74,7 @@ def _alone(part: Nest | Together) -> Nest | Together:
     (only,) = parts
     if isinstance(only, Together):
         return replace(only, axes=(*part.axes, *only.axes))
-    return replace(only, ways=tuple(in_loops(way, part.axes) for way in only.ways))
+    return replace(only, variants=tuple(in_loops(variant, part.axes) for variant in only.variants))
 
 
 def with_orders_of_terms(
@@ -86,7 +86,7 @@ def with_orders_of_terms(
     def part(one: Nest | Together) -> Nest | Together:
         if isinstance(one, Together):
             return replace(one, parts=tuple(map(part, one.parts)))
-        depths = {way.cover.depth for way in one.ways if way.cover is not None}
+        depths = {variant.cover.depth for variant in one.variants if variant.cover is not None}
         axes = [axis.name for axis in leads[one.stage].reduce_axes]
         if len(depths) != 1 or axes[-1:] == [*depths]:
             return one
@@ -96,21 +96,21 @@ def with_orders_of_terms(
 
 
 def _copies(nest: Nest) -> Iterator[str]:
-    """Yield the copy that a nest reads, where it runs in one way, and makes it before its own loops."""
-    if len(nest.ways) == 1 and nest.ways[0].cost is None:
-        (way,) = nest.ways
-        if way.pack is not None and not way.pack.at:
-            yield way.pack.name
+    """Yield the copy that a nest reads, where it runs in one variant, and makes it before its own loops."""
+    if len(nest.variants) == 1 and nest.variants[0].cost is None:
+        (variant,) = nest.variants
+        if variant.pack is not None and not variant.pack.at:
+            yield variant.pack.name
 
 
-def in_loops(way: Way, loops: tuple[str, ...]) -> Way:
-    """Return `way` in further plain loops, which run around what it packs, too."""
+def in_loops(variant: LoopVariant, loops: tuple[str, ...]) -> LoopVariant:
+    """Return `variant` in further plain loops, which run around what it packs, too."""
     if not loops:
-        return way
-    pack = way.pack
+        return variant
+    pack = variant.pack
     if pack is not None and not pack.at:
         pack = replace(pack, loops=(*loops, *pack.loops))
-    return replace(way, loops=(*loops, *way.loops), pack=pack)
+    return replace(variant, loops=(*loops, *variant.loops), pack=pack)
 
 
 def shared_name(axis: str, block: Level | None) -> str:
@@ -132,31 +132,35 @@ def _nest_steps(
             steps.append(Split(stage, axis, (block,), names))
     if shared:
         steps.append(Order(stage, tuple(shared_name(*one) for one in shared)))
-    if nest.terms and (nest.followers or all(way.splits or way.loops for way in nest.ways)):
+    if nest.terms and (
+        nest.followers or all(variant.splits or variant.loops for variant in nest.variants)
+    ):
         steps.append(Order(nest.stage, nest.terms))
     summed = frozenset(axis for of, axis in sums if of in (stage, nest.stage))
-    if len(nest.ways) == 1 and nest.ways[0].cost is None:
-        return (*steps, *_way_steps(nest, nest.ways[0], summed, around))
+    if len(nest.variants) == 1 and nest.variants[0].cost is None:
+        return (*steps, *_variant_steps(nest, nest.variants[0], summed, around))
     options = (
-        Alternative(way.label, way.cost, tuple(_way_steps(nest, way, summed, around)))
-        for way in nest.ways
+        Alternative(
+            variant.label, variant.cost, tuple(_variant_steps(nest, variant, summed, around))
+        )
+        for variant in nest.variants
     )
     return (*steps, Choose(tuple(options)))
 
 
-def _way_steps(
-    nest: Nest, way: Way, sums: frozenset[str], around: tuple[str, ...]
+def _variant_steps(
+    nest: Nest, variant: LoopVariant, sums: frozenset[str], around: tuple[str, ...]
 ) -> Iterator[Primitive]:
-    way, pack, stage = way.plain, way.pack, nest.last
+    variant, pack, stage = variant.plain, variant.pack, nest.last
     if pack is not None:
         yield replace(pack.staging, readers=(nest.stage,))
         yield from loop_steps(pack.name, pack.splits, pack.loops, (), sums, {})
     inside: dict[str, str] = {}
-    own = list(loop_steps(stage, way.splits, way.loops, way.inner, sums, inside))
+    own = list(loop_steps(stage, variant.splits, variant.loops, variant.inner, sums, inside))
     place = () if pack is None or not pack.at else (At(pack.name, stage, pack.at),)
     if nest.followers:
         orders = [step.loops for step in own if isinstance(step, Order)]
-        names = orders[0] if inside.keys() - sums else () if way.loops else around
+        names = orders[0] if inside.keys() - sums else () if variant.loops else around
         innermost = names[-1] if names else None
         members = (*nest.followers[-2::-1], nest.stage)
         terms = [replace(s, stage=nest.stage) for s in own if _is_of_sum(s, sums)]
@@ -165,16 +169,26 @@ def _way_steps(
         yield from (*own, *place, *terms)
     else:
         yield from (*place, *own)
-    if way.depth is not None:
-        axis, windows = way.depth
+    if variant.depth is not None:
+        axis, windows = variant.depth
         yield At(stage, stage, f"{axis}_tile" if axis in inside else axis, depth=windows)
-    at = next((inside[cut.axis] for cut in way.splits if cut.axis not in sums), "")
-    if way.cover is None:
-        yield Cover(stage, at, VECTORS)
-        return
-    along = zip(KERNEL_AXES, (way.cover.rows, way.cover.columns, way.cover.depth), strict=True)
+    yield cover_step(stage, variant, sums, inside)
+
+
+def cover_step(
+    stage: str, variant: LoopVariant, sums: frozenset[str], inside: Mapping[str, str]
+) -> Cover:
+    """Return what covers the tiles of a stage in a variant.
+
+    inside  what the loops in its tiles are called, by axis
+    """
+    at = next((inside[cut.axis] for cut in variant.splits if cut.axis not in sums), "")
+    cover = variant.cover
+    if cover is None:
+        return Cover(stage, at, VECTORS)
+    along = zip(KERNEL_AXES, (cover.rows, cover.columns, cover.depth), strict=True)
     axes = tuple((name, inside.get(axis, axis)) for name, axis in along if axis)
-    yield Cover(stage, at, way.cover.microkernel, axes)
+    return Cover(stage, at, cover.microkernel, axes)
 
 
 def _is_of_sum(step: Primitive, sums: frozenset[str]) -> TypeGuard[Split]:
@@ -230,15 +244,17 @@ def with_parts(schedule: Schedule, parts: Sequence[Nest | Together]) -> Schedule
     return replace(schedule, steps=(*steps[:first], *decisions_of(parts, sums), *steps[last:]))
 
 
-def with_ways(
-    schedule: Schedule, stage: str, ways: Callable[[tuple[Way, ...]], tuple[Way, ...]]
+def with_variants(
+    schedule: Schedule,
+    stage: str,
+    variants: Callable[[tuple[LoopVariant, ...]], tuple[LoopVariant, ...]],
 ) -> Schedule:
-    """Return a schedule with other ways of the nest of one stage; one without nests as it is."""
+    """Return a schedule with other variants of the nest of one stage; one without nests as it is."""
 
     def part(one: Nest | Together) -> Nest | Together:
         if isinstance(one, Together):
             return replace(one, parts=tuple(map(part, one.parts)))
-        return replace(one, ways=ways(one.ways)) if one.stage == stage else one
+        return replace(one, variants=variants(one.variants)) if one.stage == stage else one
 
     parts = parts_of(schedule)
     return with_parts(schedule, tuple(map(part, parts))) if parts else schedule

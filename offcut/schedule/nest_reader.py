@@ -8,7 +8,7 @@ The decisions of a nest end with what covers its tiles::
     cover C at i_in fma_float32_avx512(i=i_in, j=j_in, p=k)
 
 `nests_of` reads these, `decisions_of` writes them: loops outside of the tiles run in the order that is said, and every other loop
-lies in the tile. `choose` holds several ways of one nest. ``at S C.i`` says that S is computed in a loop that it shares with C, if
+lies in the tile. `choose` holds several variants of one nest. ``at S C.i`` says that S is computed in a loop that it shares with C, if
 something covers S; else that it is computed at each point of the tiles of C: both are one nest, whose loops are those of C.
 """
 
@@ -47,11 +47,11 @@ from offcut.schedule.decisions import (
     unit_splits,
 )
 from offcut.schedule.nests import (
+    LoopVariant,
     Nest,
     NestView,
     Pack,
     Together,
-    Way,
     label_of,
 )
 from offcut.schedule.stage_loops import (
@@ -148,9 +148,9 @@ class _Reader:
             if group.stage in readers:
                 heads[group.stage] = take_shared_loops(steps)
             terms = self.take_terms(group.stage, steps)
-            ways = tuple(self.ways(group, steps))
+            variants = tuple(self.variants(group, steps))
             lead, *followers = self.stages_at_point(group, steps)
-            nest = Nest(lead, ways, tuple(followers), terms)
+            nest = Nest(lead, variants, tuple(followers), terms)
             self.lines[id(nest)] = group.line
             nests.append(nest)
         return NestView(first, self.group_by_loops(nests, heads), self.lines, tuple(self.named))
@@ -231,42 +231,44 @@ class _Reader:
         return ()
 
     def stages_at_point(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> list[str]:
-        """Return the stages of a nest, in the order in which a point of it computes them: those of each of its ways alike."""
+        """Return the stages of a nest, in the order in which a point of it computes them: those of each of its variants alike."""
         match steps:
             case [(Choose(options), _)]:
-                ways = [option.steps for option in options]
+                variants = [option.steps for option in options]
             case _:
-                ways = [tuple(s for s, _ in steps if isinstance(s, Primitive))]
-        first, *rest = ([*stages_at_points(way, self.members), group.stage] for way in ways)
+                variants = [tuple(s for s, _ in steps if isinstance(s, Primitive))]
+        first, *rest = (
+            [*stages_at_points(variant, self.members), group.stage] for variant in variants
+        )
         if any(other != first for other in rest):
             raise OtherLoops
         return first
 
-    def ways(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> Iterator[Way]:
-        """Yield the ways of a nest."""
+    def variants(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> Iterator[LoopVariant]:
+        """Yield the variants of a nest."""
         match steps:
             case [(Choose(options), line)]:
                 line += 1
                 for option in options:
                     numbers = accumulate(map(_height, option.steps), initial=line + 1)
                     inside = list(zip(option.steps, numbers, strict=False))
-                    way = self.way(group.stage, option.label, option.cost, inside)
-                    self.lines[id(way)] = line
-                    yield way
+                    variant = self.variant(group.stage, option.label, option.cost, inside)
+                    self.lines[id(variant)] = line
+                    yield variant
                     line += 1 + sum(map(_height, option.steps))
             case _:
-                way = self.way(group.stage, None, None, steps)
-                self.lines[id(way)] = group.line
-                yield way
+                variant = self.variant(group.stage, None, None, steps)
+                self.lines[id(variant)] = group.line
+                yield variant
 
-    def way(
+    def variant(
         self,
         stage: str,
         label: str | None,
         cost: Expr | None,
         steps: Sequence[tuple[Step, int]],
-    ) -> Way:
-        """Return a way."""
+    ) -> LoopVariant:
+        """Return a variant."""
         copy = next((one for one in steps if isinstance(one[0], Staging)), None)
         members = {member for member, reader in self.members.items() if reader == stage}
         own_stages = {stage, *(step.name for step, _ in steps if isinstance(step, Staging))}
@@ -302,7 +304,7 @@ class _Reader:
         if stage in self.depths:
             at = self.depths[stage]
             depth = own.roots.get(at.axis or "", at.axis or ""), at.depth
-        way = Way(
+        variant = LoopVariant(
             "",
             cost,
             cover,
@@ -312,7 +314,7 @@ class _Reader:
             own.inner,
             depth,
         )
-        return replace(way, label=label_of(way) if label is None else label)
+        return replace(variant, label=label_of(variant) if label is None else label)
 
     def loops(self, steps: Iterable[tuple[Step, int]]) -> StageLoops:
         """Return what decisions about one stage make of its loops."""

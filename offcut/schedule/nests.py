@@ -1,4 +1,4 @@
-"""The nests of a computation as records: the ways in which the loops of each run, and the loops that nests share.
+"""The nests of a computation as records: the variants in which the loops of each run, and the loops that nests share.
 
 A nest is the loops of one stage and of what follows it point by point. `nest_reader` reads them off decisions, `nest_decisions` writes them.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Expr
+from offcut.core.renamed import RenamedAttribute
 from offcut.partition import AxisCut, Match
 from offcut.schedule.decisions import Level, Staging
 
@@ -57,11 +58,11 @@ class Pack:
 
 @node
 @dataclass(frozen=True, slots=True)
-class Way(CachedHash):
+class LoopVariant(CachedHash):
     """How the loops of a nest run, outermost first: plain loops, cache groups, plain loops in these,
     tiles; what is neither split nor a loop lies in the tile.
 
-    cost    seconds, over the sizes: a call takes the cheapest of the ways; None: what the cost model
+    cost    seconds, over the sizes: a call takes the cheapest of the variants; None: what the cost model
             predicts
     splits  with a tail strategy each
     inner   plain loops inside of the cache groups; none where tiles are visited in no groups
@@ -78,26 +79,26 @@ class Way(CachedHash):
     depth: tuple[str, int] | None = None
 
     @property
-    def plain(self) -> Way:
+    def plain(self) -> LoopVariant:
         """It, its loops around groups and inside of them one after the other where there are no groups."""
         if not self.inner or any(cut.group is not None for cut in self.splits):
             return self
         return replace(self, loops=(*self.loops, *self.inner), inner=())
 
 
-def label_of(way: Way) -> str:
-    """Return what a way is called where nobody says: how its rows are cut, or that it is loops."""
-    if way.cover is None or way.cover.microkernel == WORDS:
+def label_of(variant: LoopVariant) -> str:
+    """Return what a variant is called where nobody says: how its rows are cut, or that it is loops."""
+    if variant.cover is None or variant.cover.microkernel == WORDS:
         return "loops"
-    rows = next((cut for cut in way.splits if cut.axis == way.cover.rows), None)
+    rows = next((cut for cut in variant.splits if cut.axis == variant.cover.rows), None)
     label = "whole" if rows is None else rows.strategy.name
-    return label if way.pack is None else f"{label}_packed"
+    return label if variant.pack is None else f"{label}_packed"
 
 
 @node
 @dataclass(frozen=True, slots=True)
 class Nest(CachedHash):
-    """The loops that compute `stage` and what follows it point by point, in one way or in several
+    """The loops that compute `stage` and what follows it point by point, in one variant or in several
     that compete at run time.
 
     followers  the stages that follow it, in order: the loops are those of the last; none: nothing follows, or the text does not say it
@@ -106,9 +107,11 @@ class Nest(CachedHash):
     """
 
     stage: str
-    ways: tuple[Way, ...]
+    variants: tuple[LoopVariant, ...]
     followers: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
+
+    ways = RenamedAttribute("variants")
 
     @property
     def last(self) -> str:
@@ -136,7 +139,7 @@ class NestView:
 
     first  the number of the decision that it begins with: those before are of other loops, which it is applied to
     parts  the nests in the order in which they run, as far as they share no loops
-    lines  of the schedule's text, by the identity of what is read there: nests, ways, splits, covers, orders of terms
+    lines  of the schedule's text, by the identity of what is read there: nests, variants, splits, covers, orders of terms
     named  (stage, loop, line) of the loops in tiles that an order names: they lie there with all that none names
     """
 

@@ -39,7 +39,7 @@ from offcut.schedule.lines import (
     read_strategy,
 )
 from offcut.schedule.nest_decisions import decisions_of
-from offcut.schedule.nests import WORDS, KernelAxes, Nest, Pack, Together, Way
+from offcut.schedule.nests import WORDS, KernelAxes, LoopVariant, Nest, Pack, Together
 
 _NAMES = r"\S+(?: \S+)*"
 FACTORS, NARROW = "factors", "narrow factors"
@@ -117,7 +117,7 @@ def _read_nest(block: LineBlock) -> Nest:
     found = block.line.match(r"nest (\S+)", "nest C")
     if not block.inside:
         block.line.refuse("a nest runs in one way at least", "way loops")
-    return Nest(found[1], tuple(map(_read_way, block.inside)))
+    return Nest(found[1], tuple(map(_read_variant, block.inside)))
 
 
 def _read_part(block: LineBlock) -> Nest | Together:
@@ -146,14 +146,14 @@ def read_old_nests(blocks: Iterable[LineBlock]) -> tuple[Step, ...]:
     return decisions_of(tuple(map(_read_part, blocks)))
 
 
-def _read_way(block: LineBlock) -> Way:
+def _read_variant(block: LineBlock) -> LoopVariant:
     label = block.line.match(r"way (\S+)", "way ladder")[1]
     parts = _Parts(block)
     once = ("costs", "cover", "words", "pack")
     costs, covers, words, packs = map(parts.all, once)
     if max(map(len, (costs, covers, words, packs))) > 1:
         block.line.refuse(f"a way has each of {', '.join(once)} once at most")
-    return Way(
+    return LoopVariant(
         label,
         _read_cost(costs[0].alone()) if costs else None,
         _read_cover(covers[0].alone())
@@ -170,7 +170,7 @@ def _read_way(block: LineBlock) -> Way:
 
 
 class _Parts:
-    """What a way or a pack holds, by its words."""
+    """What a variant or a pack holds, by its words."""
 
     def __init__(self, block: LineBlock) -> None:
         self.blocks = block.inside

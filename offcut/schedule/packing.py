@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from offcut.core.expr import Expr, Load, Var, rewrite, variables
+from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, variables
 from offcut.core.panels import as_panels
 from offcut.core.program import Buffer, Kind
 from offcut.core.text.printer import format_expr
@@ -62,8 +62,8 @@ def _copy_staging(lead: Stage, load: Load, name: str, axes: Sequence[str]) -> St
 
 def packed_stages(
     computation: Computation, lead: Stage, match: Match, pack: Pack, around: tuple[str, ...]
-) -> tuple[Buffer, Stage, Stage]:
-    """Return the array of a packed copy, the stage that computes it, and `lead` reading it.
+) -> tuple[Stage, Stage]:
+    """Return the stage that computes a packed copy, and `lead` reading it.
 
     around  axes of loops around the nest
 
@@ -92,15 +92,21 @@ def packed_stages(
     names, extents = zip(*((axis.name, axis.extent) for axis in axes), strict=True)
     shape, value = whole_panels(pack.staging, names, extents, load)
     axes = [replace(axis, extent=extent) for axis, extent in zip(axes, shape, strict=True)]
-    buffer = Buffer(pack.name, load.dtype, shape, Kind.LOCAL, layout)
-    check_layout("pack", replace(buffer, name=load.buffer), [match.microkernel])
     copy = Stage(pack.name, pack.name, tuple(axes), (), value)
+    array = replace(panel_array(pack, copy), name=load.buffer)
+    check_layout("pack", array, [match.microkernel])
     point = tuple(Var(axis.name) for axis in axes)
 
     def panels(node: Expr) -> Expr | None:
         return Load(pack.name, point, load.dtype) if node == load else None
 
-    return buffer, copy, replace(lead, body=rewrite(lead.body, panels))
+    return copy, replace(lead, body=rewrite(lead.body, panels))
+
+
+def panel_array(pack: Pack, copy: Stage) -> Buffer:
+    """Return the array of a packed copy, by the stage that computes it."""
+    shape = tuple(axis.extent for axis in copy.axes)
+    return Buffer(pack.name, dtype_of(copy.value), shape, Kind.LOCAL, pack.staging.layout)
 
 
 def _check_copied(

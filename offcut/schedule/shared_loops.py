@@ -24,7 +24,7 @@ from offcut.schedule.nests import Nest, Together, nests_in, nests_with_axes
 
 
 def share_loops(computation: Computation, limits: Sequence[int]) -> tuple[Nest | Together, ...]:
-    """Return the nests of the groups, without ways, in the loops that they can share, by names that no other axis has.
+    """Return the nests of the groups, without variants, in the loops that they can share, by names that no other axis has.
 
     limits   of each group, how many of its first axes may be loops of their own
     """

@@ -1,4 +1,4 @@
-"""A cost model of one's own: the ways of a schedule that compete, priced by a function of their loops."""
+"""A cost model of one's own: the variants of a schedule that compete, priced by a function of their loops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from offcut.errors import DescribeError, PartitionError, blamed_on_another
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import Alternative, Choose, Schedule, Step
 
-# the loops of one way to run a nest, and, where it takes three arguments, the sizes by name and the built-in price of that way
+# the loops of one variant to run a nest, and, where it takes three arguments, the sizes by name and the built-in price of that variant
 # -> seconds of a call: a number, or an expression over the sizes
 OwnPrice: TypeAlias = Callable[[Program], Any] | Callable[[Program, Mapping[str, Any], Any], Any]
 
@@ -28,9 +28,9 @@ OwnPrice: TypeAlias = Callable[[Program], Any] | Callable[[Program, Mapping[str,
 def with_user_costs(
     schedule: Schedule, loops: Program, price: OwnPrice, users: Mapping[str, str]
 ) -> Schedule:
-    """Return `schedule` whose ways that compete cost what `price` says.
+    """Return `schedule` whose variants that compete cost what `price` says.
 
-    loops   what `schedule` makes, before loops are marked: a choice for each nest of several ways
+    loops   what `schedule` makes, before loops are marked: a choice for each nest of several variants
     users   the program's names of the sizes, by the users'
 
     Raises DescribeError for what is no cost, PartitionError for one that is not told by the sizes.

@@ -1,11 +1,11 @@
-"""Which ways of a nest are to compete, by what was measured of schedules that differ in that nest alone.
+"""Which variants of a nest are to compete, by what was measured of schedules that differ in that nest alone.
 
-Of schedules that are alike but for the one way of one nest, each was measured at each size. Of these ways those
+Of schedules that are alike but for the one variant of one nest, each was measured at each size. Of these variants those
 stay that cover the distribution of sizes::
 
-    seconds(ways) = sum of weight(n) * min over the ways of seconds(way)(n)
+    seconds(variants) = sum of weight(n) * min over the variants of seconds(variant)(n)
 
-A way joins while it saves more than the noise of what it saves. What a way costs at run time is then what was
+A variant joins while it saves more than the noise of what it saves. What a variant costs at run time is then what was
 measured: straight lines between the sizes, past the last in proportion to the size.
 """
 
@@ -19,15 +19,15 @@ from math import hypot
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real
-from offcut.schedule import Schedule, Way, nests_in, parts_of, with_ways
+from offcut.schedule import LoopVariant, Schedule, nests_in, parts_of, with_variants
 from offcut.tuning.problem import Measured, Problem
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedSchedule:
-    """A schedule of several ways that nobody has measured yet.
+    """A schedule of several variants that nobody has measured yet.
 
-    seconds  of a call of the distribution, as its ways were measured alone
+    seconds  of a call of the distribution, as its variants were measured alone
     """
 
     schedule: Schedule
@@ -37,23 +37,23 @@ class ComposedSchedule:
 def compose_variants(
     problem: Problem, measured: Sequence[Measured], most: int
 ) -> ComposedSchedule | None:
-    """The schedule whose ways cover the distribution best; None where no several ways do better than the best one.
+    """The schedule whose variants cover the distribution best; None where no several variants do better than the best one.
 
     measured   those that are ok
-    most       ways that may compete
+    most       variants that may compete
     """
     names = problem.request.program.sizes
     if len(names) != 1 or len(problem.sizes) < 2 or most < 2:
         return None  # only along one size is it known what lies between what was measured
-    alike: dict[tuple[Schedule, str], dict[Way, Measured]] = defaultdict(dict)
+    alike: dict[tuple[Schedule, str], dict[LoopVariant, Measured]] = defaultdict(dict)
     for one in measured:
         for nest in nests_in(parts_of(one.schedule)):
-            if len(nest.ways) == 1:
-                rest = with_ways(one.schedule, nest.stage, lambda _: ())
-                alike[rest, nest.stage].setdefault(nest.ways[0], one)
+            if len(nest.variants) == 1:
+                rest = with_variants(one.schedule, nest.stage, lambda _: ())
+                alike[rest, nest.stage].setdefault(nest.variants[0], one)
     best_schedule: ComposedSchedule | None = None
-    for (_, stage), by_way in alike.items():
-        candidate = _covering(problem, stage, by_way, most)
+    for (_, stage), by_variant in alike.items():
+        candidate = _covering(problem, stage, by_variant, most)
         if candidate is not None and (
             best_schedule is None or candidate.seconds < best_schedule.seconds
         ):
@@ -63,18 +63,21 @@ def compose_variants(
 
 
 def _covering(
-    problem: Problem, stage: str, by_way: Mapping[Way, Measured], most: int
+    problem: Problem, stage: str, by_variant: Mapping[LoopVariant, Measured], most: int
 ) -> ComposedSchedule | None:
-    """The ways of one nest that cover the distribution; None where one is as good."""
+    """The variants of one nest that cover the distribution; None where one is as good."""
     weights = [weight for _, weight in problem.sizes]
-    seconds = {way: [time.seconds for time in one.times] for way, one in by_way.items()}
-    noise = {way: [t.seconds * t.spread / 2 for t in one.times] for way, one in by_way.items()}
-    selection = [min(seconds, key=lambda way: _weighted(weights, seconds[way]))]
+    seconds = {variant: [time.seconds for time in one.times] for variant, one in by_variant.items()}
+    noise = {
+        variant: [t.seconds * t.spread / 2 for t in one.times]
+        for variant, one in by_variant.items()
+    }
+    selection = [min(seconds, key=lambda variant: _weighted(weights, seconds[variant]))]
     least = list(zip(seconds[selection[0]], noise[selection[0]], strict=True))
     while len(selection) < most:
         best, saved = None, 0.0
-        for way in (way for way in seconds if way not in selection):
-            here = zip(seconds[way], noise[way], strict=True)
+        for variant in (variant for variant in seconds if variant not in selection):
+            here = zip(seconds[variant], noise[variant], strict=True)
             won = [
                 (weight * (old - new), weight * hypot(before, after))
                 for weight, (old, before), (new, after) in zip(weights, least, here, strict=True)
@@ -82,7 +85,7 @@ def _covering(
             ]
             gain = sum(part for part, _ in won) - hypot(*(doubt for _, doubt in won))
             if gain > saved:
-                best, saved = way, gain
+                best, saved = variant, gain
         if best is None:
             break
         selection.append(best)
@@ -92,17 +95,17 @@ def _covering(
         return None
     name = problem.request.program.sizes[0].name
     points = [next(iter(sizes.values())) for sizes, _ in problem.sizes]
-    ways = tuple(
+    variants = tuple(
         replace(
-            way,
-            cost=lines(name, dict(zip(points, seconds[way], strict=True))),
-            label=_label(way, selection[:place]),
+            variant,
+            cost=lines(name, dict(zip(points, seconds[variant], strict=True))),
+            label=_label(variant, selection[:place]),
         )
-        for place, way in enumerate(selection)
+        for place, variant in enumerate(selection)
     )
     covered = _weighted(weights, [one for one, _ in least])
-    schedule = next(iter(by_way.values())).schedule
-    return ComposedSchedule(with_ways(schedule, stage, lambda _: ways), covered)
+    schedule = next(iter(by_variant.values())).schedule
+    return ComposedSchedule(with_variants(schedule, stage, lambda _: variants), covered)
 
 
 def lines(name: str, seconds: Mapping[int, float]) -> Expr:
@@ -122,9 +125,9 @@ def lines(name: str, seconds: Mapping[int, float]) -> Expr:
     return Select(Compare("<", size, ix.const(first)), real(at_first), formula)
 
 
-def _label(way: Way, others: Sequence[Way]) -> str:
-    alike = sum(one.label == way.label for one in others)
-    return f"{way.label}/{alike + 1}" if alike else way.label
+def _label(variant: LoopVariant, others: Sequence[LoopVariant]) -> str:
+    alike = sum(one.label == variant.label for one in others)
+    return f"{variant.label}/{alike + 1}" if alike else variant.label
 
 
 def _weighted(weights: Sequence[float], seconds: Sequence[float]) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,12 +26,12 @@ from offcut.describe.source import source
 from offcut.errors import OffcutError, PartitionError
 from offcut.ir import Compare, Const, Expr, For, If, Size, Stmt, Tile, Var, walk
 from offcut.partition import BALANCE, LADDER, AxisCut
-from offcut.polyhedral import Facts, Space, space_of
+from offcut.polyhedral import Space
 from offcut.proof.by_axis.coverage import prove_coverage
 from offcut.proof.by_axis.decision import decide_coverage
 from offcut.proof.by_axis.strips import NotSeparable, Strip, X
-from offcut.schedule import ResolvedWay, Way, cut
-from offcut.schedule.apply.group_loops import cut_group
+from offcut.schedule import LoopVariant, Nest, Schedule, apply, cut, decisions_of
+from offcut.schedule.apply.group_loops import FREE
 from tests.facade import Computation, check_equal, substitute
 
 TILE = 3
@@ -67,10 +66,9 @@ def tailed(fused: bool = False, **tails: str) -> Case:
 
 def nested(*cuts: AxisCut, outer: tuple[str, ...] = ()) -> Case:
     c = dense(False)
-    group = ResolvedWay(c.groups[0], Way(splits=cuts, loops=outer))
-    facts = Facts(space_of(c))
-    body, _ = cut_group(c, group, c.names(), lambda cut: nullcontext(), facts)
-    return Case(c, replace(source(c), body=body))
+    nest = Nest("C", (LoopVariant(splits=cuts, loops=outer),))
+    applied = apply(c, Schedule(c.name, decisions_of((nest,))), [], lambda *_: FREE)
+    return Case(c, applied.partition.loops)
 
 
 BY_HEIGHT = (((1, 1), 8, (8, 4)), ((2, 2), 4, (4, 2, 1)), ((3, 3), 8, (8,)))

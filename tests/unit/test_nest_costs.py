@@ -84,7 +84,7 @@ def stencil() -> Program:
 def prices(made: Program, target: Target, every: bool = False) -> tuple[SchedulePrices, Schedule]:
     """The prices of schedules at `SIZES`, and the target's own.
 
-    every  whether ways stay that gain nothing
+    every  whether variants stay that gain nothing
     """
     inputs, output, constants = made
     request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
@@ -135,8 +135,11 @@ def test_nests_take_what_the_program_that_they_become_takes(
     priced, first = prices(make(), target)
     nests = priced.nests(first)
     for call, size in enumerate(SIZES):
-        taken = [ways[int(np.argmin([way.own[call] for way in ways]))] for ways in nests]
-        parts = [part for way in taken for part in way.parts]
+        taken = [
+            variants[int(np.argmin([variant.own[call] for variant in variants]))]
+            for variants in nests
+        ]
+        parts = [part for variant in taken for part in variant.parts]
         whole = cost_at(make(), target, size)
         ours = sum(part.compute[call] for part in parts)
         theirs = sum(piece.resources["compute"] for piece in whole.pieces)
@@ -179,16 +182,16 @@ def test_widths_go_by_the_height_around() -> None:
 def test_what_is_known_of_ways_is_asked_once() -> None:
     target, asked = cascade_lake(), []
     priced, first = prices(dense(), target, every=True)
-    way_cost = priced.way_cost
-    priced.way_cost = lambda schedule, key: asked.append(key) or way_cost(schedule, key)  # type: ignore[func-returns-value,method-assign]
+    variant_cost = priced.variant_cost
+    priced.variant_cost = lambda schedule, key: asked.append(key) or variant_cost(schedule, key)  # type: ignore[func-returns-value,method-assign]
     (nest,) = parts_of(first)
     assert isinstance(nest, Nest)
     both = priced(first)
-    alone = [with_parts(first, (replace(nest, ways=(way,)),)) for way in nest.ways]
+    alone = [with_parts(first, (replace(nest, variants=(variant,)),)) for variant in nest.variants]
     each = [priced(one) for one in alone]
     for one in (first, *alone):
         priced(one)
-    assert len(asked) == len(set(asked)) == 2 * len(nest.ways)
+    assert len(asked) == len(set(asked)) == 2 * len(nest.variants)
     choice = 2 * processor(target.machine).call.way_seconds
     assert (np.minimum(*each) <= both).all()
     assert (both <= np.maximum(*each) + 1.001 * choice).all()
@@ -202,14 +205,18 @@ def test_what_a_nest_before_left_in_a_cache_does_not_come_there_again() -> None:
     assert isinstance(together, Together)
     apart = tuple(
         Nest(
-            nest.stage, tuple(replace(way, loops=(*together.axes, *way.loops)) for way in nest.ways)
+            nest.stage,
+            tuple(
+                replace(variant, loops=(*together.axes, *variant.loops))
+                for variant in nest.variants
+            ),
         )
         for nest in nests_in((together,))
     )
     large = SIZES.index(500)  # all rows fit L2, and not L1
 
     def moved(schedule: Schedule) -> list[float]:
-        return [float(ways[0].parts[-1].bytes[1, large]) for ways in priced.nests(schedule)]
+        return [float(variants[0].parts[-1].bytes[1, large]) for variants in priced.nests(schedule)]
 
     shared, alone = moved(first), moved(with_parts(first, apart))
     rows = 500 * 300 * 4
@@ -315,5 +322,5 @@ def test_a_unit_that_is_no_vector_unit_is_not_bound_by_issuing_vectors() -> None
     assert body.microkernel.startswith("amx")
     assert body.registers == 0
     assert body.resources["issue"] < body.resources["compute"]
-    (part,) = (part for ways in priced.nests(first) for part in ways[0].parts)
+    (part,) = (part for variants in priced.nests(first) for part in variants[0].parts)
     assert (part.issue < part.compute).all()

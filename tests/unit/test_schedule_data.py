@@ -17,12 +17,12 @@ from offcut.core.panels import panels
 from offcut.partition import LADDER, AxisCut
 from offcut.schedule import (
     ANY_TREE,
+    LoopVariant,
     Nest,
     Schedule,
     Separate,
     Staging,
     Together,
-    Way,
     decisions_of,
     parts_of,
 )
@@ -100,13 +100,16 @@ def test_every_decision_prints_and_reads_back() -> None:
     ladder = AxisCut("i", LADDER, 14)
     heights = AxisCut("j", LADDER, 8, (8, 4, 1), group=64)
     by_height = AxisCut("j", LADDER, 0, None, (((1, 6), 64, (64, 16)), ((7, 14), 32, (32,))), 128)
-    way = Way("loops", None, None, None, (ladder, heights), ("b",), ("h",))
-    other = Way("loops", None, None, None, (ladder, by_height), ("b",), ("h",))
+    variant = LoopVariant("loops", None, None, None, (ladder, heights), ("b",), ("h",))
+    other = LoopVariant("loops", None, None, None, (ladder, by_height), ("b",), ("h",))
     parts = (
-        Nest("A", (way, replace(other, label="own"))),
+        Nest("A", (variant, replace(other, label="own"))),
         Together(
             ("b", "h"),
-            (Nest("C", (way,)), Together(("i",), (Nest("D", (way,)), Nest("E", (way,))))),
+            (
+                Nest("C", (variant,)),
+                Together(("i",), (Nest("D", (variant,)), Nest("E", (variant,)))),
+            ),
         ),
     )
     made = Schedule(

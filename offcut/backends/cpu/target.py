@@ -46,7 +46,7 @@ from offcut.describe.request import Array
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Users
 from offcut.polyhedral.sync import Agents, Unit
-from offcut.schedule import Resolving, Schedule, parts_of
+from offcut.schedule import Schedule, VariantResolver, parts_of
 from offcut.search import ScheduleSpace
 
 
@@ -126,7 +126,7 @@ class Cpu(Target):
     def space(
         self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
     ) -> ScheduleSpace:
-        """Return the ways of nests, or the cuts of loops as they stand; of schedules that compete, the ways of the first one's."""
+        """Return the variants of nests, or the cuts of loops as they stand; of schedules that compete, the variants of the first one's."""
         first = first_schedule(_own(planned).unnamed)
         computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), self.machine
@@ -136,12 +136,12 @@ class Cpu(Target):
         """Return the program raised to whole arrays, each from those before."""
         return computation_of(request.program, request.users, options.reassociate)[0]
 
-    def variant_resolver(self, computation: Computation, options: Options) -> Resolving:
-        """By the microkernels of the host, each way at the price by which ways compete."""
+    def variant_resolver(self, computation: Computation, options: Options) -> VariantResolver:
+        """By the microkernels of the host, each variant at the price by which variants compete."""
         host = self.host(options)
         lent = families(host)
         price = variant_cost_model(lent, host.isa, legible=False)
-        return Resolving(computation, [one.microkernel for one in lent], price)
+        return VariantResolver(computation, [one.microkernel for one in lent], price)
 
     def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""

@@ -156,13 +156,13 @@ def stages_of_nest(nest: Taken, own: MachineResources) -> tuple[StageCounts, ...
 
     own  resources of the machine
     """
-    least = np.argmin([variant.own for variant in nest.ways], axis=0)
-    copies = max(len(variant.parts) for variant in nest.ways)
+    least = np.argmin([variant.own for variant in nest.variants], axis=0)
+    copies = max(len(variant.parts) for variant in nest.variants)
     return tuple(
         _stage_of_nest(
             [
                 (least == number, variant.parts[place])
-                for number, variant in enumerate(nest.ways)
+                for number, variant in enumerate(nest.variants)
                 if len(variant.parts) >= -place
             ],
             own,

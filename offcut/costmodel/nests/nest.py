@@ -1,6 +1,6 @@
-"""What a nest takes in one of its ways, in closed form, at many sizes at once.
+"""What a nest takes in one of its variants, in closed form, at many sizes at once.
 
-A nest is a band of loops around a tile (`ResolvedWay`). What `offcut.costmodel.closed` counts of it is counted once, its tiles being
+A nest is a band of loops around a tile (`ResolvedVariant`). What `offcut.costmodel.closed` counts of it is counted once, its tiles being
 parameters (`parametric`), and evaluated over arrays: computing and issuing at each run of tiles along its axes, bytes at their mean
 tile. The resources of a nest are those of a stage, and so are its cycles (`offcut.costmodel.closed.prediction`).
 """
@@ -38,14 +38,14 @@ from offcut.costmodel.nests.reuse import Earlier, Reuse
 from offcut.costmodel.nests.tile_runs import Shape, tiles_of, tiles_of_nest
 from offcut.costmodel.resources import ISSUE, Hardware, resources_of
 from offcut.describe.computation import Computation
-from offcut.schedule import ResolvedWay
+from offcut.schedule import ResolvedVariant
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class NestCost:
-    """What a nest takes in a way, by call.
+    """What a nest takes in a variant, by call.
 
     compute  cycles, operands at hand
     tails    of them, those of tiles that are not whole
@@ -89,7 +89,7 @@ class Nests:
     hardware: Hardware
     calls: Calls
     known: dict[Hashable, tuple[Computation, Any]] = field(default_factory=dict, init=False)
-    copies: dict[object, tuple[ResolvedWay, NestCost]] = field(default_factory=dict, init=False)
+    copies: dict[object, tuple[ResolvedVariant, NestCost]] = field(default_factory=dict, init=False)
     reuses: dict[int, Reuse] = field(default_factory=dict, init=False)
     filled: dict[tuple[int, Earlier], Array] = field(default_factory=dict, init=False)
 
@@ -100,7 +100,7 @@ class Nests:
     def cost(
         self,
         computation: Computation,
-        cut: ResolvedWay,
+        cut: ResolvedVariant,
         rows: bool,
         earlier: Earlier = (),
         behind: Loops = (),
@@ -149,7 +149,7 @@ class Nests:
     def tile_work(
         self,
         computation: Computation,
-        cut: ResolvedWay,
+        cut: ResolvedVariant,
         rows: bool,
         shapes: Mapping[str, Shape],
         shared: Loops,
@@ -178,7 +178,7 @@ class Nests:
     def bytes(
         self,
         computation: Computation,
-        cut: ResolvedWay,
+        cut: ResolvedVariant,
         rows: bool,
         earlier: Earlier,
         shared: Loops,
@@ -210,7 +210,7 @@ class Nests:
         return size
 
     def mean(
-        self, cut: ResolvedWay
+        self, cut: ResolvedVariant
     ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, int], dict[str, Shape]]:
         """The parameters of a nest whose tiles all are of their mean height; the numbers of tiles, and the shapes, that are known."""
         values: dict[str, npt.NDArray[Any]] = dict(self.calls.values)
@@ -245,14 +245,14 @@ class Nests:
         self,
         what: Hashable,
         computation: Computation,
-        cut: ResolvedWay,
+        cut: ResolvedVariant,
         rows: bool,
         make: Callable[[], T],
     ) -> T:
         """What depends on the form of a nest, and not on its tiles."""
         axes = tuple((one.axis, one.group is not None) for one in cut.cuts)
         match = cut.match and (cut.match.microkernel.name, cut.match.axes)
-        form = cut.around, cut.outer, cut.way.inner, axes, match
+        form = cut.around, cut.outer, cut.decisions.inner, axes, match
         key = what, id(computation), cut.group[0].buffer, form, rows
         if key not in self.known:
             self.known[key] = computation, make()
@@ -262,13 +262,13 @@ class Nests:
     def copy(
         self,
         computation: Computation,
-        cut: ResolvedWay,
+        cut: ResolvedVariant,
         rows: bool,
         earlier: Earlier,
         shared: Loops,
         windows: Earlier,
     ) -> NestCost:
-        """Of a nest that many ways have before them."""
+        """Of a nest that many variants have before them."""
         key = id(computation), id(cut), rows, earlier, shared, windows
         if key not in self.copies:
             self.copies[key] = (
@@ -314,7 +314,7 @@ class Nests:
             self.filled[key] = is_filled
         return self.filled[key]
 
-    def waits(self, cut: ResolvedWay, behind: Loops) -> Array:
+    def waits(self, cut: ResolvedVariant, behind: Loops) -> Array:
         """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed."""
         extents = {axis.name: self.calls.of(axis.extent) for axis in cut.group[0].axes}
         times = self.calls.constant(1 if behind else 0)

@@ -41,7 +41,7 @@ from offcut.costmodel.statement_costs import Inside, StatementPrices
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.describe.source import instance, plain_loop
 from offcut.polyhedral import coefficient
-from offcut.schedule import ResolvedWay
+from offcut.schedule import ResolvedVariant
 
 Loops = tuple[tuple[str, int], ...]
 """Shared loops, outermost first: the axis, and how many of its iterations each nest in them runs at once."""
@@ -88,7 +88,7 @@ class Parametric:
     """
 
     computation: Computation
-    cut: ResolvedWay
+    cut: ResolvedVariant
     rows: bool
     shapes: Mapping[str, Shape]
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Parametric:
             else:
                 parameters.append(count_parameter(one.axis))
             body = (_loop(f"{one.axis}.tile", count, body),)
-        for name in reversed(cut.way.inner):
+        for name in reversed(cut.decisions.inner):
             body = (_loop(name, axes[name], body),)
         if grouped is not None:
             parameters += [GROUPS, group_parameter(grouped)]
@@ -147,7 +147,7 @@ class Parametric:
         self, axes: Mapping[str, Expr], grouped: str | None, machine: Machine, width: int
     ) -> tuple[list[str], tuple[Stmt, ...]]:
         """The parameters of a tile, and it; loops whose lanes would cost more than they do one by one stand in it."""
-        cut, plain = self.cut, (*self.cut.around, *self.cut.outer, *self.cut.way.inner)
+        cut, plain = self.cut, (*self.cut.around, *self.cut.outer, *self.cut.decisions.inner)
         parameters, tile_axes, conditions = list[str](), list[TileAxis](), list[Expr]()
         for name, extent in axes.items():
             if name in plain:

@@ -1,6 +1,6 @@
-"""Schedules of a computation in, predicted seconds at many sizes out: what is known of a way is computed once.
+"""Schedules of a computation in, predicted seconds at many sizes out: what is known of a variant is computed once.
 
-The seconds of a schedule are the sum over its nests, in the way that is taken at run time: that whose own cost is least.
+The seconds of a schedule are the sum over its nests, in the variant that is taken at run time: that whose own cost is least.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from offcut.errors import PartitionError
 from offcut.schedule import (
     Bind,
     Binds,
+    LoopVariant,
     Nest,
-    ResolvedWay,
-    Resolving,
+    ResolvedVariant,
     Schedule,
     Separate,
     Staging,
     Step,
     Together,
-    Way,
+    VariantResolver,
     parts_of,
 )
 
@@ -56,7 +56,7 @@ class Surroundings(CachedHash):
 @node
 @dataclass(frozen=True, slots=True)
 class Key(CachedHash):
-    """What the price of a way depends on.
+    """What the price of a variant depends on.
 
     stages     the decisions about stages
     depths     along what sums are covered
@@ -68,7 +68,7 @@ class Key(CachedHash):
     stage: str
     depths: frozenset[str]
     competing: bool
-    way: Way
+    variant: LoopVariant
 
 
 Placed: TypeAlias = tuple[Nest, Surroundings]
@@ -76,8 +76,8 @@ Placed: TypeAlias = tuple[Nest, Surroundings]
 
 
 @dataclass(frozen=True, slots=True)
-class WayCost:
-    """A way of a nest, by call.
+class VariantCost:
+    """A variant of a nest, by call.
 
     seconds  that it is predicted to take
     own      seconds by which it competes at run time; 0 where it competes with none
@@ -93,11 +93,11 @@ class WayCost:
 class Taken:
     """A nest, by call.
 
-    ways     that it may run in
+    variants     that it may run in
     seconds  of the one that runs
     """
 
-    ways: tuple[WayCost, ...]
+    variants: tuple[VariantCost, ...]
     seconds: Array
 
 
@@ -105,17 +105,17 @@ class Taken:
 class SchedulePrices:
     """Predicted seconds of schedules of one program.
 
-    resolving  what gives the loops of their ways
+    resolving  what gives the loops of their variants
     threads    that share loops where a schedule marks them
-    known      by way
+    known      by variant
     taken      by the decisions about stages, and by nest
     """
 
     hardware: Hardware
     calls: Calls
-    resolving: Resolving
+    resolving: VariantResolver
     threads: int = 1
-    known: dict[Key, WayCost | PartitionError] = field(default_factory=dict, init=False)
+    known: dict[Key, VariantCost | PartitionError] = field(default_factory=dict, init=False)
     taken: dict[tuple[Step, ...], dict[Placed, Taken]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -129,26 +129,26 @@ class SchedulePrices:
         total, nests = self.calls.constant(0), self.taken_in(schedule)
         for nest in nests:
             total += nest.seconds
-        call = self.hardware.machine.call.of([len(nest.ways) for nest in nests])
+        call = self.hardware.machine.call.of([len(nest.variants) for nest in nests])
         return total / parallel_speedup(schedule, self.threads) + call
 
-    def nests(self, schedule: Schedule) -> tuple[tuple[WayCost, ...], ...]:
-        """The ways of each nest, in order.
+    def nests(self, schedule: Schedule) -> tuple[tuple[VariantCost, ...], ...]:
+        """The variants of each nest, in order.
 
         Raises PartitionError for a schedule that is not legal.
         """
-        return tuple(nest.ways for nest in self.taken_in(schedule))
+        return tuple(nest.variants for nest in self.taken_in(schedule))
 
-    def competing(self, schedule: Schedule) -> Mapping[str, tuple[WayCost, ...]]:
-        """The ways of each nest of which a call takes the cheapest, by its first stage; none of which it is said what they cost.
+    def competing(self, schedule: Schedule) -> Mapping[str, tuple[VariantCost, ...]]:
+        """The variants of each nest of which a call takes the cheapest, by its first stage; none of which it is said what they cost.
 
         Raises PartitionError for a schedule that is not legal.
         """
         nests = [nest for nest, _ in _nests_in_order(parts_of(schedule))]
         return {
-            nest.stage: ways
-            for nest, ways in zip(nests, self.nests(schedule), strict=True)
-            if len(ways) > 1 and all(way.cost is None for way in nest.ways)
+            nest.stage: variants
+            for nest, variants in zip(nests, self.nests(schedule), strict=True)
+            if len(variants) > 1 and all(variant.cost is None for variant in nest.variants)
         }
 
     def taken_in(self, schedule: Schedule) -> list[Taken]:
@@ -170,55 +170,61 @@ class SchedulePrices:
         self, schedule: Schedule, stages: tuple[Step, ...], nest: Nest, at: Surroundings
     ) -> Taken:
         """Return the same of a nest that is new."""
-        ways = []
-        depths = frozenset(way.cover.depth for way in nest.ways if way.cover is not None)
-        for way in nest.ways:
-            key = Key(stages, at, nest.stage, depths, len(nest.ways) > 1, _without_names(way))
+        variants = []
+        depths = frozenset(
+            variant.cover.depth for variant in nest.variants if variant.cover is not None
+        )
+        for variant in nest.variants:
+            key = Key(
+                stages, at, nest.stage, depths, len(nest.variants) > 1, _without_names(variant)
+            )
             if key not in self.known:
-                self.known[key] = self.way_cost(schedule, key)
+                self.known[key] = self.variant_cost(schedule, key)
             cost = self.known[key]
             if isinstance(cost, PartitionError):
                 raise cost
-            ways.append(cost)
-        seconds = ways[0].seconds
-        if len(ways) > 1:
-            least = np.argmin([way.own for way in ways], axis=0)
-            seconds = np.choose(least, [way.seconds for way in ways])
-        return Taken(tuple(ways), seconds)
+            variants.append(cost)
+        seconds = variants[0].seconds
+        if len(variants) > 1:
+            least = np.argmin([variant.own for variant in variants], axis=0)
+            seconds = np.choose(least, [variant.seconds for variant in variants])
+        return Taken(tuple(variants), seconds)
 
-    def way_cost(self, schedule: Schedule, key: Key) -> WayCost | PartitionError:
-        """The price of a way, or why it is refused.
+    def variant_cost(self, schedule: Schedule, key: Key) -> VariantCost | PartitionError:
+        """The price of a variant, or why it is refused.
 
         Raises PartitionError where what `schedule` says around it is.
         """
         applying = self.resolving.within(schedule)
         rows = Binds.of(schedule, LANE, tree=True).bind_some(key.stage)
         try:
-            computation, way = applying.resolved(key.stage, key.way, key.competing)
+            computation, variant = applying.resolved(key.stage, key.variant, key.competing)
         except PartitionError as refused:
             return refused
         at, before, parts = key.at, key.at.before, list[NestCost]()
-        if way.copy is not None:
-            shared = _around(way.copy, at)
-            parts.append(self._nests.copy(computation, way.copy, rows, before, shared, at.windows))
-            before = (*before, (way.copy.group[0].buffer, at.around))
-        shared = _around(way, at)
+        if variant.copy is not None:
+            shared = _around(variant.copy, at)
+            parts.append(
+                self._nests.copy(computation, variant.copy, rows, before, shared, at.windows)
+            )
+            before = (*before, (variant.copy.group[0].buffer, at.around))
+        shared = _around(variant, at)
         parts.append(
-            self._nests.cost(computation, way, rows, before, at.behind, shared, at.windows)
+            self._nests.cost(computation, variant, rows, before, at.behind, shared, at.windows)
         )
         cycles = sum((part.cycles for part in parts), start=self.calls.constant(0))
         seconds = cycles / self.hardware.machine.hertz
-        return WayCost(seconds, self.calls.of(way.cost), tuple(parts))
+        return VariantCost(seconds, self.calls.of(variant.cost), tuple(parts))
 
 
-def _around(way: ResolvedWay, at: Surroundings) -> Loops:
-    """Return the shared loops around the loops of a way."""
-    return tuple(one for one in at.around if one[0] in way.around)
+def _around(variant: ResolvedVariant, at: Surroundings) -> Loops:
+    """Return the shared loops around the loops of a variant."""
+    return tuple(one for one in at.around if one[0] in variant.around)
 
 
 @lru_cache(1 << 14)
-def _without_names(way: Way) -> Way:
-    return replace(way, label="")
+def _without_names(variant: LoopVariant) -> LoopVariant:
+    return replace(variant, label="")
 
 
 def parallel_speedup(schedule: Schedule, threads: int) -> float:
@@ -252,11 +258,11 @@ def _nests_in_order(parts: Sequence[Nest | Together]) -> list[Placed]:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceError:
-    """Of the ways of a nest that compete, at some hundred calls that are allowed.
+    """Of the variants of a nest that compete, at some hundred calls that are allowed.
 
     stage   the first array that the nest computes
     within  by which part of what is counted a price is off, at most
-    regret  by which part longer the nest takes than in its fastest way, at most
+    regret  by which part longer the nest takes than in its fastest variant, at most
     """
 
     stage: str
@@ -271,7 +277,7 @@ class ChoiceError:
 
 
 def choice_errors(schedule: Schedule, prices: SchedulePrices) -> tuple[ChoiceError, ...]:
-    """Return the error and the regret of each nest with several ways; none where the schedule has no closed form.
+    """Return the error and the regret of each nest with several variants; none where the schedule has no closed form.
 
     prices  at the calls that are looked at
     """
@@ -282,9 +288,9 @@ def choice_errors(schedule: Schedule, prices: SchedulePrices) -> tuple[ChoiceErr
     except PartitionError:
         return ()
     errors: list[ChoiceError] = []
-    for stage, ways in nests.items():
-        exact = np.array([way.seconds for way in ways])
-        short = np.array([way.own for way in ways])
+    for stage, variants in nests.items():
+        exact = np.array([variant.seconds for variant in variants])
+        short = np.array([variant.own for variant in variants])
         least = np.argmin(short, axis=0)
         cheapest_cycles = exact[least, np.arange(prices.calls.count)]
         within = float(np.abs(short / exact - 1).max())

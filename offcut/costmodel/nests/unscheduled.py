@@ -21,7 +21,7 @@ from offcut.costmodel.nests.schedules import parallel_speedup
 from offcut.costmodel.resources import Hardware
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import LADDER, AxisCut
-from offcut.schedule import ResolvedWay, Schedule, Split, Way, loop_cuts
+from offcut.schedule import LoopVariant, ResolvedVariant, Schedule, Split, loop_cuts
 
 _WHOLE = 1 << 62
 """A tile that holds all iterations of a loop that is not cut."""
@@ -40,7 +40,7 @@ class LoopPrices:
     hardware: Hardware
     calls: Calls
     threads: int = 1
-    known: dict[ResolvedWay, Array] = field(default_factory=dict, init=False)
+    known: dict[ResolvedVariant, Array] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._nests = Nests(self.hardware, self.calls)
@@ -120,7 +120,7 @@ def _names(stage: Stage) -> list[tuple[str, str]]:
     return [(axis.name, f"{stage.buffer}.{axis.name}") for axis in stage.axes]
 
 
-def _cut_nest(stage: Stage, cuts: Mapping[str, Split]) -> ResolvedWay | None:
+def _cut_nest(stage: Stage, cuts: Mapping[str, Split]) -> ResolvedVariant | None:
     """A nest with its loops cut, by the names that a schedule has for these: loops before the first that is cut stay around
     the tiles, others that are not lie inside of them.
     """
@@ -135,4 +135,4 @@ def _cut_nest(stage: Stage, cuts: Mapping[str, Split]) -> ResolvedWay | None:
         if tail is None:
             return None
         tiles += (AxisCut(loop, tail, _WHOLE if one is None else one.levels[0].tile),)
-    return ResolvedWay((stage,), Way(splits=tiles, loops=tuple(loops[:first])))
+    return ResolvedVariant((stage,), LoopVariant(splits=tiles, loops=tuple(loops[:first])))

@@ -113,7 +113,7 @@ def without_stages(steps: Iterable[Primitive], absent: set[str]) -> Iterator[Pri
 
 
 def _with_options(nests: Nests, options: Sequence[Alternative]) -> Nests:
-    """Return `nests` of which the stages that `options` are about have several ways to run.
+    """Return `nests` of which the stages that `options` are about have several variants to run.
 
     A stage of which one option says nothing runs there in its own loops.
 

@@ -19,13 +19,15 @@ from functools import partial
 from offcut.core import index as ix
 from offcut.core import program as tile
 from offcut.core.expr import Load, variables
+from offcut.core.memo import memo
 from offcut.core.program import Store, Tile, TileAxis
 from offcut.core.spelling import suggestion
 from offcut.core.text.printer import format_expr
+from offcut.describe.computation import Stage
 from offcut.describe.intrinsic import find_instruction
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
-from offcut.partition import Match, Question, Refusal, cover
+from offcut.partition import Match, Question, Refusal, all_matches, cover
 from offcut.schedule.apply.axes import Target
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import (
@@ -38,7 +40,8 @@ from offcut.schedule.apply.staged_form import (
     in_loops,
 )
 from offcut.schedule.decisions import VECTORS, Bind, Cover, Primitive, SplitPair, primitive_of
-from offcut.schedule.diagnostics import DecidedError, split_advice
+from offcut.schedule.diagnostics import DecidedError, decision_error, split_advice
+from offcut.schedule.nests import KERNEL_AXES
 
 # (because, *help) -> the refusal
 Refuse = Callable[..., PartitionError]
@@ -47,6 +50,8 @@ Refuse = Callable[..., PartitionError]
 def tensorize(target: Target, step: Cover) -> Nests:
     """Return the schedule in which an instruction runs the loops from `axis` inwards, a tile at a time."""
     check_not_at_points(target, step)
+    if target.nest.group:
+        return cover_group(target, step)
     if step.microkernel == VECTORS:
         return run_by_vectors(target, step)
     axis = target.axis("tensorize", step.axis)
@@ -101,11 +106,11 @@ def run_by_vectors(target: Target, step: Cover) -> Nests:
         for loop in part.loops[part.loops.index(axis) if axis in part.loops else len(part.loops) :]
     }
     inside |= {loop for part in nest.parts for loop in part.loops if loop not in ordered | outer}
-    below = {_root_below(nest, loop) for loop in inside}
+    below = {nest.root_below(loop) for loop in inside}
     roots = {root.name: root for root in nest.roots if root.name in below}
     stored = {name for p in nest.parts for s in p.stores for i in s.index for name in variables(i)}
     for loop in sorted(inside):
-        root = _root_below(nest, loop)
+        root = nest.root_below(loop)
         because = ""
         if root is None:
             because = f"{loop} is not the innermost part of a loop: its values are not consecutive"
@@ -129,6 +134,43 @@ def run_by_vectors(target: Target, step: Cover) -> Nests:
     )
     new_nest = replace(nest, parts=parts, vectors=VectorTile(frozenset(inside), step))
     return target.nests.with_nest(new_nest)
+
+
+def cover_group(target: Target, step: Cover) -> Nests:
+    """Return the schedule in which the tiles of a group run as vectors, or by the microkernel that is laid over its sum by these axes.
+
+    Which tiles the microkernel runs is judged when the schedule is lowered.
+    """
+    nests = run_by_vectors(target, step)
+    if step.microkernel == VECTORS:
+        return nests
+    nest, kernels = nests.nest(target.name), nests.microkernels
+    kernel = next((one for one in kernels if one.name == step.microkernel), None)
+    if kernel is None:
+        names = ", ".join(one.name for one in kernels)
+        raise decision_error(f"cannot cover tiles by {step.microkernel}", f"there are {names}")
+    along = {name: nest.root_below(loop) for name, loop in step.axes}
+    rows, columns, depth = map(along.get, KERNEL_AXES)
+    return nests.with_nest(
+        nest.with_match(match_by_axes(nest.group[0], kernel, rows, columns, depth))
+    )
+
+
+@memo(1 << 10)
+def match_by_axes(
+    stage: Stage, kernel: Microkernel, rows: str | None, columns: str | None, depth: str | None
+) -> Match:
+    """Return the microkernel laid over a stage along these of its axes.
+
+    Raises PartitionError where it does not compute the stage so.
+    """
+    for found in all_matches(stage, (kernel,)):
+        if (found.rows, found.columns, found.depth or None) == (rows, columns, depth):
+            return found
+    raise decision_error(
+        f"cannot cover {stage.label} by {kernel.name}",
+        f"along these axes it does not compute {format_expr(stage.body)}",
+    )
 
 
 def find_intrinsic(
@@ -208,7 +250,7 @@ def check_tile(
     loops = part.loops[part.loops.index(axis) :]
     roots: dict[str, str] = {}
     for leaf in loops:
-        root = _root_below(nest, leaf)
+        root = nest.root_below(leaf)
         if root is None:
             raise refuse(
                 f"{leaf} is not the innermost part of a loop: its values are not consecutive",
@@ -399,16 +441,6 @@ def _match(
     return next(
         one.match for one in coverage.instances if one.start != "reset" or one.match.operands
     )
-
-
-def _root_below(nest: Nest, leaf: str) -> str | None:
-    match nest.made_by(leaf):
-        case None:
-            return leaf
-        case SplitPair(parent, _, inner) if inner == leaf:
-            return _root_below(nest, parent)
-        case _:
-            return None
 
 
 def _leaf_of(roots: Mapping[str, str], root: str) -> str:

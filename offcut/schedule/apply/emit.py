@@ -36,28 +36,17 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     """Return the program that runs `nests` as they are scheduled, and its tiles, in the order of the text."""
     emitted_tiles: dict[int, EmittedTile] = {}
     names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
-    buffers = {buffer.name: buffer for buffer in nests.buffers}
+    buffers = {buffer.name: buffer for form in nests.forms for buffer in form.buffers}
     loops, body = partial(_Nest, emitted_tiles), tuple[Stmt, ...]()
     lowering = Lowering(nests, names, loops)
-    alternatives = dict[str, Alternatives]()
-    for one in nests.alternatives:
-        alternatives |= dict.fromkeys(one.stages, one)
-        for _, _, option in one.options:
-            buffers |= {buffer.name: buffer for buffer in option.buffers}
     emitted = list[Alternatives]()
     for nest in nests.nests:
-        several = alternatives.get(nest.name)
+        several = lowering.alternatives.get(nest.name)
         if several is None and nest.at is None:
             body += lowering.root(nest)
         elif several is not None and several not in emitted:
             emitted.append(several)
-            options = []
-            for label, cost, option in several.options:
-                of_option, inside = Lowering(option, names, loops), tuple[Stmt, ...]()
-                for own in several.own(nests, option):
-                    inside += of_option.root(own)
-                options.append(Option(label, cost, inside))
-            body += (Choose(tuple(options)),)
+            body += lowering.choose(several, lowering.facts)
     called = {stmt.microkernel for stmt in walk(body) if isinstance(stmt, Tile)}
     for nest in nests.nests:
         if nest.covered is not None and not called & nest.covered.names:
@@ -68,12 +57,9 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
             kernels.setdefault(name, []).append(covered.intrinsic)
     private = {
         buffer
-        for one in (
-            nests,
-            *(option for each in nests.alternatives for _, _, option in each.options),
-        )
-        for nest in one.nests
-        if one.is_at_points(nest)
+        for form in nests.forms
+        for nest in form.nests
+        if form.is_at_points(nest)
         for buffer in nest.stored_buffers
     }
     declared = (
@@ -143,6 +129,17 @@ class Lowering:
         self.nests, self.names, self.loops = nests, names, loops
         self.facts = Facts(Space(nests.sizes, nests.assumptions))
         self.places = window_places(nests)
+        self.alternatives = {stage: one for one in nests.alternatives for stage in one.stages}
+
+    def choose(self, several: Alternatives, facts: Facts) -> tuple[Stmt, ...]:
+        """Return the statements of nests in each of their alternatives; as they are where there is one."""
+        options = []
+        for label, cost, option in several.options:
+            inside, body = Lowering(option, self.names, self.loops), tuple[Stmt, ...]()
+            for own in several.own(self.nests, option):
+                body += inside.nest(own, At(facts, {}))
+            options.append(Option(label, cost, body))
+        return options[0].body if len(options) == 1 else (Choose(tuple(options)),)
 
     def root(self, nest: Nest) -> tuple[Stmt, ...]:
         """Return the statements of a nest that is computed in no other."""
@@ -179,9 +176,10 @@ class Lowering:
             if where.memory or where.inplace or self.nests.buffer(buffer).scope:
                 filled = tuple(stmt for part in parts for stmt in part)
                 parts = [(replace(windows.pop(buffer), body=filled),)]
-        for name in arrays:
-            if nest.is_group:
-                windows[name] = self.window_of_iteration(nest, name, at)
+        for name in arrays if nest.group else ():
+            own = self.window_of_iteration(name, at)
+            if own is not None:
+                windows[name] = own
         in_order = (windows[one.name] for one in self.nests.buffers if one.name in windows)
         return LoopBody(tuple(parts), tuple(in_order))
 
@@ -192,9 +190,9 @@ class Lowering:
 
         behind  the statements that are computed there after it
         """
-        if producer.is_group:
-            roots = (root.name for root in producer.roots)
-            return tuple(zip(roots, self.iteration(reader, at), strict=False))
+        if producer.group:
+            names = (root.name for root in producer.roots if root.name in at.facts.names)
+            return tuple((name, (Var(name), ix.const(1))) for name in names)
         (buffer,) = producer.stored_buffers
         point, shape = point_of(producer, buffer), self.nests.buffer(buffer).shape
         assert point is not None
@@ -207,26 +205,23 @@ class Lowering:
         of = reader.stored_buffers[0] if beside else buffer
         return tuple(zip(point, footprint(behind, of, shape, at.facts, beside), strict=True))
 
-    def iteration(self, nest: Nest, at: At) -> tuple[tuple[Expr, Expr], ...]:
-        """Return (value, 1) for each root of a group of stages whose loop is open: the first axes of all groups that share loops with it."""
-        values = (
-            ix.simplify(ix.add(at.window[root.name][0], at.offsets[root.name]))
-            for root in nest.roots
-            if root.name in at.offsets
-        )
-        return tuple((value, ix.const(1)) for value in values)
-
-    def window_of_iteration(self, nest: Nest, buffer: str, at: At) -> Alloc:
-        """Return the window of an array in the loop of a group that is open: one iteration along the axes that have loops, all of the others."""
-        first = self.iteration(nest, at)
-        rest = ((ix.const(0), extent) for extent in self.nests.buffer(buffer).shape[len(first) :])
-        return Alloc(buffer, (*first, *rest), ())
+    def window_of_iteration(self, buffer: str, at: At) -> Alloc | None:
+        """Return the window of an array of a group: one iteration along the axes whose loops are open, all of the others; None if none is open."""
+        stages = (stage for nest in self.nests.nests for stage in nest.group)
+        axes = next(stage.axes for stage in stages if stage.buffer == buffer)
+        shape = self.nests.buffer(buffer).shape
+        window = [
+            (Var(axis.name), ix.const(1)) if axis.name in at.facts.names else (ix.const(0), extent)
+            for axis, extent in zip(axes, shape, strict=True)
+        ]
+        is_open = any(axis.name in at.facts.names for axis in axes)
+        return Alloc(buffer, tuple(window), ()) if is_open else None
 
     def root_segments(
         self, reader: Nest, producer: Nest, point: Sequence[str], at: At
     ) -> dict[str, Segment]:
         """Return the segments of a stage's roots: those of the loops that name its elements in what reads it."""
-        if producer.is_group:
+        if producer.group:
             return {}
         (buffer,) = producer.stored_buffers
         if is_unread_result(self.nests, producer):

@@ -95,7 +95,7 @@ class LoopCutter:
         return _wrap(chain[:first], self.band(band, body, at))
 
     def band(self, band: Sequence[For], body: tuple[Stmt, ...], at: Facts) -> tuple[Stmt, ...]:
-        """Return the loops of `band` around `body`, cut; where their tails are `mix`, in every way that competes."""
+        """Return the loops of `band` around `body`, cut; where their tails are `mix`, in every variant that competes."""
         mixed = self.mixed_loops(band, body)
         if not mixed:
             return self.with_cuts(band, body, at)

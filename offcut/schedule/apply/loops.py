@@ -27,7 +27,8 @@ from offcut.schedule.diagnostics import Advice, DecidedError, split_advice
 
 def split(target: Target, step: Split) -> Nests:
     """Return the schedule with a loop for each level of tiles, and one inside the tiles, where `axis` was."""
-    step = replace(step, axis=target.axis("split", step.axis))
+    if step.axis not in target.nest.terms:
+        step = replace(step, axis=target.axis("split", step.axis))
     at = f"axis {target.buffer}.{step.axis}"
     check_new("split", at, target.nest.names(), *step.names)
     check_holds_no_stage(target, "split", step.axis)
@@ -141,7 +142,7 @@ def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     """
     size = None if target.nest.root(axis) is None else literal_extent(target.nest, axis)
     for one in tail.among or (tail,):
-        if not target.nest.is_group:
+        if not target.nest.group:
             check_axis(one, factor, ordered=False, size=size)
         if one.user_defined is None and one.repeats(factor):
             check_terms(target, axis, factor, one)
@@ -176,7 +177,7 @@ def check_terms(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     sums = [
         store
         for part in nest.parts
-        if axis in part.loops
+        if axis in (*part.loops, *nest.terms)
         for store in part.stores
         if store.reduce == "sum" and not any(over & {*variables(one)} for one in store.index)
     ]

@@ -94,10 +94,6 @@ class NestLoops(Offsets):
         """Return whether the loops from `first` inwards are one tile."""
         raise NotImplementedError
 
-    def tile_leaves(self) -> frozenset[str]:
-        """Return the loops that an instruction runs."""
-        return frozenset()
-
     def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the statements of `parts`, whose loops are one tile."""
         raise NotImplementedError
@@ -341,7 +337,7 @@ class NestLoops(Offsets):
         Loops have every height, so what is left is a ladder of one step.
         """
         tail, heights = split.tail, split.level.heights
-        if tail is None and not heights and split.inner in self.tile_leaves():
+        if tail is None and not heights and split.inner in self.nest.covered_loops:
             return PAD
         strategy = LADDER if tail is None or tail == CUT else tail
         return strategy.with_heights(heights)

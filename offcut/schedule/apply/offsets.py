@@ -215,16 +215,6 @@ class Offsets:
             return bool(condition.value)
         return at.facts.holds(condition)
 
-    def root_below(self, leaf: str) -> str | None:
-        """Return the root of which `leaf` is the innermost part: consecutive values of it."""
-        match self.nest.made_by(leaf):
-            case None:
-                return leaf
-            case SplitPair(parent, _, inner) if inner == leaf:
-                return self.root_below(parent)
-            case _:
-                return None
-
     def base(self, leaf: str, at: At) -> Expr:
         """Return the value of the root of `leaf` where the offset of `leaf` is 0."""
         origin = self.nest.made_by(leaf)

@@ -248,7 +248,7 @@ def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
         if nest.at is None or nests.is_at_points(nest):
             continue
         for buffer in nest.stored_buffers:
-            if not nest.is_group:
+            if not nest.group:
                 if nests.buffer(buffer).kind is Kind.LOCAL:
                     places.setdefault(nest.at, []).append(buffer)
             elif nests.buffer(buffer).kind is Kind.LOCAL:

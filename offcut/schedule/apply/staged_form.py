@@ -19,9 +19,9 @@ from offcut.core import index as ix
 from offcut.core.accesses import read_arrays
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import UNITS, Buffer, Cover, For, Program, Size, Stmt, Store, walk
-from offcut.describe.computation import Names
+from offcut.describe.computation import Names, Stage
 from offcut.describe.microkernel import Microkernel
-from offcut.partition import tiles_alike
+from offcut.partition import Match, tiles_alike
 from offcut.partition.cutting import PiecesCost
 from offcut.schedule.decisions import At, Bind, Fuse, Order, SplitPair
 from offcut.schedule.decisions import Cover as CoverDecision
@@ -105,14 +105,16 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class VectorTile:
-    """The loops that are one tile, which no microkernel runs: instructions of the target's own do.
+    """The loops that are one tile, which instructions of the target's own run; of a group, a microkernel where it fits.
 
     loops     in any order: a tile has no order of its instances
     decision  that says so
+    match     the microkernel that is laid over the sum of a group; None: none is
     """
 
     loops: frozenset[str]
     decision: CoverDecision
+    match: Match | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +129,8 @@ class Nest:
     vectors  what runs as vectors
     copies   whether it only moves elements from one memory to another
     plain    its statements in the source program
-    is_group  whether it is a group of stages, whose loops are those of its first axes: in a loop of another one it computes what an
-              iteration has, along the axes of the loops around
+    group    the stages of which it is a group, whose loops over terms of sums lie in its parts; none: it is of statements. In a loop of
+             another group it computes what an iteration has, along the axes of the loops around
     """
 
     name: str
@@ -142,8 +144,24 @@ class Nest:
     copies: bool = False
     placed: At | None = None
     orders: tuple[Order, ...] = ()
-    is_group: bool = False
+    group: tuple[Stage, ...] = ()
     vectors: VectorTile | None = None
+
+    @property
+    def match(self) -> Match | None:
+        """Return the microkernel that is laid over the tiles of a group."""
+        return None if self.vectors is None else self.vectors.match
+
+    def with_match(self, match: Match | None) -> Nest:
+        """Return it with another microkernel laid over its tiles."""
+        assert self.vectors is not None
+        return replace(self, vectors=replace(self.vectors, match=match))
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Return the loops over the terms of the first sum of a group that are not split; they lie in its tiles."""
+        names = (axis.name for stage in self.group[:1] for axis in stage.reduce_axes)
+        return tuple(name for name in names if self.taken_apart(name) is None)
 
     @property
     def stored_buffers(self) -> tuple[str, ...]:
@@ -159,8 +177,11 @@ class Nest:
     @property
     def tile_loops(self) -> frozenset[str]:
         """Return the loops that are in a tile, which a microkernel or vectors run."""
-        if self.vectors is not None:
-            return self.vectors.loops
+        return self.covered_loops if self.vectors is None else self.vectors.loops
+
+    @property
+    def covered_loops(self) -> frozenset[str]:
+        """Return the loops that an intrinsic runs."""
         return frozenset() if self.covered is None else frozenset(self.covered.loops(self))
 
     @property
@@ -235,6 +256,16 @@ class Nest:
             case Fuse(_, _, _, fused):
                 return self.leaves(fused)
 
+    def root_below(self, leaf: str) -> str | None:
+        """Return the root of which `leaf` is the innermost part: consecutive values of it."""
+        match self.made_by(leaf):
+            case None:
+                return leaf
+            case SplitPair(parent, _, inner) if inner == leaf:
+                return self.root_below(parent)
+            case _:
+                return None
+
     def origins(self, axis: str) -> tuple[str, ...]:
         """Return the roots that `axis` is made of."""
         match self.made_by(axis):
@@ -264,7 +295,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Ways to run some nests, of which a call takes the cheapest.
+    """Variants to run some nests, of which a call takes the cheapest.
 
     stages   the nests that all of them are about
     options  (label, seconds over the sizes, all nests as one of them has them)
@@ -293,7 +324,7 @@ class Nests:
     intrinsics  instructions that `tensorize` may name, beside those that were declared
     microkernels  those of a target, which judges the tiles that they cover itself
     tile_cost   predicted seconds of runs of tiles, by which a call chooses among the strategies of a split
-    alternatives  nests that several ways compete for
+    alternatives  nests that several variants compete for
     """
 
     name: str
@@ -309,6 +340,12 @@ class Nests:
     microkernels: tuple[Microkernel, ...] = ()
     alternatives: tuple[Alternatives, ...] = ()
     tile_cost: PiecesCost = tiles_alike
+
+    @property
+    def forms(self) -> Iterator[Nests]:
+        """Yield these, and what each alternative makes of them."""
+        yield self
+        yield from (nests for several in self.alternatives for _, _, nests in several.options)
 
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of that name."""
@@ -353,7 +390,7 @@ class Nests:
 
     def is_at_points(self, nest: Nest) -> bool:
         """Return whether a nest is computed at each point of a tile: an element of it lives as long as one instance."""
-        if nest.at is None or nest.is_group:
+        if nest.at is None or nest.group:
             return False
         reader, axis = self.nest(nest.at[0]), nest.at[1]
         return axis in reader.tile_loops and nest in self.at_points(reader)

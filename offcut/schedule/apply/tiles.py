@@ -72,7 +72,7 @@ class Tiles(NestLoops):
         if not any(b.scope is not None for b in self.nests.buffers if b.name in touched):
             return False  # from main memory to main memory
         return all(
-            self.root_below(leaf) is not None
+            self.nest.root_below(leaf) is not None
             and not any(self.nests.attached_nests(self.nest.name, leaf))
             for loops, _ in parts
             for leaf in loops
@@ -80,19 +80,14 @@ class Tiles(NestLoops):
 
     def is_box(self, loops: Sequence[str]) -> bool:
         """Return whether each of `loops` is of a root of its own, whose bounds depend on no other of them."""
-        names = {self.root_below(leaf) for leaf in loops}
+        names = {self.nest.root_below(leaf) for leaf in loops}
         roots = [root for root in self.nest.roots if root.name in names]
         return len(names) == len(loops) and not any(depends_on(root) & names for root in roots)
 
     def has_plain_loop(self, root: str) -> bool:
         """Return whether a root has a loop of its own outside of tiles, which no unit runs."""
         plain = super().has_plain_loop(root) and self.nest.mark(root).unit is None
-        return plain and not self.nest.copies and root not in self.tile_leaves()
-
-    def tile_leaves(self) -> frozenset[str]:
-        """Return the loops that an intrinsic runs."""
-        covered = self.nest.covered
-        return frozenset() if covered is None else frozenset(covered.loops(self.nest))
+        return plain and not self.nest.copies and root not in self.nest.covered_loops
 
     def tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return each part as one tile; a start and its updates together where an intrinsic does both."""
@@ -124,7 +119,7 @@ class Tiles(NestLoops):
     def stored_roots(self, loops: Sequence[str], part: Part) -> frozenset[str | None]:
         """Return the roots of `loops` that name the elements that a part stores; its other loops run over terms of a sum."""
         index_names = {name for s in part.stores for one in s.index for name in variables(one)}
-        return frozenset(root for root in map(self.root_below, loops) if root in index_names)
+        return frozenset(root for root in map(self.nest.root_below, loops) if root in index_names)
 
     def fits(self, parts: Sequence[Open], at: At) -> bool:
         """Return whether every tile has the extents that its intrinsic declares, or is padded to them."""
@@ -134,7 +129,7 @@ class Tiles(NestLoops):
         extents = dict(covered.extents)
         for loops, _ in parts:
             for leaf in loops:
-                root = self.root_below(leaf)
+                root = self.nest.root_below(leaf)
                 assert root is not None
                 have = ix.sub(self.end(leaf, at), self.base(leaf, at))
                 if self.always(ix.compare("==", have, extents[root]), at):
@@ -174,9 +169,9 @@ class Tiles(NestLoops):
         if (
             self.nest.vectors is not None
         ):  # bounds of sums may depend on the instance that they are of
-            loops = sorted(loops, key=lambda leaf: self.root_below(leaf) not in stored)
+            loops = sorted(loops, key=lambda leaf: self.nest.root_below(leaf) not in stored)
         for leaf in loops:
-            root = self.root_below(leaf)
+            root = self.nest.root_below(leaf)
             assert root is not None
             if self.nest.vectors is not None and root not in stored:
                 at = at.replace(offsets={**at.offsets, **offsets})

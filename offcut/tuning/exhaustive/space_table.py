@@ -12,7 +12,7 @@ import numpy as np
 from offcut.core.memo import lazy_property
 from offcut.core.renamed import RenamedAttribute
 from offcut.errors import DescribeError
-from offcut.schedule import Schedule, nests_in, parts_of, with_ways
+from offcut.schedule import Schedule, nests_in, parts_of, with_variants
 from offcut.search import ExpectedCost, Outcome, ScheduleSpace
 from offcut.tuning.problem import Measured
 
@@ -23,7 +23,7 @@ class Table:
 
     sizes     vectors of sizes, each with its share of the calls
     points    of the space that is searched
-    measured  what became of each of them, and of others that take part: the default, its ways one by one
+    measured  what became of each of them, and of others that take part: the default, its variants one by one
 
     The oracle over the sweep is the one schedule of `points` that takes the least expected seconds; that of a size is
     the least seconds that any of them takes there. Both are the least of many times that are known to their
@@ -141,12 +141,12 @@ def subspace_of(
 
 
 def single_variant_schedules(schedule: Schedule) -> tuple[Schedule, ...]:
-    """What a schedule would be whose nests have one of their ways each: every choice that a call of it can take."""
+    """What a schedule would be whose nests have one of their variants each: every choice that a call of it can take."""
     schedules = [schedule]
     for nest in nests_in(parts_of(schedule)):
         schedules = [
-            with_ways(one, nest.stage, lambda _, way=way: (way,))  # type: ignore[misc]
+            with_variants(one, nest.stage, lambda _, variant=variant: (variant,))  # type: ignore[misc]
             for one in schedules
-            for way in nest.ways
+            for variant in nest.variants
         ]
     return tuple(schedules)

@@ -90,7 +90,7 @@ class Cases:
             name: np.array([at[name] for at, _ in self.problem.sizes])
             for name in self.problem.sizes[0][0]
         }
-        call = machine.call.of([len(nest.ways) for nest in times]) * machine.hertz
+        call = machine.call.of([len(nest.variants) for nest in times]) * machine.hertz
         return Case(
             machine,
             sizes,

@@ -144,7 +144,7 @@ def migrate_schedule(
                     spec, f"no stage of that name begins a nest on it: {', '.join(groups)}"
                 )
             one, options = groups[nest.stage], list[tuple[str, tuple[Primitive, ...]]]()
-            for way in nest.ways:
+            for way in nest.variants:
                 cover = way.cover
                 depth = None if cover is None or not cover.depth else cover.depth
                 roles = Roles(cover.rows, cover.columns, depth) if cover is not None else None

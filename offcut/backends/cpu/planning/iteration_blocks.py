@@ -37,7 +37,8 @@ def iteration_block(
     """
     sizes = machine.policy
     plain = all(
-        isinstance(nest, Nest) and all(way.cover is None for way in nest.ways) for nest in nests
+        isinstance(nest, Nest) and all(variant.cover is None for variant in nest.variants)
+        for nest in nests
     )
     positions = (position_of(computation, nest.stage) for nest in nests_in(nests))
     sums = any(is_row_reduction(computation.groups[position][0]) for position in positions)

@@ -40,7 +40,6 @@ from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import (
-    Match,
     Users,
     rename_for_user,
     separate,
@@ -57,13 +56,15 @@ from offcut.schedule import (
     ANY_TREE,
     Applied,
     Nest,
+    Nests,
     Schedule,
     Separate,
+    SplitPair,
     Step,
     Together,
-    Way,
-    WayPrice,
+    VariantCostFunction,
     apply,
+    axis_cuts,
     is_of_loops,
     nests_in,
     nests_of,
@@ -188,16 +189,16 @@ def _check_lines_of_covers(
     if view is None:
         return
     for nest, choices in zip(nests_in(view.parts), applied.choices, strict=True):
-        for way, choice in zip(nest.ways, choices, strict=True):
+        for variant, choice in zip(nest.variants, choices, strict=True):
             pieces = choice.pieces
-            if way.cover is None or not pieces or any(piece.microkernel for piece in pieces):
+            if variant.cover is None or not pieces or any(piece.microkernel for piece in pieces):
                 continue
-            if any(cut.guards for cut in way.splits):
+            if any(cut.guards for cut in variant.splits):
                 continue
-            with with_source_line(schedule, view.lines[id(way.cover)]):
+            with with_source_line(schedule, view.lines[id(variant.cover)]):
                 raise PartitionError(
                     "schedule",
-                    f"cannot cover {nest.last} by {way.cover.microkernel}",
+                    f"cannot cover {nest.last} by {variant.cover.microkernel}",
                     because=next(reasons_without_cover(program, covers, nest.stage)),
                     help=(f"cover {nest.last} vectors",),
                 )
@@ -228,7 +229,9 @@ def _check_covered(
 def _covered_stages(parts: Sequence[Nest | Together]) -> frozenset[str]:
     """Return the stages whose nests a microkernel covers in some variant."""
     return frozenset(
-        nest.stage for nest in nests_in(parts) if any(way.cover is not None for way in nest.ways)
+        nest.stage
+        for nest in nests_in(parts)
+        if any(variant.cover is not None for variant in nest.variants)
     )
 
 
@@ -257,35 +260,32 @@ def _added_last(computation: Computation, program: Program) -> str | None:
     return None
 
 
-def variant_cost_model(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPrice:
-    """Return the price of a way, by the cost model of these cores.
+def variant_cost_model(
+    families: Sequence[Family], isa: Isa, legible: bool = True
+) -> VariantCostFunction:
+    """Return the price of a variant, by the cost model of these cores.
 
     legible  whether it is written as one would write it: somebody reads it, or code evaluates it
     """
     by_name = {family.microkernel.name: family for family in families}
     costs_by_key: dict[object, Expr] = {}
 
-    def price(
-        computation: Computation,
-        group: Sequence[Stage],
-        found: Match | None,
-        way: Way,
-        prepacked: frozenset[str],
-    ) -> Expr:
-        if found is None:
-            stages = tuple(group)
+    def price(nests: Nests, packed: bool) -> Expr:
+        (nest,) = nests.nests
+        match, stages = nest.match, nest.group
+        if match is None:
             if stages not in costs_by_key:
                 costs_by_key[stages] = reduce(
-                    _plus, (_plain_seconds(stage, isa) for stage in group)
+                    _plus, (_plain_seconds(stage, isa) for stage in stages)
                 )
             return costs_by_key[stages]
-        packed, match = way.pack is not None, (found.microkernel.name, found.axes)
-        key = group[0], match, packed, way.splits, prepacked, computation.buffers
+        splits = tuple(one for one in nest.relations if isinstance(one, SplitPair))
+        laid = nests.buffer(match.by_columns.buffer).layout is not None
+        key = stages[0], match.microkernel.name, match.axes, packed, laid, splits, nests.buffers
         if key not in costs_by_key:
-            how = "panels" if found.by_columns.buffer in prepacked else "direct"
-            operand = OperandChoice(found, "packed" if packed else how)
-            tiles = Tiles(computation, by_name, isa.machine, 1)
-            seconds = tiles.seconds(group[0], operand, way)
+            operand = OperandChoice(match, "packed" if packed else "panels" if laid else "direct")
+            tiles = Tiles(nests, by_name, isa.machine, 1)
+            seconds = tiles.seconds(stages[0], operand, axis_cuts(nest))
             costs_by_key[key] = simplify_cost(seconds) if legible else seconds
         return costs_by_key[key]
 

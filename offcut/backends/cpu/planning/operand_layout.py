@@ -33,7 +33,7 @@ from offcut.partition import (
     reading,
     with_value,
 )
-from offcut.schedule import beside
+from offcut.schedule import Nests, beside
 
 ACROSS = 2  # the first of the forms in which a tile is one column, or packs for one row
 
@@ -380,7 +380,7 @@ class OperandPlanner:
         return is_multiple(first, multiple) and is_multiple(extent, multiple)
 
 
-def is_narrow(computation: Computation, match: Match, machine: Machine) -> bool:
+def is_narrow(computation: Computation | Nests, match: Match, machine: Machine) -> bool:
     """Return whether the rows of the columns' operand are so short that they lie as near as in panels."""
     load = match.by_columns
     shape = computation.buffer(load.buffer).shape

@@ -44,13 +44,13 @@ from offcut.polyhedral import Facts, space_of
 from offcut.schedule import (
     ANY,
     KernelAxes,
+    LoopVariant,
     Nest,
     Pack,
     Schedule,
     Staging,
     Step,
     Together,
-    Way,
     beside,
     conversion_stagings,
     decisions_of,
@@ -85,7 +85,7 @@ def policy(
     strategy   ``"auto"``, one strategy for the rows, or a strategy by axis
     threads    that a call may use: each takes cache groups of its own where columns are enough
     reassociate  whether a sum over several axes may add them in another order
-    every        whether ways stay that are predicted to gain nothing at any size
+    every        whether variants stay that are predicted to gain nothing at any size
     competes     whether schedules may be options of a choice, of which a call runs the cheapest; else it gathers where sizes decide
 
     Raises PartitionError for an axis that does not exist.
@@ -164,7 +164,7 @@ class _Planner:
         )
         self.tiles = Tiles(computation, self.families, self.machine, self.threads)
         self.names = computation.names()
-        self.copies = dict[int, str]()  # the ways of a nest read one
+        self.copies = dict[int, str]()  # the variants of a nest read one
         self.by_axis = {axis_named(computation, n): s for n, s in self.by_label.items()}
 
     def decide(self, *steps: Staging) -> None:
@@ -239,10 +239,10 @@ class _Planner:
             self.decide(*whole_stagings(self.given, Staging("write", stage, ANY, (), axes)))
 
     def nest(self, part: Nest | Together, around: tuple[str, ...]) -> Nest | Together:
-        """Return a nest with its ways, or the nests in shared loops with theirs, in loops over the axes `around`."""
+        """Return a nest with its variants, or the nests in shared loops with theirs, in loops over the axes `around`."""
         if isinstance(part, Nest):
             position = position_of(self.given, part.stage)
-            return replace(part, ways=tuple(self.group(position, around)))
+            return replace(part, variants=tuple(self.group(position, around)))
         inside = (*around, *part.axes)
         nests = tuple(self.nest(inner, inside) for inner in part.parts)
         return replace(
@@ -284,8 +284,8 @@ class _Planner:
         whole = ITEM_BYTES[buffer_type.dtype] * prod(part for part in parts if part is not None)
         return whole <= self.machine.policy.group_share * self.machine.memory[-1].bytes
 
-    def group(self, position: int, shared: tuple[str, ...]) -> list[Way]:
-        """Return the ways to run a group inside loops of these names."""
+    def group(self, position: int, shared: tuple[str, ...]) -> list[LoopVariant]:
+        """Return the variants to run a group inside loops of these names."""
         group = self.given.groups[position]
         lead, sizes = group[0], self.machine.policy
         reduced = tuple(
@@ -306,24 +306,26 @@ class _Planner:
         if self.is_guarded(position, lead, operands[0].match):
             operands = [self.as_it_lies(operands[0])]
         packs = any(operand.how == "packed" for operand in operands)
-        ways: list[Way] = []
+        variants: list[LoopVariant] = []
         costs: list[Expr] = []
         for operand in operands:
             candidates = self.candidates
             if packs and operand.how == "direct":
                 candidates = (LADDER,)  # where rows are many, packing wins
             also = operand.match.rows if operand.match.rows != operands[0].match.rows else None
-            for way in self.microkernel_matches(
+            for variant in self.microkernel_matches(
                 position, lead, operand, reduced, candidates, shared
             ):
-                ways.append(way if also is None else replace(way, label=f"{way.label}_{also}"))
-                costs.append(self.tiles.seconds(lead, operand, way))
+                variants.append(
+                    variant if also is None else replace(variant, label=f"{variant.label}_{also}")
+                )
+                costs.append(self.tiles.seconds(lead, operand, variant.splits))
         if self.every:
-            return ways
+            return variants
         computation = self.given
         gain, call = self.machine.policy.gain, self.machine.call
         stay = prune_dominated(costs, computation.sizes, computation.assumptions, gain, call)
-        return [ways[position] for position in stay]
+        return [variants[position] for position in stay]
 
     def is_guarded(self, position: int, lead: Stage, match: Match) -> bool:
         """Return whether the tiles of a sum that a microkernel could compute are loops with conditions inside."""
@@ -342,7 +344,7 @@ class _Planner:
         group: tuple[Stage, ...],
         reduced: tuple[AxisCut, ...],
         shared: tuple[str, ...],
-    ) -> Way:
+    ) -> LoopVariant:
         """Vectors along the last axis; the other axes are loops."""
         lead = group[0]
         cuts: tuple[AxisCut, ...] = ()
@@ -365,7 +367,7 @@ class _Planner:
                 tile = vectors * self.isa.lanes("float32") if last else sizes.axis_tile
                 cuts += (self.dividing_cut(lead, AxisCut(axis.name, strategy, tile)),)
                 outer = [name for name in outer if name != axis.name]
-        return Way("loops", None, None, None, (*cuts, *reduced), tuple(outer))
+        return LoopVariant("loops", None, None, None, (*cuts, *reduced), tuple(outer))
 
     def vectors(self, extent: Expr) -> int:
         """Vectors of a tile of plain loops: as many as the machine says; of an extent that is known, no more than spread it evenly
@@ -399,8 +401,8 @@ class _Planner:
         reduced: tuple[AxisCut, ...],
         candidates: Sequence[Strategy],
         shared: tuple[str, ...],
-    ) -> list[Way]:
-        """Return the ways in which a microkernel computes a sum."""
+    ) -> list[LoopVariant]:
+        """Return the variants in which a microkernel computes a sum."""
         match = operand.match
         cut = {match.rows, match.columns}
         requested = {
@@ -433,15 +435,15 @@ class _Planner:
             pack = pack_of(lead, match, name, shared, outer)
         columns = self.column_cut(lead, operand, requested)
         cover = KernelAxes.of(match)
-        ways = []
+        variants = []
         for strategy in self.row_strategies(lead, match, requested, candidates):
             rows = () if strategy is None else (self.row_cut(lead, match, strategy),)
             label = "whole" if strategy is None else strategy.name
             if pack is not None:
                 label += "_packed"
             splits = (*others, *rows, *columns, *reduced)
-            ways.append(Way(label, None, cover, pack, splits, outer, inner))
-        return ways
+            variants.append(LoopVariant(label, None, cover, pack, splits, outer, inner))
+        return variants
 
     def row_strategies(
         self,

@@ -8,7 +8,7 @@ bound::
     space  =  sum over stages that are as they were, or one of which is taken back
                   steps  x  shared loops  x  nest 1  x  nest 2  x …
 
-Every point looks legal; `offcut.schedule.apply_ways` decides whether it is, and a price whether it is worth a trial.
+Every point looks legal; `offcut.schedule.applied` decides whether it is, and a price whether it is worth a trial.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from offcut.backends.cpu.planning.variant_decisions import (
     NestTree,
     VariantDecision,
     VariantSet,
-    limit_ways,
+    limit_variants,
 )
 from offcut.backends.cpu.planning.variant_forms import forms_of
 from offcut.core.memo import lazy_property, memoize_method
@@ -86,7 +86,9 @@ class OpenDecisions:
             self._alternative_of,
             computation=self.computation,
             most=self.most,
-            narrow=lambda most: replace(self, first=limit_ways(self.first, most), most=most).space,
+            narrow=lambda most: (
+                replace(self, first=limit_variants(self.first, most), most=most).space
+            ),
         )
 
     @memoize_method

@@ -26,7 +26,7 @@ from offcut.costmodel import (
 from offcut.describe.computation import Computation, Stage
 from offcut.partition import LADDER, AxisCut, Match, runs
 from offcut.partition.cutting import ByHeight
-from offcut.schedule import Way
+from offcut.schedule import Nests
 
 
 def column_heights(panels: Mapping[int, Iterable[int]], panel: int) -> ByHeight:
@@ -53,7 +53,7 @@ class Tiles:
     threads    that share the columns of one call
     """
 
-    computation: Computation
+    computation: Computation | Nests
     families: Mapping[str, Family]
     machine: Machine
     threads: int
@@ -134,10 +134,10 @@ class Tiles:
         )
         return next(fitting, width) * kernel.panel
 
-    def seconds(self, lead: Stage, operand: OperandChoice, way: Way) -> Expr:
-        """Predicted seconds of a sum in a way, as an expression in the sizes: by these, ways compete."""
+    def seconds(self, lead: Stage, operand: OperandChoice, splits: Iterable[AxisCut]) -> Expr:
+        """Predicted seconds of a sum in tiles, as an expression in the sizes: by these, variants compete."""
         match = operand.match
-        cuts = {cut.axis: cut for cut in way.splits}
+        cuts = {cut.axis: cut for cut in splits}
         cut, column_cut = cuts.get(match.rows or ""), cuts.get(match.columns or "")
         extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
         inside = (match.depth, *match.axes_in_function(lead))

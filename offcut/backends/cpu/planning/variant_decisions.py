@@ -1,7 +1,7 @@
 """The decisions about the nests of a schedule: the variants of each, how many of them compete, and which loops nests share.
 
-    together b h          taken apart      nest scores      way …  loops b h
-      nest scores                          nest result      way …  loops b h
+    together b h          taken apart      nest scores      variant …  loops b h
+      nest scores                          nest result      variant …  loops b h
       nest result
 
 Loops that are taken apart become plain loops of each nest that was in them, by the names that its own axes have.
@@ -19,16 +19,16 @@ from offcut.backends.cpu.planning.variant_forms import VariantForm, label_of
 from offcut.core.cached_hash import CachedHash, node
 from offcut.core.memo import lazy_property, memoize_method
 from offcut.schedule import (
+    LoopVariant,
     Nest,
     Schedule,
     Staging,
     Together,
-    Way,
     in_loops,
     nests_in,
     nests_with_axes,
     parts_of,
-    with_ways,
+    with_variants,
 )
 from offcut.search.decisions import Decision
 
@@ -61,9 +61,9 @@ class NestTree:
         return next(axes for nest, axes in nests_with_axes(self.parts) if nest.stage == stage)
 
     def written(
-        self, shared: Sequence[bool], ways: Mapping[str, tuple[Way, ...]]
+        self, shared: Sequence[bool], variants: Mapping[str, tuple[LoopVariant, ...]]
     ) -> tuple[Nest | Together, ...]:
-        """Return the nests in these ways.
+        """Return the nests in these variants.
 
         shared  which of `loops` stay
         """
@@ -75,7 +75,7 @@ class NestTree:
             for part in given:
                 if isinstance(part, Nest):
                     loops = self.axes[part.stage][depth : len(outer)]
-                    yield self._nest(part, loops, ways[part.stage])
+                    yield self._nest(part, loops, variants[part.stage])
                     continue
                 axes = (*outer, *part.axes)
                 if self._stages[id(part)] in kept:
@@ -87,9 +87,9 @@ class NestTree:
         return tuple(parts(self.parts, (), 0))
 
     @memoize_method
-    def _nest(self, nest: Nest, loops: tuple[str, ...], ways: tuple[Way, ...]) -> Nest:
-        """Return the nest in these ways, which run in further plain loops."""
-        return replace(nest, ways=tuple(in_loops(way, loops) for way in ways))
+    def _nest(self, nest: Nest, loops: tuple[str, ...], variants: tuple[LoopVariant, ...]) -> Nest:
+        """Return the nest in these variants, which run in further plain loops."""
+        return replace(nest, variants=tuple(in_loops(variant, loops) for variant in variants))
 
     @lazy_property
     def _stages(self) -> dict[int, Stages]:
@@ -98,14 +98,14 @@ class NestTree:
 
     def read(
         self, parts: Sequence[Nest | Together]
-    ) -> tuple[tuple[bool, ...], dict[str, tuple[Way, ...]]]:
+    ) -> tuple[tuple[bool, ...], dict[str, tuple[LoopVariant, ...]]]:
         """Return what `written` has made `parts` of."""
         kept = {stages_of(loop) for loop in _shared_loops(parts)}
-        ways = {}
+        variants = {}
         for nest, axes in nests_with_axes(parts):
             depth = len(self.around(nest.stage)) - len(axes)
-            ways[nest.stage] = tuple(_without(way, depth) for way in nest.ways)
-        return tuple(loop in kept for loop in self.loops), ways
+            variants[nest.stage] = tuple(_without(variant, depth) for variant in nest.variants)
+        return tuple(loop in kept for loop in self.loops), variants
 
     def only(self, stages: frozenset[str]) -> NestTree:
         """Return the same, of these stages alone."""
@@ -135,51 +135,53 @@ def _only(parts: Sequence[Nest | Together], stages: frozenset[str]) -> Iterator[
                 yield replace(part, parts=inside)
 
 
-def _without(way: Way, loops: int) -> Way:
+def _without(variant: LoopVariant, loops: int) -> LoopVariant:
     if not loops:
-        return way
-    pack = way.pack and replace(way.pack, loops=way.pack.loops[loops:])
-    return replace(way, loops=way.loops[loops:], pack=pack)
+        return variant
+    pack = variant.pack and replace(variant.pack, loops=variant.pack.loops[loops:])
+    return replace(variant, loops=variant.loops[loops:], pack=pack)
 
 
-def limit_ways(schedule: Schedule, most: int) -> Schedule:
-    """Return a schedule in which each nest has its first ways, `most` of them."""
+def limit_variants(schedule: Schedule, most: int) -> Schedule:
+    """Return a schedule in which each nest has its first variants, `most` of them."""
     for nest in nests_in(parts_of(schedule)):
-        schedule = with_ways(schedule, nest.stage, lambda ways: ways[:most])
+        schedule = with_variants(schedule, nest.stage, lambda variants: variants[:most])
     return schedule
 
 
 @node
 @dataclass(frozen=True, slots=True)
 class VariantSet(CachedHash):
-    """The ways of a nest, without labels, and how the constant lies that their columns read; None: as the array does."""
+    """The variants of a nest, without labels, and how the constant lies that their columns read; None: as the array does."""
 
-    ways: tuple[Way, ...]
+    variants: tuple[LoopVariant, ...]
     lay: Staging | None
 
 
 @dataclass(frozen=True)
 class VariantDecision(Decision[VariantSet]):
-    """Which ways a nest may run in, one or several that compete.
+    """Which variants a nest may run in, one or several that compete.
 
     first   what the space begins with
-    forms   whose ways there are; those of `first` among them
-    most    ways that may compete
-    labels  of ways that have one already
+    forms   whose variants there are; those of `first` among them
+    most    variants that may compete
+    labels  of variants that have one already
     """
 
     stage: str
     first: VariantSet
     forms: tuple[VariantForm, ...]
     most: int
-    labels: Mapping[Way, str]
+    labels: Mapping[LoopVariant, str]
 
     @staticmethod
     def of(nest: Nest, forms: tuple[VariantForm, ...], most: int) -> VariantDecision:
-        """Return the decision about a nest that begins with its ways, as far as they are of these forms."""
-        labels = {replace(way, label="").plain: way.label for way in nest.ways}
+        """Return the decision about a nest that begins with its variants, as far as they are of these forms."""
+        labels = {replace(variant, label="").plain: variant.label for variant in nest.variants}
         keys = {(form.cover, form.pack): form.lay for form in reversed(forms)}
-        lays = (keys[key] for way in nest.ways if (key := (way.cover, way.pack)) in keys)
+        lays = (
+            keys[key] for variant in nest.variants if (key := (variant.cover, variant.pack)) in keys
+        )
         first = VariantSet(tuple(labels), next(lays, None))
         decision = VariantDecision(nest.stage, first, forms, max(most, len(labels)), labels)
         return replace(decision, first=decision.nearest(first))
@@ -191,7 +193,7 @@ class VariantDecision(Decision[VariantSet]):
 
     @property
     def size(self) -> int:
-        """Return how many sets of ways there are: of one lay, at most `most`, with one packed copy at most."""
+        """Return how many sets of variants there are: of one lay, at most `most`, with one packed copy at most."""
         total = 0
         for plain, packs in self._bundles:
             alone = sum(form.size for form in plain)
@@ -201,17 +203,17 @@ class VariantDecision(Decision[VariantSet]):
         return total
 
     def alternatives(self) -> Iterator[VariantSet]:
-        """Yield all of them, fewer ways first."""
+        """Yield all of them, fewer variants first."""
         for count in range(1, self.most + 1):
             for plain, packs in self._bundles:
                 lay = next(chain(plain, *packs)).lay
-                alone = [way for form in plain for way in form.alternatives()]
-                yield from (VariantSet(ways, lay) for ways in combinations(alone, count))
+                alone = [variant for form in plain for variant in form.alternatives()]
+                yield from (VariantSet(variants, lay) for variants in combinations(alone, count))
                 for forms in packs:
-                    packing = [way for form in forms for way in form.alternatives()]
-                    for ways in combinations((*packing, *alone), count):
-                        if any(way.pack is not None for way in ways):
-                            yield VariantSet(ways, lay)
+                    packing = [variant for form in forms for variant in form.alternatives()]
+                    for variants in combinations((*packing, *alone), count):
+                        if any(variant.pack is not None for variant in variants):
+                            yield VariantSet(variants, lay)
 
     @lazy_property
     def _bundles(
@@ -229,97 +231,103 @@ class VariantDecision(Decision[VariantSet]):
 
     @memoize_method
     def neighbours(self, at: VariantSet) -> tuple[VariantSet, ...]:
-        """Return those that differ in one thing: in one way, in its form, or by one way more or less."""
+        """Return those that differ in one thing: in one variant, in its form, or by one variant more or less."""
         return tuple(self._neighbours(at))
 
     def _neighbours(self, at: VariantSet) -> Iterator[VariantSet]:
-        for place, way in enumerate(at.ways):
-            others = (*at.ways[:place], *at.ways[place + 1 :])
-            moved = self._changed_ways(way, at.lay)
+        for place, variant in enumerate(at.variants):
+            others = (*at.variants[:place], *at.variants[place + 1 :])
+            moved = self._changed_variants(variant, at.lay)
             for now in moved:
                 yield from self._legal((*others, now), at.lay)
             if others:
                 yield from self._legal(others, at.lay)
-            if len(at.ways) < self.most:
+            if len(at.variants) < self.most:
                 for now in moved:
-                    yield from self._legal((*at.ways, now), at.lay)
+                    yield from self._legal((*at.variants, now), at.lay)
         for form in self.forms:
             if form.lay != at.lay:
-                yield VariantSet(tuple(dict.fromkeys(map(form.nearest, at.ways))), form.lay)
+                yield VariantSet(tuple(dict.fromkeys(map(form.nearest, at.variants))), form.lay)
 
     @memoize_method
-    def _changed_ways(self, way: Way, lay: Staging | None) -> tuple[Way, ...]:
-        """Return the ways that differ from `way` in one thing, or in their form."""
-        own = self._form(way, lay)
+    def _changed_variants(
+        self, variant: LoopVariant, lay: Staging | None
+    ) -> tuple[LoopVariant, ...]:
+        """Return the variants that differ from `variant` in one thing, or in their form."""
+        own = self._form(variant, lay)
         others = (form for form in self.forms if form is not own and form.lay == lay)
         return (
-            *(() if own is None else own.neighbours(way)),
-            *(form.nearest(way) for form in others),
+            *(() if own is None else own.neighbours(variant)),
+            *(form.nearest(variant) for form in others),
         )
 
     def sample(self, rng: Random) -> VariantSet:
-        """Return a set of ways: how many of them, a form, and what it leaves to choose, each drawn alike."""
+        """Return a set of variants: how many of them, a form, and what it leaves to choose, each drawn alike."""
         count, form = rng.randint(1, self.most), rng.choice(self.forms)
         drawn = VariantSet((form.sample(rng),), form.lay)
         for _ in range(count - 1):
             other = rng.choice([one for one in self.forms if one.lay == form.lay])
-            for more in self._legal((*drawn.ways, other.sample(rng)), form.lay):
+            for more in self._legal((*drawn.variants, other.sample(rng)), form.lay):
                 drawn = more
         return drawn
 
     def crossover(self, a: VariantSet, b: VariantSet, rng: Random) -> VariantSet:
-        """Return ways of either, or of both where they lie alike."""
+        """Return variants of either, or of both where they lie alike."""
         if a.lay != b.lay or rng.random() < 0.5:
             return rng.choice((a, b))
-        pool = tuple(dict.fromkeys((*a.ways, *b.ways)))
-        ways = rng.sample(pool, rng.randint(1, min(self.most, len(pool))))
-        return next(iter(self._legal(ways, a.lay)), a)
+        pool = tuple(dict.fromkeys((*a.variants, *b.variants)))
+        variants = rng.sample(pool, rng.randint(1, min(self.most, len(pool))))
+        return next(iter(self._legal(variants, a.lay)), a)
 
     @staticmethod
-    def _legal(ways: Sequence[Way], lay: Staging | None) -> Iterator[VariantSet]:
-        """Yield `ways` as they compete, if they can: not where their packed copies differ, or two are one."""
-        packs = [way.pack for way in ways if way.pack is not None]
+    def _legal(variants: Sequence[LoopVariant], lay: Staging | None) -> Iterator[VariantSet]:
+        """Yield `variants` as they compete, if they can: not where their packed copies differ, or two are one."""
+        packs = [variant.pack for variant in variants if variant.pack is not None]
         alike = not packs or packs.count(packs[0]) == len(packs)
-        if alike and len({*ways}) == len(ways):
-            yield VariantSet(tuple(ways), lay)
+        if alike and len({*variants}) == len(variants):
+            yield VariantSet(tuple(variants), lay)
 
-    def written(self, at: VariantSet) -> tuple[Way, ...]:
-        """Return the ways in an order that depends on them alone, those of `first` as they stand there, each with a label
+    def written(self, at: VariantSet) -> tuple[LoopVariant, ...]:
+        """Return the variants in an order that depends on them alone, those of `first` as they stand there, each with a label
         of its own.
         """
-        return self._with_labels(at.ways)
+        return self._with_labels(at.variants)
 
     @memoize_method
-    def _with_labels(self, ways: tuple[Way, ...]) -> tuple[Way, ...]:
-        own = {way: place for place, way in enumerate(self.first.ways)}
-        labelled: list[Way] = []
-        for way in sorted(ways, key=lambda way: (own.get(way, len(own)), self._text(way))):
-            label = self.labels.get(way) or label_of(way)
+    def _with_labels(self, variants: tuple[LoopVariant, ...]) -> tuple[LoopVariant, ...]:
+        own = {variant: place for place, variant in enumerate(self.first.variants)}
+        labelled: list[LoopVariant] = []
+        for variant in sorted(
+            variants, key=lambda variant: (own.get(variant, len(own)), self._text(variant))
+        ):
+            label = self.labels.get(variant) or label_of(variant)
             alike = sum(one.label.split("/")[0] == label for one in labelled)
-            named = f"{label}/{alike + 1}" if alike and way not in own else label
-            labelled.append(replace(way, label=named))
+            named = f"{label}/{alike + 1}" if alike and variant not in own else label
+            labelled.append(replace(variant, label=named))
         return tuple(labelled)
 
     @memoize_method
-    def _text(self, way: Way) -> str:
-        return repr(way)
+    def _text(self, variant: LoopVariant) -> str:
+        return repr(variant)
 
     @staticmethod
-    def read(ways: Sequence[Way], lay: Staging | None) -> VariantSet:
-        """Return what `written` has made `ways` of."""
-        return VariantSet(tuple(replace(way, label="") for way in ways), lay)
+    def read(variants: Sequence[LoopVariant], lay: Staging | None) -> VariantSet:
+        """Return what `written` has made `variants` of."""
+        return VariantSet(tuple(replace(variant, label="") for variant in variants), lay)
 
     def nearest(self, at: VariantSet) -> VariantSet:
-        """Return what is most like ways of a nest whose forms may be others."""
-        if all(self._form(way, at.lay) is not None for way in at.ways):
+        """Return what is most like variants of a nest whose forms may be others."""
+        if all(self._form(variant, at.lay) is not None for variant in at.variants):
             return at
         first = self.forms[0]
-        return VariantSet(tuple(dict.fromkeys(map(first.nearest, at.ways))), first.lay)
+        return VariantSet(tuple(dict.fromkeys(map(first.nearest, at.variants))), first.lay)
 
-    def _form(self, way: Way, lay: Staging | None) -> VariantForm | None:
-        """Return the form that a way is of; None if it is of none."""
-        alike = (f for f in self.forms if (f.cover, f.pack, f.lay) == (way.cover, way.pack, lay))
-        return next((form for form in alike if form.has(way)), None)
+    def _form(self, variant: LoopVariant, lay: Staging | None) -> VariantForm | None:
+        """Return the form that a variant is of; None if it is of none."""
+        alike = (
+            f for f in self.forms if (f.cover, f.pack, f.lay) == (variant.cover, variant.pack, lay)
+        )
+        return next((form for form in alike if form.has(variant)), None)
 
 
 def _subsets(less: int, all: int, most: int) -> int:

@@ -1,9 +1,9 @@
 """The forms of a nest: by which microkernel, on which operands, in which loops; each is a product of choices.
 
 A *form* is what covers a nest and how the columns' operand lies: as it is, packed at each call, or, where
-it is a constant, laid in panels. Within a form a way is one split for each axis that is cut, and one order of
+it is a constant, laid in panels. Within a form a variant is one split for each axis that is cut, and one order of
 the plain loops. Heights of tiles are what a microkernel has, or multiples and divisors of the tile that stands there; strategies are
-those of the catalogue that leave its tiles to the microkernel; groups are what the memories hold. What the schedule that a space begins with says of a nest is among its ways.
+those of the catalogue that leave its tiles to the microkernel; groups are what the memories hold. What the schedule that a space begins with says of a nest is among its variants.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from offcut.partition import (
     all_matches,
     segments,
 )
-from offcut.schedule import KernelAxes, Nest, Pack, Staging, Way, beside, pack_of
+from offcut.schedule import KernelAxes, LoopVariant, Nest, Pack, Staging, beside, pack_of
 from offcut.search.decisions import AllOf, Decision, OneOf
 
 _ANY = Var("extent")
@@ -208,7 +208,7 @@ Order = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class VariantForm(Decision[Way]):
+class VariantForm(Decision[LoopVariant]):
     """What covers a nest, how its columns' operand lies, and the choices that are left.
 
     cuts    the splits to choose from, an entry for each axis that is cut, in loop order
@@ -238,57 +238,61 @@ class VariantForm(Decision[Way]):
 
     @property
     def size(self) -> int:
-        """Return how many ways it has."""
+        """Return how many variants it has."""
         return self._choices.size
 
-    def alternatives(self) -> Iterator[Way]:
+    def alternatives(self) -> Iterator[LoopVariant]:
         """Yield all of them."""
-        return map(self._way, self._choices.alternatives())
+        return map(self._variant, self._choices.alternatives())
 
-    def neighbours(self, at: Way) -> Iterator[Way]:
-        """Yield the ways of this form that differ from one of it in one choice."""
+    def neighbours(self, at: LoopVariant) -> Iterator[LoopVariant]:
+        """Yield the variants of this form that differ from one of it in one choice."""
         near = self._choices.neighbours((*at.splits, self._order(at) or (at.loops, at.inner)))
-        return (way for way in map(self._way, near) if way != at)
+        return (variant for variant in map(self._variant, near) if variant != at)
 
-    def sample(self, rng: Random) -> Way:
-        """Return one of its ways, each as likely as any other."""
-        return self._way(self._choices.sample(rng))
+    def sample(self, rng: Random) -> LoopVariant:
+        """Return one of its variants, each as likely as any other."""
+        return self._variant(self._choices.sample(rng))
 
-    def nearest(self, way: Way) -> Way:
-        """Return the way of this form that is most like one of another."""
-        known = {cut.axis: cut for cut in way.splits}
+    def nearest(self, variant: LoopVariant) -> LoopVariant:
+        """Return the variant of this form that is most like one of another."""
+        known = {cut.axis: cut for cut in variant.splits}
         splits = (
             cuts.nearest(known[axis]) if axis in known else cuts.options[0]
             for axis, cuts in zip(self.axes, self.cuts, strict=True)
         )
-        return self._way((*splits, self._order(way) or self.orders[0]))
+        return self._variant((*splits, self._order(variant) or self.orders[0]))
 
-    def has(self, way: Way) -> bool:
-        """Return whether a way of the same cover and operands is one of this form."""
-        is_cut = len(way.splits) == len(self.cuts)
-        pairs = zip(way.splits, self.cuts, strict=False)
-        return is_cut and all(cut in cuts.options for cut, cuts in pairs) and bool(self._order(way))
+    def has(self, variant: LoopVariant) -> bool:
+        """Return whether a variant of the same cover and operands is one of this form."""
+        is_cut = len(variant.splits) == len(self.cuts)
+        pairs = zip(variant.splits, self.cuts, strict=False)
+        return (
+            is_cut
+            and all(cut in cuts.options for cut, cuts in pairs)
+            and bool(self._order(variant))
+        )
 
-    def _order(self, way: Way) -> Order | None:
-        """Return the order of a way's plain loops, one of this form's; None if it has another."""
-        plain = way.loops, way.inner
+    def _order(self, variant: LoopVariant) -> Order | None:
+        """Return the order of a variant's plain loops, one of this form's; None if it has another."""
+        plain = variant.loops, variant.inner
         if plain in self.orders:
             return plain
-        whole = (*way.loops, *way.inner)
+        whole = (*variant.loops, *variant.inner)
         return next((one for one in self.orders if (*one[0], *one[1]) == whole), None)
 
-    def _way(self, choices: tuple[Any, ...]) -> Way:
+    def _variant(self, choices: tuple[Any, ...]) -> LoopVariant:
         *splits, order = choices
-        return Way("", None, self.cover, self.pack, tuple(splits), *order).plain
+        return LoopVariant("", None, self.cover, self.pack, tuple(splits), *order).plain
 
 
-def label_of(way: Way) -> str:
-    """What a way is called: how its rows are cut, or that it is loops."""
-    if way.cover is None:
+def label_of(variant: LoopVariant) -> str:
+    """What a variant is called: how its rows are cut, or that it is loops."""
+    if variant.cover is None:
         return "loops"
-    rows = next((cut for cut in way.splits if cut.axis == way.cover.rows), None)
+    rows = next((cut for cut in variant.splits if cut.axis == variant.cover.rows), None)
     label = "whole" if rows is None else f"{rows.strategy.name}_{rows.tile}"
-    return label if way.pack is None else f"{label}_packed"
+    return label if variant.pack is None else f"{label}_packed"
 
 
 def forms_of(
@@ -300,7 +304,7 @@ def forms_of(
     microkernels: Sequence[Microkernel],
     machine: Machine,
 ) -> tuple[VariantForm, ...]:
-    """Return the forms of a nest, that of its first way first where that still is one.
+    """Return the forms of a nest, that of its first variant first where that still is one.
 
     nest    what the space begins with, of this group or of one that has become it
     laid    how constants lie there
@@ -325,28 +329,30 @@ class _Forms:
     machine: Machine
 
     def own(self) -> Iterator[VariantForm]:
-        """Yield the forms of the ways of the nest; their splits are among the choices."""
-        for way in self.nest.ways:
-            found = None if way.cover is None else self.match_of_cover(way.cover)
+        """Yield the forms of the variants of the nest; their splits are among the choices."""
+        for variant in self.nest.variants:
+            found = None if variant.cover is None else self.match_of_cover(variant.cover)
             if found is None:
-                yield self.plain(way)
+                yield self.plain(variant)
             else:
-                laid = None if way.pack is not None else self.lay(found)
-                yield self.microkernel_form(way, found, way.pack, laid)
+                laid = None if variant.pack is not None else self.lay(found)
+                yield self.microkernel_form(variant, found, variant.pack, laid)
 
     def others(self) -> Iterator[VariantForm]:
-        """Other microkernels along the same axes, and other ways for the columns' operand to lie."""
-        first = next((way for way in self.nest.ways if way.cover is not None), None)
+        """Other microkernels along the same axes, and other variants for the columns' operand to lie."""
+        first = next((variant for variant in self.nest.variants if variant.cover is not None), None)
         if first is None or first.cover is None:
             return
         same = [replace(first.cover, microkernel=kernel.name) for kernel in self.microkernels]
         matches = [found for cover in same if (found := self.match_of_cover(cover)) is not None]
         for found in matches or list(all_matches(self.lead, self.microkernels))[:1]:
             cover = KernelAxes.of(found)
-            known = next((way for way in self.nest.ways if way.cover == cover), None)
-            way = replace(first, cover=cover, splits=()) if known is None else known
+            known = next(
+                (variant for variant in self.nest.variants if variant.cover == cover), None
+            )
+            variant = replace(first, cover=cover, splits=()) if known is None else known
             for pack, laid in self.operands(found):
-                yield self.microkernel_form(way, found, pack, laid)
+                yield self.microkernel_form(variant, found, pack, laid)
 
     def operands(self, found: Match) -> Iterator[tuple[Pack | None, Staging | None]]:
         """Yield how the columns' operand of a match may lie."""
@@ -363,7 +369,7 @@ class _Forms:
         axes = [a for a in (*self.lead.axes, *self.lead.reduce_axes) if a.name in used]
         own_copy = used >= set(self.shared) and len(axes) <= len(load.index)
         if kernel.packed and found.columns is not None and own_copy and not shares_bytes:
-            own = (way.pack.name for way in self.nest.ways if way.pack is not None)
+            own = (variant.pack.name for variant in self.nest.variants if variant.pack is not None)
             name = next(own, self.computation.names().fresh(f"{load.buffer}_panels"))
             yield pack_of(self.lead, found, name, self.shared), None
 
@@ -377,29 +383,29 @@ class _Forms:
         """Return how the constant lies that the columns of a match read."""
         return next((step for step in self.laid if step.what == found.by_columns.buffer), None)
 
-    def plain(self, way: Way) -> VariantForm:
-        """Return the form of loops without a microkernel: those of `way`, as far as the nest has them."""
+    def plain(self, variant: LoopVariant) -> VariantForm:
+        """Return the form of loops without a microkernel: those of `variant`, as far as the nest has them."""
         own = [axis.name for axis in self.lead.axes if axis.name not in self.shared]
         summed = [axis.name for axis in self.lead.reduce_axes]
-        splits = [cut for cut in way.splits if cut.axis in (*own, *summed)]
-        if way.cover is not None:
-            way, splits = replace(way, loops=tuple(own[:-1]), inner=()), []
+        splits = [cut for cut in variant.splits if cut.axis in (*own, *summed)]
+        if variant.cover is not None:
+            variant, splits = replace(variant, loops=tuple(own[:-1]), inner=()), []
         cut = {one.axis for one in splits}
         loops, inner = (
             tuple(name for name in names if name in own and name not in cut)
-            for names in (way.loops, way.inner)
+            for names in (variant.loops, variant.inner)
         )
         copies = self.machine.policy.copies
         cuts = tuple(plain_cuts(one, copies) for one in splits)
         return VariantForm(
-            None, None, None, cuts, self.orders(replace(way, loops=loops, inner=inner))
+            None, None, None, cuts, self.orders(replace(variant, loops=loops, inner=inner))
         )
 
     def microkernel_form(
-        self, way: Way, found: Match, pack: Pack | None, laid: Staging | None
+        self, variant: LoopVariant, found: Match, pack: Pack | None, laid: Staging | None
     ) -> VariantForm:
-        """Return the form of a microkernel; the splits of `way` are among the choices."""
-        own = {cut.axis: cut for cut in way.splits}
+        """Return the form of a microkernel; the splits of `variant` are among the choices."""
+        own = {cut.axis: cut for cut in variant.splits}
         kernel, made = found.microkernel, list[AxisCuts]()
         extents = {a.name: a.extent for a in (*self.lead.axes, *self.lead.reduce_axes)}
         for axis in own or [name for name in (found.rows, found.columns) if name is not None]:
@@ -413,13 +419,13 @@ class _Forms:
                 made.append(column_cuts(axis, kernel, *given))
             else:
                 made.append(AxisCuts((own[axis],)))
-        return VariantForm(KernelAxes.of(found), pack, laid, tuple(made), self.orders(way))
+        return VariantForm(KernelAxes.of(found), pack, laid, tuple(made), self.orders(variant))
 
     @staticmethod
-    def orders(way: Way) -> tuple[Order, ...]:
+    def orders(variant: LoopVariant) -> tuple[Order, ...]:
         """Return the orders of plain loops, its own first."""
-        every = [(loops, way.inner) for loops in permutations(way.loops)]
-        every += [(way.loops, inner) for inner in permutations(way.inner)]
+        every = [(loops, variant.inner) for loops in permutations(variant.loops)]
+        every += [(variant.loops, inner) for inner in permutations(variant.inner)]
         return tuple(dict.fromkeys(every))
 
 
