@@ -87,7 +87,11 @@ from offcut.proof.normal_forms.reduction_init import (
 from offcut.proof.normal_forms.storage_order import (
     rename_conflicts,
 )
-from offcut.proof.normal_forms.unit_tiles import ends_at_elements, with_unit_tiles
+from offcut.proof.normal_forms.unit_tiles import (
+    ends_at_elements,
+    with_distinct_loops,
+    with_unit_tiles,
+)
 from offcut.proof.shape_equality import (
     is_alike,
     is_hoisted,
@@ -236,7 +240,7 @@ def _theorems(
     alike = try_is_alike(source, emitted, reassociate)
     if (
         alike
-        or (ends_at_elements(source) and is_same_shape(source, with_unit_tiles(source, emitted)))
+        or (ends_at_elements(source) and _is_in_unit_tiles(source, emitted))
         or _is_staged(source, emitted, reassociate)  # tiles in windows, of which others take longer
         or (alike is None and is_alike(source, emitted, reassociate))
         or _is_alike_by_iteration(source, emitted, reassociate, inside)
@@ -281,6 +285,12 @@ def _theorems(
         except NotRepresentable as why:
             raise undecided_error(of, f"{why.refused}: {why.because}") from None
     return tuple(theorems)
+
+
+def _is_in_unit_tiles(source: Program, emitted: Program) -> bool:
+    """Return whether `emitted` is `source` with loops split that count a result."""
+    forms = dict.fromkeys((source, with_distinct_loops(source)))
+    return any(is_same_shape(one, with_unit_tiles(one, emitted)) for one in forms)
 
 
 def _count_outer_windows(body: Sequence[Stmt]) -> int:
