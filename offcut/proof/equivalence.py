@@ -216,7 +216,8 @@ def _theorems(
     if _is_alike_but_for_common(source, emitted, reassociate, users, inside):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if (options_in_pairs := pair_whole_options(source, emitted)) is not None:
-        each = (_theorems(a, b, reassociate, users, a, inside) for a, b in options_in_pairs)
+        named = tuple(users.items())  # an option that was proved alone is proved
+        each = (_prove_pair(a, b, reassociate, named, a, inside, None) for a, b in options_in_pairs)
         return tuple(theorem for one in each for theorem in one)
     source, emitted = normalize_reductions(source, emitted, reassociate)
     through = with_floats(through)
