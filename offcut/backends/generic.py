@@ -38,7 +38,7 @@ from offcut.backends.covered_stages import (
 )
 from offcut.backends.mixed_strategies import with_priced_options
 from offcut.backends.no_schedule import no_schedule_error
-from offcut.backends.options import Options, Strategies, TargetPlan
+from offcut.backends.options import Options, Strategies, TargetPlan, format_strategy
 from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.backends.tilings_by_size import Draft, Price, competing
 from offcut.backends.verify import Unproved, unproved_step
@@ -295,7 +295,7 @@ def _plans_of_strategy(
     if plans is None or not plans.covered:
         raise PartitionError(
             "compile",
-            f"cannot take strategy={options.strategy!s} with {program.name}",
+            f"cannot take strategy={format_strategy(options.strategy)} with {program.name}",
             because="no microkernel computes a part of it",
             help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
         )
@@ -355,7 +355,7 @@ def _undecided_strategy(
     return PartitionError(
         error.op,
         error.refused,
-        at=f"{loops} by strategy={strategy!s}",
+        at=f"{loops} by strategy={format_strategy(strategy)}",
         because=error.because,
         help=(*([] if accepted is None else [f'strategy="{accepted}"']), 'strategy="auto"'),
     )

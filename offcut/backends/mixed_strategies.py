@@ -7,8 +7,8 @@ split C.j mix 64 as j_block j_in         choose
                                            option balance costs …
 
 Of several such splits there is an option for each combination. Those that are faster nowhere are left out (`costmodel.select_options`), by
-the price of what their decisions make; an option that the target refuses, or that is not proved, gives way to the next best ones, as long as
-those that are refused have not taken too much work.
+the price of what their decisions make, and so many that all have few tiles together; an option that the target refuses, or that is not proved,
+gives way to the next best ones, as long as those that are refused have not taken too much work.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def with_priced_options(
     sizes = programs[0].sizes
     calls = sample_calls(sizes, programs[0].assumptions, LARGEST, LARGEST)
     seconds = np.stack([calls.of(price(program)) for program in programs])
-    planned = _plan_best(schedules, seconds, plan, is_proved)
+    tiles = [count_tiles(program.body) for program in programs]
+    planned = _plan_best(schedules, tiles, seconds, plan, is_proved)
     if not planned:
         return schedules[0]  # and its proof says why
     if len(planned) == 1:
@@ -97,12 +98,14 @@ def with_priced_options(
 
 def _plan_best(
     schedules: Sequence[Schedule],
+    tiles: Sequence[int],
     seconds: npt.NDArray[np.float64],
     plan: Callable[[Schedule], TargetPlan],
     is_proved: Callable[[Schedule, TargetPlan], bool],
 ) -> dict[int, Program]:
     """Return the programs that the target plans for the options worth having, by their positions; none if none is proved.
 
+    tiles    in the text of each
     seconds  of shape (schedules, calls), predicted
 
     Raises PartitionError, of the first option, if the target refuses all.
@@ -110,8 +113,11 @@ def _plan_best(
     programs, refusals = dict[int, Program](), list[PartitionError]()
     candidates, refused_operations = list(range(len(schedules))), 0
     while candidates:
-        best = select_options(seconds[candidates], MAX_OPTIONS, GAIN).options
-        worth = [candidates[k] for k in best]
+        for most in range(MAX_OPTIONS, 0, -1):
+            best = select_options(seconds[candidates], most, GAIN).options
+            worth = [candidates[k] for k in best]
+            if sum(tiles[k] for k in worth) <= MOST_TILES:
+                break
         if programs.keys() >= set(worth):
             return {k: programs[k] for k in worth}
         for k in (k for k in worth if k not in programs):

@@ -41,6 +41,13 @@ class Options:
 DEFAULT = Options()
 
 
+def format_strategy(strategy: Strategies) -> str:
+    """Return a strategy as a user writes it: one for all axes, or some by axis."""
+    if isinstance(strategy, tuple):
+        return str({axis: str(one) for axis, one in strategy})
+    return str(strategy)
+
+
 @dataclass(frozen=True)
 class TargetPlan:
     """A program as a target runs it, with the decisions that made it.

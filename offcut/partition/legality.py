@@ -141,13 +141,14 @@ def check_takes(at: str, strategy: Strategy, tile: int) -> None:
 def check_few(axes: Sequence[str], tiles: int, *alternatives: str) -> None:
     """Refuse cuts, the last of them of `axes`, into many tiles or parts of sums, each code of its own.
 
+    tiles         as many as there are at least
     alternatives  that would be accepted, as text; none: what cuts of loops by hand may take
     """
     if tiles > MOST_TILES:
         raise PartitionError(
             "partition",
             f"cannot cut {', '.join(axes)} so",
-            because=f"there would be more than {MOST_TILES} tiles, each of them code of its own",
+            because=f"there would be at least {tiles} tiles, more than {MOST_TILES}, each of them code of its own",
             help=alternatives or ("one loop with residue or mix, or fewer levels",),
         )
 

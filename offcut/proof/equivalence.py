@@ -87,7 +87,11 @@ from offcut.proof.normal_forms.reduction_init import (
 from offcut.proof.normal_forms.storage_order import (
     rename_conflicts,
 )
-from offcut.proof.normal_forms.unit_tiles import ends_at_elements, with_unit_tiles
+from offcut.proof.normal_forms.unit_tiles import (
+    ends_at_elements,
+    with_distinct_loops,
+    with_unit_tiles,
+)
 from offcut.proof.shape_equality import (
     is_alike,
     is_hoisted,
@@ -213,7 +217,8 @@ def _theorems(
     if _is_alike_but_for_common(source, emitted, reassociate, users, inside):
         return proved
     if (options_in_pairs := pair_whole_options(source, emitted)) is not None:
-        each = (_theorems(a, b, reassociate, users, a, inside) for a, b in options_in_pairs)
+        named = tuple(users.items())  # an option that was proved alone is proved
+        each = (_prove_pair(a, b, reassociate, named, a, inside, None) for a, b in options_in_pairs)
         return tuple(theorem for one in each for theorem in one)
     source, emitted = normalize_reductions(source, emitted, reassociate)
     through = with_floats(through)
@@ -236,7 +241,7 @@ def _theorems(
     alike = try_is_alike(source, emitted, reassociate)
     if (
         alike
-        or (ends_at_elements(source) and is_same_shape(source, with_unit_tiles(source, emitted)))
+        or (ends_at_elements(source) and _is_in_unit_tiles(source, emitted))
         or _is_staged(source, emitted, reassociate)  # tiles in windows, of which others take longer
         or (alike is None and is_alike(source, emitted, reassociate))
         or _is_alike_by_iteration(source, emitted, reassociate, inside)
@@ -281,6 +286,12 @@ def _theorems(
         except NotRepresentable as why:
             raise undecided_error(of, f"{why.refused}: {why.because}") from None
     return tuple(theorems)
+
+
+def _is_in_unit_tiles(source: Program, emitted: Program) -> bool:
+    """Return whether `emitted` is `source` with loops split that count a result."""
+    forms = dict.fromkeys((source, with_distinct_loops(source)))
+    return any(is_same_shape(one, with_unit_tiles(one, emitted)) for one in forms)
 
 
 def _count_outer_windows(body: Sequence[Stmt]) -> int:

@@ -40,7 +40,7 @@ class Case:
 
 
 NO_SET = "is not quasi-affine"
-MANY = "more than 256 tiles"
+MANY = "more than 256, each of them code of its own"
 
 CASES = [
     Case("csr", ""),

@@ -95,4 +95,4 @@ def axis_of_terms(stage: Stage, reassociate: bool) -> str | None:
     return None
 
 
-__all__ = ["plain_decisions"]
+__all__ = ["WARPS", "plain_decisions"]

@@ -369,8 +369,8 @@ class _Ranges:
                 pairs = [(a.iter, *self.pair(a.start, a.extent)) for a in axes]
                 condition = None if where is None else self.name_products(where)
                 return replace(inside, axes=tuple(TileAxis(*p) for p in pairs), where=condition)
-            case Alloc(_, axes):
-                return replace(inside, axes=tuple(self.pair(*axis) for axis in axes))
+            case Alloc():
+                return replace(inside, axes=tuple(self.pair(*axis) for axis in _ranges(inside)))
         return map_own_expressions(inside, self.name_products)
 
     def pair(self, begin: Expr, length: Expr) -> tuple[Expr, Expr]:
@@ -432,11 +432,15 @@ class _Ranges:
 
 
 def _ranges(stmt: Stmt) -> Iterator[tuple[Expr, Expr]]:
-    """Return the begin and the length of each range of a statement."""
+    """Yield the begin and the length of each range of a statement; of a window that ends where the first of several ends is, its length
+    is that of a tile that does, ``min(h, n - s)``.
+    """
     match stmt:
         case For(lo=lo, hi=hi):
             yield lo, ix.sub(hi, lo)
         case Tile(axes):
             yield from ((axis.start, axis.extent) for axis in axes)
         case Alloc(_, axes):
-            yield from axes
+            yield from (
+                (begin, ix.distance(begin, ix.add(begin, length))) for begin, length in axes
+            )

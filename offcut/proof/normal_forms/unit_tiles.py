@@ -21,7 +21,8 @@ from typing import TypeAlias
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, children, reads_memory, rebuild, substitute
 from offcut.core.program import For, If, Program, Stmt, Store, Tile, TileAxis, walk
-from offcut.core.traversal import all_bound_names, map_blocks, map_body
+from offcut.core.traversal import all_bound_names, map_blocks, map_body, substitute_coordinates
+from offcut.describe.computation import Names
 from offcut.polyhedral import coefficient
 
 Coordinates: TypeAlias = Mapping[str, Mapping[int, str]]
@@ -32,6 +33,18 @@ def ends_at_elements(program: Program) -> bool:
     """Return whether a loop of a program begins or ends at an element of an array."""
     loops = (stmt for stmt in walk(program.body) if isinstance(stmt, For))
     return any(reads_memory(bound) for loop in loops for bound in (loop.lo, loop.hi))
+
+
+def with_distinct_loops(program: Program) -> Program:
+    """Return `program` with another name for each loop of a nest that has the name of one before, as decisions by hand call them."""
+
+    def change(stmt: Stmt, names: Names) -> Stmt:
+        if isinstance(stmt, For) and (name := names.fresh(stmt.iter)) != stmt.iter:
+            body = substitute_coordinates(stmt.body, {stmt.iter: Var(name)})
+            stmt = replace(stmt, iter=name, body=body)
+        return map_blocks(stmt, lambda body: tuple(change(one, names) for one in body))
+
+    return replace(program, body=tuple(change(stmt, Names()) for stmt in program.body))
 
 
 def with_unit_tiles(source: Program, emitted: Program) -> Program:

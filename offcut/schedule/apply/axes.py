@@ -67,7 +67,7 @@ class Target:
             )
         name = value.name if isinstance(value, Axis) else value
         called = self._loops_of_axis(name, loops)
-        if name in loops and not (called and called != [name]):
+        if name in loops and (not called or name in called):
             return str(name)
         if len(called) == 1 and name not in loops:
             return called[0]

@@ -53,7 +53,10 @@ def footprint(
     window = []
     for reach, extent in zip(box, shape, strict=True):
         low, high = reach or (ix.const(0), ix.const(-1))
-        start = facts.extreme("max", low, ix.const(0))
+        # Where only the first window has elements, 0 is as right, but does not say how windows move on.
+        start = low
+        if not facts.holds(ix.compare("<=", 0, low)):
+            start = facts.extreme("max", low, ix.const(0))
         end = least(_end_of(high), facts)
         lone = start == low and len([*ix.parts_of_minimum(end)]) == 1
         if not (lone and facts.holds(ix.compare("<=", end, extent))):

@@ -187,7 +187,7 @@ def test_a_strategy_that_multiplies_the_tiles_of_stages_in_stages_is_refused_bef
         str(refused.value)
         == """\
 partition: cannot cut y_product.i, y_product.j, y_mix.i, y_mix.j so
-  because  there would be more than 256 tiles, each of them code of its own
+  because  there would be at least 564 tiles, more than 256, each of them code of its own
   help     strategy="cut" or strategy="pad\""""
     )
 

@@ -42,6 +42,17 @@ for i in 0:n
     for e in index(p[i]):index(p[i + 1])
       c[i, j] += x[index(col[e]), j] * v[e]
 """,
+    "by a matrix, by rows": f"""program csrmm
+size m in 0:300
+{HEAD}input x: float32[n, m]
+output c: float32[n, m]
+for i in 0:n
+  for j in 0:m
+    c[i, j] = 0.0
+  for e in index(p[i]):index(p[i + 1])
+    for j in 0:m
+      c[i, j] += x[index(col[e]), j] * v[e]
+""",
 }
 SCHEDULES = {
     "by a vector": """\
@@ -61,6 +72,14 @@ bind c.i_block block
 bind c.j_block block
 bind c.i_warp warp
 bind c.j_lane lane
+""",
+    "by a matrix, by rows": """\
+schedule csrmm
+split c.i guard 4 as i_block i_warp
+bind c.i_block block
+bind c.i_warp warp
+bind c.j lane
+bind c.j_ lane
 """,
 }
 ROWS = ((), (0,), (1,), (40,), (0, 5, 0), (3, 0, 0, 31, 32, 33, 0), (1,) * 33)

@@ -161,8 +161,9 @@ def test_a_strategy_along_two_open_axes_is_proved_piece_by_piece(strategy: Any) 
         assert np.array_equal(kernel(x, y), x.astype(np.float32) @ y.astype(np.float32))
 
 
+@pytest.mark.parametrize("strategy", ["even", {"i": "even"}], ids=str)
 def test_a_strategy_that_is_not_decided_is_refused_by_its_loops_and_with_one_that_is_taken(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, strategy: Any
 ) -> None:
     because = "that question takes isl more than 4,000,000 operations"
     unproved_step = generic._unproved_step
@@ -179,11 +180,11 @@ def test_a_strategy_that_is_not_decided_is_refused_by_its_loops_and_with_one_tha
     a, w, s = product(24, 28, most=300)
     with rejection(f"""\
 PartitionError: prove: cannot tell whether the emitted program computes what the source does
-  at       S.i by strategy=even
+  at       S.i by strategy={strategy}
   because  {because}
   help     strategy="guard"
   help     strategy="auto\""""):
-        oc.compile(s, inputs=[a, w], target=there(), strategy="even")
+        oc.compile(s, inputs=[a, w], target=there(), strategy=strategy)
     for accepted in ("guard", "auto"):
         oc.compile(s, inputs=[a, w], target=there(), strategy=accepted)
 
