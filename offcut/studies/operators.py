@@ -167,7 +167,7 @@ def _operator(
         if isinstance(error, OffcutError) and error.op == "study":
             raise
         because = error.because if isinstance(error, OffcutError) else error_text(error)
-        help = _DESCRIBE_HELP if kind == "describe" else ()
+        help: tuple[str, ...] = _DESCRIBE_HELP if kind == "describe" else ()
         help = error.help if isinstance(error, OffcutError) else help
         what = f"cannot describe {kind} = {table[kind]!r}"
         raise refusal(at, because, *help, what=what) from error
