@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from offcut import __version__
-from offcut.errors import OffcutError
+from offcut.errors import DescribeError, OffcutError
 
 
 class _ExplainedInterrupt(KeyboardInterrupt):
@@ -96,6 +96,14 @@ def common(
     ] = False,
 ) -> None:
     """Loop partitioning for dynamic shapes."""
+
+
+def refusal(command: str, refused: str, because: str, *help: str, at: str = "") -> DescribeError:
+    """Return the error for what a command is given and cannot take.
+
+    help  what would be accepted
+    """
+    return DescribeError(command, refused, at=at, because=because, help=help)
 
 
 @contextmanager

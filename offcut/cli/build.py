@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from offcut.cli.app import app, refusals
-from offcut.errors import DescribeError
+from offcut.cli.app import app, refusal, refusals
 
 
 @app.command()
@@ -94,9 +93,10 @@ def build(
 def _check_alone(export: Path | None, options: Mapping[str, bool]) -> None:
     """Refuse options of one file where an object file and a header are written in its place."""
     for option in (option for option, is_given in options.items() if is_given and export):
-        raise DescribeError(
+        raise refusal(
             "build",
             f"cannot take {option} with --export {export}",
-            because="--export writes an object file and a header, and no file for offcut.load",
-            help=("without --export", f"without {option}"),
+            "--export writes an object file and a header, and no file for offcut.load",
+            "without --export",
+            f"without {option}",
         )

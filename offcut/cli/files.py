@@ -8,9 +8,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from offcut.cli.app import refusal
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
-from offcut.errors import DescribeError
 from offcut.partition import Partition
 from offcut.pipeline import partition, prove_equal
 from offcut.proof import Certificate
@@ -30,9 +30,7 @@ def read_program(path: Path, command: str) -> Program:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         help = f"offcut {command} FILE, of a loop program: its text, as `offcut cut` prints it"
-        raise DescribeError(
-            command, f"cannot read {path}", because=str(reason), help=(help,)
-        ) from None
+        raise refusal(command, f"cannot read {path}", str(reason), help) from None
     return parse(text)
 
 
@@ -51,12 +49,9 @@ def request_of(
     Raises DescribeError for an option that is of two programs.
     """
     if reassociate:
-        raise DescribeError(
-            "check",
-            "cannot take --reassociate",
-            because="there is one program, and it is not compared with another",
-            help=("offcut check SOURCE EMITTED --reassociate",),
-        )
+        because = "there is one program, and it is not compared with another"
+        help = "offcut check SOURCE EMITTED --reassociate"
+        raise refusal("check", "cannot take --reassociate", because, help)
     return Request(read_program(path, "check"), *_cut(tiles, tails, "check"))
 
 
@@ -69,12 +64,9 @@ def check_files(
     """
     given = [name for name, value in (alone or {}).items() if value]
     if given:
-        raise DescribeError(
-            "check",
-            f"cannot take {', '.join(given)}",
-            because=f"{source} and {emitted} are compared as they stand",
-            help=(f"offcut check FILE {' '.join(given)}",),
-        )
+        because = f"{source} and {emitted} are compared as they stand"
+        help = f"offcut check FILE {' '.join(given)}"
+        raise refusal("check", f"cannot take {', '.join(given)}", because, help)
     first, second = read_program(source, "check"), read_program(emitted, "check")
     return prove_equal(first, second, reassociate)
 
@@ -93,23 +85,19 @@ def _cut(
     named = [text for text in tails if "=" in text]
     for_all = [text for text in tails if "=" not in text]
     if len(for_all) > 1:
-        raise DescribeError(
-            command,
-            f"cannot take {len(for_all)} strategies for all loops",
-            at=f"--tail {' --tail '.join(for_all)}",
-            because="one is for all that are not named",
-            help=("--tail mask --tail i=balance",),
-        )
+        what, at = f"cannot take {len(for_all)} strategies for all loops", " --tail ".join(for_all)
+        because, help = "one is for all that are not named", "--tail mask --tail i=balance"
+        raise refusal(command, what, because, help, at=f"--tail {at}")
     tail = dict.fromkeys(tile, for_all[0]) if for_all else {}
     tail |= {name: value for name, value, _ in _pairs(named, "--tail", command)}
     idle = [*(for_all if not tile else ()), *(text for text in named if _name(text) not in tile)]
     if idle:
         loop = _name(idle[0]) if "=" in idle[0] else "i"
-        raise DescribeError(
+        raise refusal(
             command,
             f"cannot take --tail {idle[0]}",
-            because=f"no --tile cuts {f'the loop {loop}' if '=' in idle[0] else 'a loop'}, so none has a tail",
-            help=(f"--tile {loop}=8 --tail {idle[0]}",),
+            f"no --tile cuts {f'the loop {loop}' if '=' in idle[0] else 'a loop'}, so none has a tail",
+            f"--tile {loop}=8 --tail {idle[0]}",
         )
     return tile, tail
 
@@ -124,12 +112,9 @@ def _pairs(texts: Sequence[str], option: str, command: str) -> list[tuple[str, s
     for number, (name, _, text) in enumerate(found):
         before = next((one for known, _, one in found[:number] if known == name), None)
         if before is not None:
-            raise DescribeError(
-                command,
-                f"cannot take {option} {text}",
-                because=f"{option} {before} came before",
-                help=(f"{option} {name}=… once",),
-            )
+            because = f"{option} {before} came before"
+            help = f"{option} {name}=… once"
+            raise refusal(command, f"cannot take {option} {text}", because, help)
     return found
 
 
@@ -145,11 +130,11 @@ def sizes_at(texts: Sequence[str], program: Program) -> dict[str, int]:
     }
     names = [size.name for size in program.sizes]
     if found.keys() != {*names}:
-        raise DescribeError(
+        raise refusal(
             "cut",
             f"cannot draw {program.name} at {', '.join(texts) or 'no sizes'}",
-            because=f"its sizes are {', '.join(names) or 'none'}",
-            help=(" ".join(f"--at {name}=29" for name in names) or "no --at",),
+            f"its sizes are {', '.join(names) or 'none'}",
+            " ".join(f"--at {name}=29" for name in names) or "no --at",
         )
     return found
 
@@ -169,9 +154,7 @@ def read_pair(command: str, option: str, text: str, help: tuple[str, ...]) -> tu
     """
     name, _, value = (part.strip() for part in text.partition("="))
     if not (name and value):
-        raise DescribeError(
-            command, f"cannot read {option} {text}", because="it is not a name=value", help=help
-        )
+        raise refusal(command, f"cannot read {option} {text}", "it is not a name=value", *help)
     return name, value
 
 
@@ -184,5 +167,5 @@ def read_number(command: str, given: str, text: str, help: str) -> int:
     """
     if not text.strip().isdecimal():
         because = f"{text!r} is not a whole number from 0 on" if text else "there is no number"
-        raise DescribeError(command, f"cannot read {given}", because=because, help=(help,))
+        raise refusal(command, f"cannot read {given}", because, help)
     return int(text)

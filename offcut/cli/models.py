@@ -14,13 +14,14 @@ import typer
 
 from offcut.backends.abi import Argument
 from offcut.backends.host.saved import SavedModel, load
+from offcut.cli.app import refusal
 from offcut.cli.files import read_number, read_pair
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Const, Expr
 from offcut.core.interpret.run_arguments import checked_size
 from offcut.core.program import Size
 from offcut.describe.request import Array
-from offcut.errors import CallError, DescribeError
+from offcut.errors import CallError
 from offcut.graph import extents
 from offcut.pipeline import targets
 from offcut.plugins.onnx import OnnxModel
@@ -29,12 +30,8 @@ from offcut.plugins.onnx import OnnxModel
 def check_readable(model: Path, command: str = "run") -> None:
     """Refuse a model that is no file, in the words of the command."""
     if not model.is_file():
-        raise DescribeError(
-            command,
-            f"cannot read {model}",
-            because="it is a folder" if model.is_dir() else "there is no such file",
-            help=(f"offcut {command} model.onnx",),
-        )
+        because = "it is a folder" if model.is_dir() else "there is no such file"
+        raise refusal(command, f"cannot read {model}", because, f"offcut {command} model.onnx")
 
 
 def check_place(path: Path, command: str) -> None:
@@ -53,7 +50,7 @@ def check_place(path: Path, command: str) -> None:
         because, help = f"the folder {folder} is not writable", "a folder that is yours"
     else:
         return
-    raise DescribeError(command, f"cannot write {path}", because=because, help=(help,))
+    raise refusal(command, f"cannot write {path}", because, help)
 
 
 def targets_of(text: str) -> tuple[str, ...]:
@@ -64,12 +61,9 @@ def targets_of(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if name not in targets():
-            raise DescribeError(
-                "run",
-                f"cannot take --target {text}",
-                because=f"there is no target {name!r}",
-                help=tuple(f"--target {known}" for known in targets()),
-            )
+            because = f"there is no target {name!r}"
+            help = tuple(f"--target {known}" for known in targets())
+            raise refusal("run", f"cannot take --target {text}", because, *help)
     return names
 
 
@@ -92,12 +86,9 @@ def arrays_of(texts: Sequence[str], option: str = "--input") -> dict[str, Array]
             arrays = {name: archive[""] if "" in archive else _named_in(archive, name, path)}
         for name, array in arrays.items():
             if name in arrays_by_name:
-                raise DescribeError(
-                    "run",
-                    f"cannot read {option} {text}",
-                    because=f"{name} is given twice",
-                    help=(f"{option} {name}=… once",),
-                )
+                because = f"{name} is given twice"
+                help = f"{option} {name}=… once"
+                raise refusal("run", f"cannot read {option} {text}", because, help)
             arrays_by_name[name] = array
     return arrays_by_name
 
@@ -114,17 +105,14 @@ def _read_arrays(path: str) -> dict[str, Array]:
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         because = reason or "it is not a file of numbers that numpy saved"
-        raise DescribeError("run", f"cannot read {path}", because=because, help=help) from None
+        raise refusal("run", f"cannot read {path}", because, *help) from None
 
 
 def _named_in(arrays: Mapping[str, Array], name: str, path: str) -> Array:
     if name not in arrays:
-        raise DescribeError(
-            "run",
-            f"cannot read {name} from {path}",
-            because=f"its arrays are {', '.join(arrays) or 'none'}",
-            help=(f"--input {path} takes them by their names",),
-        )
+        because = f"its arrays are {', '.join(arrays) or 'none'}"
+        help = f"--input {path} takes them by their names"
+        raise refusal("run", f"cannot read {name} from {path}", because, help)
     return arrays[name]
 
 
@@ -139,15 +127,12 @@ def load_saved(path: Path, shown: Mapping[str, bool]) -> SavedModel | None:
         return None
     model = load(path)
     if not isinstance(model, SavedModel):
-        raise DescribeError("run", f"cannot run {path}", because="it holds a kernel, and no model")
+        raise refusal("run", f"cannot run {path}", "it holds a kernel, and no model")
     for option, is_asked in shown.items():
         if is_asked:
-            raise DescribeError(
-                "run",
-                f"cannot take {option} with {path}",
-                because="a saved model is machine code: its graph and its plan are not in it",
-                help=(f"offcut run model.onnx {option}",),
-            )
+            because = "a saved model is machine code: its graph and its plan are not in it"
+            help = f"offcut run model.onnx {option}"
+            raise refusal("run", f"cannot take {option} with {path}", because, help)
     return model
 
 
@@ -209,12 +194,9 @@ def sizes_of(
     for name in asked:
         if name not in declared:
             listed = ", ".join(declared) or "none"
-            raise DescribeError(
-                "run",
-                f"cannot take --size {name}={asked[name]}",
-                because=f"sizes are {listed}",
-                help=tuple(f"--size {one}={max(size.min, 1)}" for one, size in declared.items()),
-            )
+            because = f"sizes are {listed}"
+            help = tuple(f"--size {one}={max(size.min, 1)}" for one, size in declared.items())
+            raise refusal("run", f"cannot take --size {name}={asked[name]}", because, *help)
     seen: dict[str, int] = {}
     for name, array in arrays.items():
         if name not in call.inputs:
@@ -228,12 +210,9 @@ def sizes_of(
         shape = call.inputs[name].shape
         for extent, actual in zip(map(_extent_text, shape), array.shape, strict=False):
             if extent in declared and asked.get(extent, actual) != actual:
-                raise DescribeError(
-                    "run",
-                    f"cannot take --size {extent}={asked[extent]}",
-                    because=f"it is {actual} in {name}, of shape {array.shape}",
-                    help=(f"--size {extent}={actual}, or none: arrays say it",),
-                )
+                because = f"it is {actual} in {name}, of shape {array.shape}"
+                said = f"--size {extent}={actual}, or none: arrays say it"
+                raise refusal("run", f"cannot take --size {extent}={asked[extent]}", because, said)
             if extent in declared:
                 seen.setdefault(extent, actual)
     least = {size.name: max(size.min, min(1, size.max)) for size in call.sizes}
@@ -275,12 +254,9 @@ def draw_inputs(
             feed[name] = np.asarray(array).astype(numpy_dtype(value.dtype))
         except (MemoryError, ValueError):  # numpy's own bound on bytes
             at = ", ".join(f"{size} = {number}" for size, number in sizes.items())
-            raise DescribeError(
-                "run",
-                f"cannot draw {name} of shape {shape}",
-                because="there is no memory for it",
-                help=(f"--size, which is {at} now",),
-            ) from None
+            because = "there is no memory for it"
+            help = f"--size, which is {at} now"
+            raise refusal("run", f"cannot draw {name} of shape {shape}", because, help) from None
     return feed
 
 
@@ -294,12 +270,9 @@ def save_outputs(results: Mapping[str, Array], folder: Path) -> None:
         for name, array in results.items():
             np.save(folder / f"{quote(name, safe=' []()+,')}.npy", array, allow_pickle=False)
     except OSError as error:
-        raise DescribeError(
-            "run",
-            f"cannot write to {folder}",
-            because=str(error.strerror),
-            help=("--output FOLDER, which is made where there is none",),
-        ) from None
+        because = str(error.strerror)
+        help = "--output FOLDER, which is made where there is none"
+        raise refusal("run", f"cannot write to {folder}", because, help) from None
 
 
 def write_text(path: Path, text: str, option: str) -> None:
@@ -310,12 +283,9 @@ def write_text(path: Path, text: str, option: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise DescribeError(
-            "run",
-            f"cannot write to {path}",
-            because=str(error.strerror),
-            help=(f"{option} FILE, in a folder that is there",),
-        ) from None
+        because = str(error.strerror)
+        help = f"{option} FILE, in a folder that is there"
+        raise refusal("run", f"cannot write to {path}", because, help) from None
 
 
 def _extent_text(extent: Expr) -> str:

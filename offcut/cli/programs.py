@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from offcut.cli.app import app, refusals
-from offcut.errors import DescribeError
+from offcut.cli.app import app, refusal, refusals
 
 
 @app.command()
@@ -36,12 +35,9 @@ def cut(
 
     with refusals():
         if at and png is None:
-            raise DescribeError(
-                "cut",
-                f"cannot take --at {at[0]}",
-                because="it is a size of the picture, and none is drawn",
-                help=(f"--png cut.png --at {' --at '.join(at)}",),
-            )
+            because = "it is a size of the picture, and none is drawn"
+            help = f"--png cut.png --at {' --at '.join(at)}"
+            raise refusal("cut", f"cannot take --at {at[0]}", because, help)
         partition = cut_file(program, tile or (), tail or ())
         if png is not None:
             partition.plot(png, axes=None, **sizes_at(at or (), partition.source))

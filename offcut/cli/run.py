@@ -75,46 +75,26 @@ def run(
 
     Example: offcut run model.onnx --input x=x.npy --size batch=3 --output results
     """
-    from offcut.cli.models import (
-        arrays_of,
-        call_of,
-        check_readable,
-        draw_inputs,
-        echo_default_sizes,
-        load_saved,
-        numbers_of,
-        save_outputs,
-        sizes_of,
-        targets_of,
-        write_text,
-    )
+    from offcut.cli import models
     from offcut.plugins.onnx import from_onnx
 
     with refusals():
-        check_readable(model)
-        arrays, asked = arrays_of(given or ()), numbers_of(size or ())
-        loaded = load_saved(
-            model,
-            {
-                "--graph": graph,
-                "--plan": plan,
-                "--cost": cost,
-                "--profile": profile,
-                "--trace": trace is not None,
-            },
-        )
+        models.check_readable(model)
+        arrays, asked = models.arrays_of(given or ()), models.numbers_of(size or ())
+        shown = {"--graph": graph, "--plan": plan, "--cost": cost, "--profile": profile}
+        loaded = models.load_saved(model, {**shown, "--trace": trace is not None})
         if loaded is not None:
-            call = call_of(loaded)
-            sizes = sizes_of(call, arrays, asked)
-            echo_default_sizes(call, arrays, asked, sizes)
-            results = loaded(draw_inputs(call, arrays, sizes, seed))
+            call = models.call_of(loaded)
+            sizes = models.sizes_of(call, arrays, asked)
+            models.echo_default_sizes(call, arrays, asked, sizes)
+            results = loaded(models.draw_inputs(call, arrays, sizes, seed))
         else:
             imported = partial(
                 from_onnx,
                 model,
                 threads=threads,
-                target=targets_of(target),
-                constants=arrays_of(constant or (), "--constant"),
+                target=models.targets_of(target),
+                constants=models.arrays_of(constant or (), "--constant"),
                 distributive=distributive,
                 parts=parts,
             )
@@ -126,22 +106,22 @@ def run(
                 onnx_model, asked = imported(asked), {}
             if graph:
                 typer.echo(str(onnx_model.graph))
-            call = call_of(onnx_model)
-            sizes = sizes_of(call, arrays, asked)
-            echo_default_sizes(call, arrays, asked, sizes)
+            call = models.call_of(onnx_model)
+            sizes = models.sizes_of(call, arrays, asked)
+            models.echo_default_sizes(call, arrays, asked, sizes)
             if plan:
                 typer.echo(str(onnx_model.plan(**sizes)))
             if cost:
                 typer.echo(str(onnx_model.cost(**sizes)))
-            feed = draw_inputs(call, arrays, sizes, seed)
+            feed = models.draw_inputs(call, arrays, sizes, seed)
             if profile or trace is not None:
                 profiled = onnx_model.profile(feed)
                 if profile:
                     typer.echo(str(profiled))
                 if trace is not None:
-                    write_text(trace, profiled.chrome_trace(), "--trace")
+                    models.write_text(trace, profiled.chrome_trace(), "--trace")
             results = onnx_model(feed)
         if output is not None:
-            save_outputs(results, output)
+            models.save_outputs(results, output)
     for name, array in results.items():
         typer.echo(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]")

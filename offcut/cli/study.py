@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from offcut.cli.app import app, interruptible, refusals
+from offcut.cli.app import app, interruptible, refusal, refusals
 from offcut.cli.files import Certificates
 from offcut.errors import DescribeError
 
@@ -110,9 +110,7 @@ def study_command(
 def _arguments_error(words: Sequence[str]) -> DescribeError:
     text = " ".join(words) or "nothing"
     because = f"{text} is neither a file, nor compare with two folders, nor new with one"
-    return DescribeError(
-        "study", "cannot tell what to do", because=because, help=("offcut study --help",)
-    )
+    return refusal("study", "cannot tell what to do", because, "offcut study --help")
 
 
 def _measure(

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from offcut.cli.app import app, interruptible, refusals
+from offcut.cli.app import app, interruptible, refusal, refusals
 from offcut.cli.files import read_number
 from offcut.cli.records import In, kept_trials
-from offcut.errors import DescribeError
 
 
 def take_extents(arguments: Sequence[str]) -> tuple[dict[str, int], list[str]]:
@@ -38,13 +37,9 @@ def take_extents(arguments: Sequence[str]) -> tuple[dict[str, int], list[str]]:
         written = f"--{letter} {value}".rstrip()
         extent = read_number("sweep", written, value, f"--{letter} 768")
         if letter in extents:
-            raise DescribeError(
-                "sweep",
-                f"the axis {letter!r} has two sizes",
-                at=written,
-                because=f"--{letter} {extents[letter]} came before",
-                help=(f"--sizes {letter}={extents[letter]},{value} sweeps both",),
-            )
+            because = f"--{letter} {extents[letter]} came before"
+            help = f"--sizes {letter}={extents[letter]},{value} sweeps both"
+            raise refusal("sweep", f"the axis {letter!r} has two sizes", because, help, at=written)
         extents[letter] = extent
     return extents, others
 
@@ -189,12 +184,8 @@ def _check_mode(context: typer.Context, oracle: bool) -> None:
     odd += [f"--{name}" for name in _OF_CONTRACTIONS if oracle and _is_given(context, name)]
     odd += [f"--{letter}" for letter in context.meta["extents"] if oracle]
     if odd:
-        raise DescribeError(
-            "sweep",
-            f"cannot take {', '.join(odd)}",
-            because="a program in a file says all else" if oracle else "that is of --oracle",
-            help=("offcut sweep --help",),
-        )
+        because = "a program in a file says all else" if oracle else "that is of --oracle"
+        raise refusal("sweep", f"cannot take {', '.join(odd)}", because, "offcut sweep --help")
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -205,11 +196,6 @@ def _is_given(context: typer.Context, name: str) -> bool:
 def _names(text: str, option: str, some: bool) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if some and not names:
-        raise DescribeError(
-            "sweep",
-            "cannot measure nothing",
-            at=option,
-            because="it names none",
-            help=("--strategies auto,cut,ladder",),
-        )
+        help = "--strategies auto,cut,ladder"
+        raise refusal("sweep", "cannot measure nothing", "it names none", help, at=option)
     return names

@@ -78,48 +78,31 @@ def probe(
 
     Example: offcut target probe --out mine.toml
     """
-    if gpu:
-        with refusals():
-            _probe_gpu(out)
-        return
     with refusals():
+        from offcut.experiment import probed
         from offcut.experiment.outputs import check_writable, wide_console
-        from offcut.experiment.probe import measured
-        from offcut.experiment.probed import check_idle, check_path, complaints, described, written
 
         if out is not None:
-            check_path(out)
+            probed.check_path(out)
             check_writable(out, "probe")
-        reading = measured()
-        if not loaded:
-            check_idle(reading)
-        text = described(reading, "host" if out is None else out.stem)
+        name, complaints = out.stem if out else "gpu" if gpu else "host", tuple[str, ...]()
+        if gpu:
+            from offcut.experiment import gpu_probe
+
+            device = gpu_probe.measured_device()
+            text, table = gpu_probe.described_device(device, name), gpu_probe.table(device)
+        else:
+            from offcut.experiment.probe import measured
+
+            reading = measured()
+            if not loaded:
+                probed.check_idle(reading)
+            text, table = probed.described(reading, name), reading.table()
+            complaints = probed.complaints(reading)
         if out is None:
             typer.echo(text)
         else:
-            written(text, out)
-        wide_console(stderr=out is None).print(reading.table())
-        for line in complaints(reading):
+            probed.written(text, out)
+        wide_console(stderr=out is None).print(table)
+        for line in complaints:
             typer.echo(line, err=True)
-
-
-def _probe_gpu(out: Path | None) -> None:
-    from rich.table import Table
-
-    from offcut.experiment.gpu_probe import described_device, measured_device, rows
-    from offcut.experiment.outputs import check_writable, wide_console
-    from offcut.experiment.probed import check_path, written
-
-    if out is not None:
-        check_path(out)
-        check_writable(out, "probe")
-    device = measured_device()
-    text = described_device(device, "gpu" if out is None else out.stem)
-    if out is None:
-        typer.echo(text)
-    else:
-        written(text, out)
-    table = Table("measured", "median", "spread", box=None, padding=(0, 1))
-    for row in rows(device):
-        table.add_row(*row)
-    wide_console(stderr=out is None).print(table)

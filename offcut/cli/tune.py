@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from offcut.cli.app import app, interruptible, refusals
+from offcut.cli.app import app, interruptible, refusal, refusals
 from offcut.cli.files import Certificates
 from offcut.cli.records import In, kept_trials
-from offcut.errors import DescribeError, OffcutError
+from offcut.errors import OffcutError
 
 
 @app.command("tune")
@@ -61,14 +61,9 @@ def tune_command(
         source = read_program(program, "tune")
         if source.sizes and not sizes:
             names = [size.name for size in source.sizes]
-            raise DescribeError(
-                "tune",
-                f"cannot tune {source.name} for no sizes",
-                because=f"nothing says which values {', '.join(names)} take",
-                help=tuple(
-                    " ".join(f"--sizes {n}={v}" for n in names) for v in ("1,7,33", "1:512")
-                ),
-            )
+            because = f"nothing says which values {', '.join(names)} take"
+            help = tuple(" ".join(f"--sizes {n}={v}" for n in names) for v in ("1,7,33", "1:512"))
+            raise refusal("tune", f"cannot tune {source.name} for no sizes", because, *help)
         if out is not None:
             check_writable(out, "tune")
         outcome = tune(
@@ -118,11 +113,8 @@ def worker(
     with refusals():
         pool = pool_of(Pool(address, certificates=certificates), "worker")
         if pool.address == LOCAL:
-            raise DescribeError(
-                "worker",
-                f"cannot be a device of pool={LOCAL!r}",
-                because="whoever tunes with that measures by himself",
-                help=("offcut worker tls://host:8786",),
-            )
+            because = "whoever tunes with that measures by himself"
+            help = "offcut worker tls://host:8786"
+            raise refusal("worker", f"cannot be a device of pool={LOCAL!r}", because, help)
         named = device or platform.node()
         serve(pool, named, lambda: typer.echo(f"device {named} waits for candidates at {address}"))

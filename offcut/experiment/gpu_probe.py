@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
+
+from rich.table import Table
 
 from offcut.backends.gpu.driver import Device, open_device
 from offcut.backends.gpu.launches import ArrayParameter, Launch, LaunchPlan, SizeParameter
 from offcut.backends.gpu.nvrtc import cached_cubin
 from offcut.costmodel import load, shipped_machines
 from offcut.costmodel.device import Accelerator
-from offcut.experiment.probe import Reading
+from offcut.experiment.probe import Reading, readings_table
 
 ROUNDS = 7
 SPIN_CYCLES = 20_000_000
@@ -46,18 +48,13 @@ extern "C" __global__ void __launch_bounds__(512) read(const uint4 *from, int *o
 
 extern "C" __global__ void __launch_bounds__(32) nothing() {}
 """
-_OUT = ArrayParameter("out", 8)
+_OUT, _SIZES = ArrayParameter("out", 8), ("blocks", "cycles", "cells", "rounds")
+_READ = ArrayParameter("from", _CELL), _OUT, SizeParameter("cells"), SizeParameter("rounds")
 PLAN = {
-    launch.kernel: LaunchPlan("probe", ("blocks", "cycles", "cells", "rounds"), (), (launch,))
+    launch.kernel: LaunchPlan("probe", _SIZES, (), (launch,))
     for launch in (
         Launch("spin", ("blocks",), THREADS, 0, (_OUT, SizeParameter("cycles"))),
-        Launch(
-            "read",
-            ("blocks",),
-            THREADS,
-            0,
-            (ArrayParameter("from", _CELL), _OUT, SizeParameter("cells"), SizeParameter("rounds")),
-        ),
+        Launch("read", ("blocks",), THREADS, 0, _READ),
         Launch("nothing", ("blocks",), 32, 0, ()),
     )
 }
@@ -109,13 +106,8 @@ class Probe:
         """Return the seconds of one launch, a sample for each round, by events of the device."""
         device = self.device
         blocks = {"spin": self.multiprocessors, "nothing": 1}
-        values = {
-            "blocks": blocks.get(kernel, BLOCKS_EACH * self.multiprocessors),
-            "cycles": 0,
-            "cells": 0,
-            "rounds": 0,
-            **sizes,
-        }
+        count = blocks.get(kernel, BLOCKS_EACH * self.multiprocessors)
+        values = {"blocks": count, "cycles": 0, "cells": 0, "rounds": 0, **sizes}
         events = [device.call("cuEventCreate", 0, op="probe") for _ in range(2)]
         samples = []
         for number in range(ROUNDS + 1):
@@ -232,11 +224,8 @@ def _sure(reading: Reading) -> str:
     return f" (spread {100 * reading.spread:.1f} %)"
 
 
-def rows(found: MeasuredDevice) -> list[tuple[str, str, str]]:
-    """Return what was measured, with its unit and its spread, for a table."""
-    readings: list[tuple[str, Reading, Callable[[float], str]]] = [
-        ("clock", found.clock, lambda x: f"{x / 1e9:.3g} GHz"),
-        *((name, one, lambda x: f"{x / 1e12:.3g} TB/s") for name, one in found.memories.items()),
-        ("launch", found.launch, lambda x: f"{x * 1e6:.3g} µs"),
-    ]
-    return [(name, show(one.value), f"{100 * one.spread:.1f} %") for name, one, show in readings]
+def table(found: MeasuredDevice) -> Table:
+    """Return a table of all readings with their spreads."""
+    rows = [("clock", found.clock, 1e-9, "GHz")]
+    rows += [(name, one, 1e-12, "TB/s") for name, one in found.memories.items()]
+    return readings_table([*rows, ("launch", found.launch, 1e6, "µs")])

@@ -19,17 +19,8 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 # What decides which microkernels can run, widest first. A feature that a wider one implies on
 # every machine ever sold is left out.
 TELLING_FEATURES = (
-    "amx-tile",
-    "amx-bf16",
-    "amx-int8",
-    "avx512f",
-    "avx512bf16",
-    "avx512fp16",
-    "avx512vnni",
-    "avx2",
-    "fma",
-    "sve",
-    "neon",
+    *("amx-tile", "amx-bf16", "amx-int8", "avx512f", "avx512bf16", "avx512fp16", "avx512vnni"),
+    *("avx2", "fma", "sve", "neon"),
 )
 
 

@@ -35,10 +35,9 @@ def check_writable(file: Path, op: str) -> None:
         if not existed:
             file.unlink()
     except OSError as failed:
-        raise OffcutError(
-            op,
-            f"cannot write {file.name}",
-            at=str(file),
-            because=failed.strerror or str(failed),
-            help=("another path, in a folder that can be written",),
-        ) from failed
+        because, help = (
+            failed.strerror or str(failed),
+            "another path, in a folder that can be written",
+        )
+        what = f"cannot write {file.name}"
+        raise OffcutError(op, what, at=str(file), because=because, help=(help,)) from failed

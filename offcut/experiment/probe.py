@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -58,6 +58,17 @@ class Reading:
         return Reading(middle, (high - low) / middle)
 
 
+def readings_table(rows: Iterable[tuple[str, Reading, float, str]]) -> Table:
+    """Return a table of readings: of each its name, what it is multiplied by, and the unit then."""
+    grid = Table(box=None, padding=(0, 1))
+    for title in ("measured", "median", "unit", "spread"):
+        grid.add_column(title, justify="left" if title in ("measured", "unit") else "right")
+    for name, reading, scale, unit in rows:
+        value, spread = f"{reading.value * scale:.3g}", f"{100 * reading.spread:.1f} %"
+        grid.add_row(escape(name), value, unit, spread)
+    return grid
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What was found of this machine.
@@ -85,13 +96,7 @@ class Measured:
 
     def table(self) -> Table:
         """Return a table of all readings with their spreads."""
-        grid = Table(box=None, padding=(0, 1))
-        for title in ("measured", "median", "unit", "spread"):
-            grid.add_column(title, justify="left" if title in ("measured", "unit") else "right")
-        for name, reading, scale, unit in self._rows():
-            value = f"{reading.value * scale:.3g}"
-            grid.add_row(escape(name), value, unit, f"{100 * reading.spread:.1f} %")
-        return grid
+        return readings_table(self._rows())
 
     def _rows(self) -> Iterator[tuple[str, Reading, float, str]]:
         yield "clock", self.clock, 1e-9, "GHz"
@@ -115,13 +120,8 @@ def measured() -> Measured:
     wall, used = time.perf_counter(), time.process_time()
     clock = meter("clock", limits.clock_loop(), host)
     units, memories = _unit_meters(host, near.unit), _memory_meters(host)
-    samples_by_name = in_rounds(
-        {
-            name: partial(_rate, one)
-            for name, one in [("", clock), *units.items(), *memories.items()]
-        },
-        ROUNDS,
-    )
+    meters = {"": clock, **units, **memories}
+    samples_by_name = in_rounds({name: partial(_rate, one) for name, one in meters.items()}, ROUNDS)
     clocks = samples_by_name.pop("")
     by_cycle = {
         name: Reading.of([rate / hertz for rate, hertz in zip(samples, clocks, strict=True)])
@@ -131,17 +131,9 @@ def measured() -> Measured:
     calls = {name: Reading.of(samples) for name, samples in call_samples(ROUNDS).items()}
     core_share = (time.process_time() - used) / (time.perf_counter() - wall)
     halves = {name: Reading(by_cycle[name].value / 2, by_cycle[name].spread) for name in units}
-    return Measured(
-        description.cpu,
-        host,
-        near,
-        Reading.of(clocks),
-        halves,
-        {name: by_cycle[name] for name in memories},
-        tiles,
-        core_share,
-        calls,
-    )
+    levels_by_name = {name: by_cycle[name] for name in memories}
+    readings = Reading.of(clocks), halves, levels_by_name, tiles
+    return Measured(description.cpu, host, near, *readings, core_share, calls)
 
 
 def _rate(one: Meter) -> float:
@@ -218,21 +210,18 @@ def _call(family: Family, shape: TileShape, host: isa.Host) -> instruction_rates
 def _again(symbol: str, parameters: str) -> str:
     """Return the LLVM IR of the function `again`, which calls another one `TIMES` times."""
     declared = ", ".join(f"{kind} %p{at}" for at, kind in enumerate(parameters.split(", ")))
-    lines = [
-        f"define void @again({declared}) {{",
-        "entry:",
-        "br label %next",
-        "next:",
-        f"%left = phi i64 [ {TIMES}, %entry ], [ %less, %next ]",
-        f"call void @{symbol}({declared})",
-        "%less = sub i64 %left, 1",
-        "%more = icmp ne i64 %less, 0",
-        "br i1 %more, label %next, label %end",
-        "end:",
-        "ret void",
-        "}",
-    ]
-    return "\n".join(lines)
+    return f"""define void @again({declared}) {{
+entry:
+br label %next
+next:
+%left = phi i64 [ {TIMES}, %entry ], [ %less, %next ]
+call void @{symbol}({declared})
+%less = sub i64 %left, 1
+%more = icmp ne i64 %less, 0
+br i1 %more, label %next, label %end
+end:
+ret void
+}}"""
 
 
 # Measures what a call of a kernel takes beside its loops: the call itself, and each way that competes in it.

@@ -30,11 +30,12 @@ def described(measured: Measured, name: str, day: date | None = None) -> str:
 def check_path(path: Path) -> None:
     """Refuse a file whose name is not one that is read back."""
     if path.suffix != ".toml":
+        because, help = (
+            "a machine is read from a file whose name ends in .toml",
+            path.stem or "mine",
+        )
         raise TargetError(
-            "probe",
-            f"cannot write {path}",
-            because="a machine is read from a file whose name ends in .toml",
-            help=(f"--out {path.stem or 'mine'}.toml",),
+            "probe", f"cannot write {path}", because=because, help=(f"--out {help}.toml",)
         )
 
 
@@ -57,15 +58,12 @@ def check_idle(measured: Measured) -> None:
     Raises BusyError if it had it less than `LOADED` of the time.
     """
     if measured.core_share < LOADED:
-        raise BusyError(
-            "probe",
-            "cannot describe this machine",
-            because=f"it is too loaded to be measured: this process had its core {100 * measured.core_share:.0f} % of the time",
-            help=(
-                "offcut target probe, when nothing else runs",
-                "--loaded takes these numbers, and the description says so",
-            ),
-        )
+        share = f"this process had its core {100 * measured.core_share:.0f} % of the time"
+        because = f"it is too loaded to be measured: {share}"
+        help = "offcut target probe, when nothing else runs"
+        loaded = "--loaded takes these numbers, and the description says so"
+        what = "cannot describe this machine"
+        raise BusyError("probe", what, because=because, help=(help, loaded))
 
 
 def complaints(measured: Measured) -> tuple[str, ...]:

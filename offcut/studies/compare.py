@@ -102,12 +102,6 @@ class Change:
         return max(processes_needed(deviation_of, room) - self.processes, 0)
 
 
-def _verdict(ratio: Ratio, margin: float) -> str:
-    if ratio.low > 1 + margin:
-        return "faster"
-    return "slower" if ratio.high < 1 / (1 + margin) else "same"
-
-
 @dataclass(frozen=True)
 class Comparison:
     """What two folders of one study say.
@@ -148,48 +142,33 @@ class Comparison:
     @property
     def slower(self) -> tuple[Change, ...]:
         """Return the cells that are slower in the second, the worst first."""
-        return tuple(
-            sorted(
-                (one for one in self.changes if one.verdict == "slower"),
-                key=lambda one: one.ratio.value,
-            )
-        )
+        slower = (one for one in self.changes if one.verdict == "slower")
+        return tuple(sorted(slower, key=lambda one: one.ratio.value))
 
     @property
     def faster(self) -> tuple[Change, ...]:
         """Return the cells that are faster in the second, the best first."""
-        return tuple(
-            sorted(
-                (one for one in self.changes if one.verdict == "faster"),
-                key=lambda one: -one.ratio.value,
-            )
-        )
+        faster = (one for one in self.changes if one.verdict == "faster")
+        return tuple(sorted(faster, key=lambda one: -one.ratio.value))
 
     def __str__(self) -> str:
         lines = [f"first   {self.first}", f"second  {self.second}"]
+        noise = f"by their loads, and by what cells stray, {self.margin:.0%} is taken for noise"
         if self.drift is not None:
-            lines.append(
-                f"peers, which did not change: {self.drift}; what follows is divided by it"
-            )
-            if self.margin > ALLOWED_DRIFT:
-                lines.append(
-                    f"single cells of peers changed by up to {self.margin:.0%} without a cause: so much is taken for noise"
-                )
+            lines += [f"peers, which did not change: {self.drift}; what follows is divided by it"]
+            noise = f"single cells of peers changed by up to {self.margin:.0%} without a cause: so much is taken for noise"
         elif self.margin:  # something was timed
-            lines.append("no peers: a change of the machine looks like one of the code")
-            if self.margin > ALLOWED_DRIFT:
-                lines.append(
-                    f"by their loads, and by what cells stray, {self.margin:.0%} is taken for noise"
-                )
+            lines += ["no peers: a change of the machine looks like one of the code"]
+        lines += [noise] * (self.margin > ALLOWED_DRIFT)
         if self.loaded:
             loaded = plural(self.loaded, "measurement")
             lines.append(
                 f"LOADED: others used the processor in {loaded}, or a contender waited: intervals are wider for it"
             )
         lines += [f"failed in the second  {one}" for one in self.failed]
-        for one in (*self.slower, *self.faster):
-            lines.append(f"{one.verdict}  {one.ratio}  {one.label}")
-        same = len(self.changes) - len(self.slower) - len(self.faster)
+        changed = (*self.slower, *self.faster)
+        lines += [f"{one.verdict}  {one.ratio}  {one.label}" for one in changed]
+        same = len(self.changes) - len(changed)
         lines.append(
             f"{len(self.slower)} slower, {len(self.faster)} faster, {same} the same to {self.margin:.0%} and their 95 % intervals"
         )
@@ -197,13 +176,11 @@ class Comparison:
         if self.mean is not None:
             line = f"geometric mean of the first over the second: {self.mean.ratio}"
             if self.mean.allowed > 0.0005:
-                line += (
-                    f", of which {math.expm1(self.mean.allowed):.1%} either way is for the machine"
-                )
-            lines.append(f"{line}: {_verdict(self.mean.ratio, 0.0)}")
+                part = f"{math.expm1(self.mean.allowed):.1%}"
+                line += f", of which {part} either way is for the machine"
+            lines.append(f"{line}: {self.mean.verdict}")
         for name, mean in self.means.items():
-            cells = plural(mean.count, "cell")
-            lines.append(f"  {name}, {cells}: {mean.ratio}: {_verdict(mean.ratio, 0.0)}")
+            lines.append(f"  {name}, {plural(mean.count, 'cell')}: {mean.ratio}: {mean.verdict}")
         for what, labels in (
             ("compared by name, since what they measure differs", self.by_name),
             ("cells of the first alone", self.only_first),
@@ -260,12 +237,8 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     b = {alike.get(cell, cell): one for cell, one in b.items()}
     both = [cell for cell in a if cell in b]
     if not both:
-        raise refusal(
-            f"{first}, {second}",
-            "they have no cell in common",
-            "two folders that one file measured",
-            what="cannot compare",
-        )
+        because, help = "they have no cell in common", "two folders that one file measured"
+        raise refusal(f"{first}, {second}", because, help, what="cannot compare")
     peers = [(a[cell], b[cell]) for cell in both if a[cell].peer]
     ours = [(a[cell], b[cell]) for cell in both if not a[cell].peer]
     of_peers = mean_ratio(peers)
@@ -373,12 +346,8 @@ def _stray(peers: Sequence[Ratio], drift: float) -> float:
 def _samples(folder: Path) -> dict[str, Sample]:
     samples = {cell: one for cell, one in read_samples(folder / FILE).items() if one.seconds}
     if not samples:
-        raise refusal(
-            str(folder),
-            f"it has no {FILE} with times",
-            "a folder that offcut study wrote",
-            what="cannot compare",
-        )
+        because, help = f"it has no {FILE} with times", "a folder that offcut study wrote"
+        raise refusal(str(folder), because, help, what="cannot compare")
     return samples
 
 

@@ -35,10 +35,9 @@ from offcut.studies.named import check_callable, digest_of_file, load_named
 from offcut.studies.tasks import Operator
 from offcut.tuning.problem import Limits
 
-KEYS = (
-    *("target", "machine", "device", "machine_fields", "replan"),
-    *("reassociate", "hiding", "tune", "draw"),
-)
+TARGET_KEYS = ("target", "machine", "device", "machine_fields")
+"""Of a contender's table, what describes its target; each one needs those before it."""
+KEYS = (*TARGET_KEYS, "replan", "reassociate", "hiding", "tune", "draw")
 """What this file reads of a contender's table."""
 
 PRICES = ("closed", "learned")
@@ -75,19 +74,13 @@ def check_options(
         options["reassociate"] = table["reassociate"]
     if "tune" in table:
         identity["tune"] = _tune_arguments(table, identity, at, folder)[0]
-        for name in ("strategy", "schedule", "price", "draw"):
-            if name in table:
-                raise refusal(at / name, "what is tuned decides that itself", "tune = {…}")
+        for name in (one for one in ("strategy", "schedule", "price", "draw") if one in table):
+            raise refusal(at / name, "what is tuned decides that itself", "tune = {…}")
     if "draw" in table:
         whole_of(table, "draw", at, 0, 0)
-        for name in ("strategy", "schedule", "price"):
-            if name in table:
-                raise refusal(at / name, "a schedule is drawn", "draw = 0")
+        for name in (one for one in ("strategy", "schedule", "price") if one in table):
+            raise refusal(at / name, "a schedule is drawn", "draw = 0")
     return options
-
-
-TARGET_KEYS = ("target", "machine", "device", "machine_fields")
-"""Of a contender's table, what describes its target; each one needs those before it."""
 
 
 def _target_error(table: Mapping[str, Any], folder: Path) -> OffcutError | None:
@@ -134,14 +127,11 @@ def _tune_arguments(
             identity[f"{name}_digest"] = custom.digest
             arguments[name] = custom.value() if isinstance(custom.value, type) else custom.value
     if "features" in table:
-        stated["features"] = texts_of(
-            table["features"], at / "features", 'features = ["mine:size"]'
-        )
-        features = [
-            load_named(x, "offcut.features", folder, at / "features") for x in stated["features"]
-        ]
+        place, example = at / "features", 'features = ["mine:size"]'
+        stated["features"] = texts_of(table["features"], place, example)
+        features = [load_named(x, "offcut.features", folder, place) for x in stated["features"]]
         for one in features:
-            check_callable(one, at / "features", "a case of a search")
+            check_callable(one, place, "a case of a search")
         identity["feature_digests"] = [one.digest for one in features]
         arguments["features"] = [one.value for one in features]
     try:
@@ -232,6 +222,16 @@ def _entry(stated: list[dict[str, Any]], key: str) -> int:
     raise refusal("machine_fields", because, what="cannot change the machine")
 
 
+def _described(operator: Operator, because: str, what: str) -> Described:
+    """Return the workload of an operator that is one kernel.
+
+    Raises DescribeError for a model.
+    """
+    if not isinstance(operator.workload, Described):
+        raise refusal(operator.name, because, what=what)
+    return operator.workload
+
+
 def tuned_schedule(
     operator: Operator, options: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> oc.Schedule:
@@ -242,9 +242,7 @@ def tuned_schedule(
     What one contender has measured, another one of this process takes from the same records, as long as operator and target
     are the same: who searches what is compared, not whose trial was lucky.
     """
-    workload = operator.workload
-    if not isinstance(workload, Described):
-        raise refusal(operator.name, "a model is not tuned as a whole", what="cannot tune")
+    workload = _described(operator, "a model is not tuned as a whole", "cannot tune")
     weights = {name: dict(one.weights) for name, one in operator.axes.items() if one.swept}
     folder = _RECORDS[-1] if _RECORDS else Path(_records_folder().name)
     tune_keys = ("target", "threads", "reassociate", "microkernels")
@@ -285,21 +283,17 @@ def drawn_schedule(operator: Operator, options: Mapping[str, Any], number: int) 
 
     Raises DescribeError for a model, and if the space has fewer schedules.
     """
-    workload = operator.workload
-    if not isinstance(workload, Described):
-        raise refusal(operator.name, "a model has no single schedule", what="cannot draw")
+    workload = _described(operator, "a model has no single schedule", "cannot draw")
     texts = {name: str(value) for name, value in options.items()}
-    key = digest(
-        {"program": workload.program.digest, "constants": workload.constants, "options": texts}
-    )
+    known = {"program": workload.program.digest, "constants": workload.constants}
+    key = digest({**known, "options": texts})
     if key not in _DRAWS:
         _DRAWS[key] = [], _new_schedules(workload, options)
     schedules, more = _DRAWS[key]
     schedules.extend(islice(more, max(number + 1 - len(schedules), 0)))
     if number >= len(schedules):
-        because = (
-            f"of its space, {MAX_REPEATS} draws in a row gave none but the {len(schedules)} before"
-        )
+        before = f"gave none but the {len(schedules)} before"
+        because = f"of its space, {MAX_REPEATS} draws in a row {before}"
         raise refusal(operator.name, because, f"draw = {len(schedules) - 1}", what="cannot draw")
     return schedules[number]
 
@@ -331,9 +325,7 @@ def _new_schedules(workload: Described, options: Mapping[str, Any]) -> Iterator[
 
 def policy_schedule(operator: Operator, options: Mapping[str, Any]) -> oc.Schedule:
     """Return the schedule that the target decides for an operator."""
-    workload = operator.workload
-    if not isinstance(workload, Described):
-        raise refusal(operator.name, "a model has no single schedule", what="cannot schedule")
+    workload = _described(operator, "a model has no single schedule", "cannot schedule")
     schedule: oc.Schedule = workload.compiled(options).kernel.schedule
     return schedule
 
@@ -345,11 +337,11 @@ def unhidden_schedule(operator: Operator, options: Mapping[str, Any]) -> oc.Sche
     """
     schedule = policy_schedule(operator, options)
     if not any(isinstance(step, At) and step.depth > 1 for step in schedule.steps):
-        raise OffcutError(
-            "study",
-            f"cannot stop hiding in {operator.name}",
-            because="its schedule has no windows that take turns",
-            help=('target = "vta"', "hiding = true"),
+        because, help = (
+            "its schedule has no windows that take turns",
+            ('target = "vta"', "hiding = true"),
         )
+        what = f"cannot stop hiding in {operator.name}"
+        raise OffcutError("study", what, because=because, help=help)
     steps = (replace(one, depth=1) if isinstance(one, At) else one for one in schedule.steps)
     return replace(schedule, steps=tuple(steps))

@@ -46,13 +46,7 @@ from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task, at_page_offset
 
 OURS = (
-    "strategy",
-    "schedule",
-    "price",
-    "microkernels",
-    "rules",
-    "threads",
-    "frontend",
+    *("strategy", "schedule", "price", "microkernels", "rules", "threads", "frontend"),
     *compile_options.KEYS,
 )
 NO_WAY = "study: cannot measure a peer"
@@ -250,12 +244,11 @@ def read_contenders(
 def _contender(
     table: Mapping[str, Any], threads: int, at: Place, folder: Path
 ) -> Ours | Library | Own:
-    if "peer" in table:
-        check_keys(table, ("peer", "name", "threads", *ENTRY_KEYS), at)
-        return _peer(table, threads, at, folder)
-    if "function" in table:
-        check_keys(table, ("function", "name", "threads", *ENTRY_KEYS), at)
-        return _own("function", table, threads, at, folder)
+    for key in (key for key in ("peer", "function") if key in table):
+        check_keys(table, (key, "name", "threads", *ENTRY_KEYS), at)
+        if key == "peer":
+            return _peer(table, threads, at, folder)
+        return _own(key, table, threads, at, folder)
     check_keys(table, ("name", *OURS, "peer", "function", *ENTRY_KEYS), at)
     if not any(key in table for key in OURS):
         raise refusal(at, "it says nothing that competes", 'strategy = "auto"', 'peer = "numpy"')
@@ -283,39 +276,42 @@ def _contender(
         options["price"] = price.value
     if "microkernels" in table:
         example = "oc.external_microkernel(…), or a list of these"
-        kernels = _objects(table, "microkernels", Microkernel, example, at, folder)
-        identity["microkernel_digests"] = [one.digest for one, _ in kernels]
-        options["microkernels"] = [kernel for _, some in kernels for kernel in some]
+        options |= _objects(table, "microkernels", Microkernel, example, identity, at, folder)
     if "rules" in table:
         from offcut.graph import Rule
 
         example = "offcut.graph.rule(name, before, after), or a list of these"
-        rules = _objects(table, "rules", Rule, example, at, folder)
-        identity["rule_digests"] = [one.digest for one, _ in rules]
-        options["rules"] = [rule for _, some in rules for rule in some]
+        options |= _objects(table, "rules", Rule, example, identity, at, folder)
     name = text_of(table, "name", at) or _name(table)
     return Ours(name, identity, partial(compile_options.compile_options, options, table, folder))
 
 
 def _objects(
-    table: Mapping[str, Any], key: str, kind: type, example: str, at: Place, folder: Path
-) -> list[tuple[Named, Sequence[Any]]]:
-    """Return what the names under a key stand for: objects of one kind, or lists of these.
+    table: Mapping[str, Any],
+    key: str,
+    kind: type,
+    example: str,
+    identity: dict[str, Any],
+    at: Place,
+    folder: Path,
+) -> dict[str, list[Any]]:
+    """Return the option that the names under a key stand for: objects of one kind, or lists of these; digests go to `identity`.
 
     key  also the group of entry points, such as ``offcut.microkernels``
 
     Raises DescribeError for anything else.
     """
-    objects: list[tuple[Named, Sequence[Any]]] = []
+    objects, what = list[Any](), key.removesuffix("s")
     for text in texts_of(table[key], at / key, f'{key} = ["module:name"]'):
         own = load_named(text, f"offcut.{key}", folder, at / key)
         values = own.value if isinstance(own.value, list | tuple) else [own.value]
         for value in values:
             if not isinstance(value, kind):
-                because = f"{own.name} is {type(value).__name__}, not a {key.removesuffix('s')}"
+                because = f"{own.name} is {type(value).__name__}, not a {what}"
                 raise refusal(at / key, because, example)
-        objects.append((own, values))
-    return objects
+        identity.setdefault(f"{what}_digests", []).append(own.digest)
+        objects += values
+    return {key: objects}
 
 
 def check_operator(contender: Contender, operator: Operator, at: Place) -> None:
@@ -405,17 +401,16 @@ def _register(own: Named, at: Place) -> str:
 
 def _name(table: Mapping[str, Any]) -> str:
     parts = []
-    for key in OURS:
-        if key in table and not (key == "target" and "machine" in table):
-            value = table[key]
-            text = "+".join(value) if isinstance(value, list) else str(value)
-            if isinstance(value, Mapping):
-                text = " ".join(map(str, value.values()))
-            if key == "threads":
-                text = plural(value, "thread")
-            parts.append(
-                text if key in ("strategy", "target", "machine", "threads") else f"{key} {text}"
-            )
+    for key in (key for key in OURS if key in table):
+        value = table[key]
+        text = "+".join(value) if isinstance(value, list) else str(value)
+        if isinstance(value, Mapping):
+            text = " ".join(map(str, value.values()))
+        if key == "threads":
+            text = plural(value, "thread")
+        if key not in ("strategy", "target", "machine", "threads"):
+            text = f"{key} {text}"
+        parts += [] if key == "target" and "machine" in table else [text]
     return " ".join(parts)
 
 
@@ -428,9 +423,8 @@ def _peer(table: Mapping[str, Any], threads: int, at: Place, folder: Path) -> Li
     if text in PEERS or text in PEERS.get(package, ()):
         return Library(name, {"peer": text, "threads": count}, text, count)
     if ":" not in text and package in PEERS:
-        raise refusal(
-            at / "peer", f"there is no peer {text!r}", ", ".join((package, *PEERS[package]))
-        )
+        listed = ", ".join((package, *PEERS[package]))
+        raise refusal(at / "peer", f"there is no peer {text!r}", listed)
     known = (*PEERS, *(way for ways in PEERS.values() for way in ways), *LOOP_COMPILERS)
     return _own("peer", table, threads, at, folder, known)
 

@@ -154,33 +154,22 @@ def check_letters(
     """
 
     def refused(because: str, *help: str) -> DescribeError:
-        return DescribeError(
-            "sweep",
-            "the sizes do not fit the text",
-            at=str(contraction),
-            because=because,
-            help=help,
-        )
+        what, at = "the sizes do not fit the text", str(contraction)
+        return DescribeError("sweep", what, at=at, because=because, help=help)
 
-    for letter in contraction.letters:
-        if letter not in fixed and letter not in swept:
-            raise refused(
-                f"the axis {letter!r} has no size",
-                f"--{letter} 768 fixes it",
-                f"--sizes {letter}=1:512 sweeps it",
-            )
-        if letter in fixed and letter in swept:
-            raise refused(
-                f"the axis {letter!r} is fixed to {fixed[letter]} and swept as well",
-                f"leave out --{letter} or take {letter!r} out of --sizes",
-            )
-        if letter in fixed and fixed[letter] < 1:
-            raise refused(f"the axis {letter!r} has size {fixed[letter]}", f"--{letter} 1 or more")
-    for letter in chain(fixed, swept):
+    for letter in dict.fromkeys(chain(contraction.letters, fixed, swept)):
+        axis = f"the axis {letter!r}"
         if letter not in contraction.letters:
-            raise refused(
-                f"there is no axis {letter!r}", f"the axes are {', '.join(contraction.letters)}"
-            )
+            listed = ", ".join(contraction.letters)
+            raise refused(f"there is no axis {letter!r}", f"the axes are {listed}")
+        if letter not in fixed and letter not in swept:
+            helps = f"--{letter} 768 fixes it", f"--sizes {letter}=1:512 sweeps it"
+            raise refused(f"{axis} has no size", *helps)
+        if letter in fixed and letter in swept:
+            help = f"leave out --{letter} or take {letter!r} out of --sizes"
+            raise refused(f"{axis} is fixed to {fixed[letter]} and swept as well", help)
+        if letter in fixed and fixed[letter] < 1:
+            raise refused(f"{axis} has size {fixed[letter]}", f"--{letter} 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +183,8 @@ class Computation:
         self, constants: Mapping[str, Array], threads: int = 1, strategy: str = "auto"
     ) -> oc.Kernel:
         """Return the kernel that has these arrays for placeholders of their names."""
-        return oc.compile(
-            self.result,
-            inputs=list(self.inputs),
-            constants=dict(constants),
-            target="cpu",
-            strategy=strategy,
-            threads=threads,
-            records=False,
-        )
+        options: dict[str, Any] = {"strategy": strategy, "threads": threads, "records": False}
+        return oc.compile(self.result, [*self.inputs], dict(constants), "cpu", **options)
 
 
 def build(

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ class Definition:
     seed      of the arrays
     baseline  the contender that ratios are to
     source    that says all this
-    entries   how each contender takes part; none: each by its calls, on all operators
+    entries   how each contender takes part, by its name; of one that is not there: by its calls, on all operators
     limits    whether the limit of each row is measured before and after it
     patience  seconds that a call may be expected to last, by its rate in the rows before; a slower one is left out
     goals     thresholds that the contenders are compared with
@@ -108,7 +108,7 @@ class Definition:
     operators: tuple[Operator, ...]
     contenders: tuple[Contender, ...]
     source: Source
-    entries: tuple[Entry, ...] = ()
+    entries: Mapping[str, Entry] = field(default_factory=dict)
     limits: bool = False
     patience: float = math.inf
     goals: tuple[Goal, ...] = ()
@@ -179,8 +179,7 @@ class Definition:
 
     def entry(self, contender: str) -> Entry:
         """Return how the contender of that name takes part."""
-        pairs = zip(self.contenders, self.entries, strict=False)
-        return next((entry for one, entry in pairs if one.name == contender), Entry())
+        return self.entries.get(contender, Entry())
 
 
 def read_definition(file: Path, seconds: float | None = None, short: bool = False) -> Definition:
@@ -191,19 +190,7 @@ def read_definition(file: Path, seconds: float | None = None, short: bool = Fals
 
     Raises DescribeError for a key, an operator, sizes or a contender that are none, with their place.
     """
-    return definition_of(read_toml(file, str(file)), file, seconds, short)
-
-
-def definition_of(
-    table: Mapping[str, Any], file: Path, seconds: float | None = None, short: bool = False
-) -> Definition:
-    """Return what the tables of a file say.
-
-    file, seconds, short  as of `Source`
-
-    Raises DescribeError as `read_definition`.
-    """
-    return Source(table, file, seconds, short).read()
+    return Source(read_toml(file, str(file)), file, seconds, short).read()
 
 
 def _definition(source: Source) -> Definition:
@@ -222,44 +209,34 @@ def _definition(source: Source) -> Definition:
         because = f"{name!r} is not a name of letters, digits, hyphens, underscores and dots, as the study's folder has"
         raise refusal(at / "name", because, f'name = "{stem}"')
     threads = threads_of(head, at, 1)
-    for key, example in (
-        ("operators", 'einsum = "mk,kn->mn"'),
-        ("contenders", 'strategy = "auto"'),
-    ):
-        tables = table.get(key)
-        if (
-            not isinstance(tables, list)
-            or not tables
-            or not all(isinstance(one, Mapping) for one in tables)
-        ):
+    examples = {"operators": 'einsum = "mk,kn->mn"', "contenders": 'strategy = "auto"'}
+    for key, example in examples.items():
+        tables = table.get(key) or [None]
+        if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
             raise refusal(top, f"it has no {key}", f"[[{key}]]\n{example}")
     measure = text_of(head, "measure", at, CALL)
     check_measure(measure, at / "measure")
     contender_tables = read_contender_tables(table["contenders"], measure, top)
     contenders = read_contenders(contender_tables, threads, file)
     baseline = text_of(head, "baseline", at, contenders[0].name)
-    if baseline not in [one.name for one in contenders]:
-        raise refusal(
-            at / "baseline",
-            f"there is no contender {baseline!r}",
-            ", ".join(one.name for one in contenders),
-        )
+    names = [one.name for one in contenders]
+    if baseline not in names:
+        raise refusal(at / "baseline", f"there is no contender {baseline!r}", ", ".join(names))
     if seconds is not None:
         head = {**head, "seconds_per_cell": seconds}
     patience = math.inf
     if "patience" in head:
         patience = number_of(head, "patience", at, 1.0, 1e-6)
     operators, absent = read_operators(table["operators"], file)
+    rows = {one.name: one.points for one in operators} | {one.name: () for one in absent}
     for contender, one in zip(contenders, contender_tables, strict=True):
-        names = [*(x.name for x in operators), *(x.name for x in absent)]
-        if not any(re.search(one.entry.only, name) for name in names):
+        if not any(re.search(one.entry.only, name) for name in rows):
             because = f"no operator has {one.entry.only!r} in its name"
-            raise refusal(one.at / "only", because, ", ".join(names))
+            raise refusal(one.at / "only", because, ", ".join(rows))
         for operator in filter(one.entry.matches, operators):
             check_operator(contender, operator, one.at)
-    goals = read_goals(table.get("goals"), [one.name for one in contenders], baseline, file)
+    goals = read_goals(table.get("goals"), names, baseline, file)
     limits = flag_of(head, "limits", at, False)
-    rows = {one.name: one.points for one in operators} | {one.name: () for one in absent}
     check_goals(goals, rows, limits, file)
     is_timed = any(one.entry.measure == CALL for one in contender_tables)
     processes = whole_of(head, "processes", at, PROCESSES, 1, MAX_PROCESSES)
@@ -274,7 +251,7 @@ def _definition(source: Source) -> Definition:
         operators,
         contenders,
         source,
-        tuple(one.entry for one in contender_tables),
+        dict(zip(names, (one.entry for one in contender_tables), strict=True)),
         limits,
         patience,
         goals,

@@ -127,12 +127,7 @@ class Described:
             raise DescribeError("study", "cannot take frontend for a kernel", because=because)
         constants = dict(self._known_arrays())
         kernel = oc.compile(self.output, self.inputs, constants=constants, records=False, **options)
-        free = [
-            size.name
-            for size in kernel.signature.sizes
-            if not any(Var(size.name) in one.shape for one in kernel.signature.inputs)
-        ]
-        return CompiledKernel(kernel, tuple(free))
+        return CompiledKernel(kernel, free_sizes(kernel))
 
     def _input_shapes(self, known: Mapping[str, int]) -> list[tuple[str, tuple[int, ...], Any]]:
         """Return the name, shape and element type of each input at these sizes."""
@@ -176,21 +171,13 @@ class Described:
         }
         try:
             results_by_name = run(wide, wide_arrays, known, most=MOST)
-            values, by = (
-                tuple(results_by_name[b.name] for b in results),
-                "the interpreter in float64",
-            )
+            values = tuple(results_by_name[b.name] for b in results)
+            return Exact(values, tolerance, "the interpreter in float64")
         except StepLimitError:
             kernel = oc.compile(wide, reassociate=False, records=False)
-            free = {name: extent for name, extent in known.items() if not self._in_a_shape(name)}
-            answer = kernel(**wide_arrays, **free)
+            answer = kernel(**wide_arrays, **{name: known[name] for name in free_sizes(kernel)})
             values = answer if isinstance(answer, tuple) else (answer,)
-            by = "offcut in float64"
-        return Exact(values, tolerance, by)
-
-    def _in_a_shape(self, size: str) -> bool:
-        inputs = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
-        return any(Var(size) in buffer.shape for buffer in inputs)
+            return Exact(values, tolerance, "offcut in float64")
 
     def _known_operator(self, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
         """Return the task as the peers know it; None where they know no such operator."""
@@ -224,6 +211,13 @@ class Described:
                 x, w, scales = operands
                 return Dequantized(x, w, arguments["x_zero"], arguments["x_scale"], scales)
         return None
+
+
+def free_sizes(kernel: Any) -> tuple[str, ...]:
+    """Return the sizes that no operand's shape determines."""
+    shapes = [one.shape for one in kernel.signature.inputs]
+    names = (size.name for size in kernel.signature.sizes)
+    return tuple(name for name in names if not any(Var(name) in shape for shape in shapes))
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,8 @@ from offcut.experiment.timing import KERNELS
 from offcut.studies.errors import refusal
 
 LIBRARIES = (
-    "numpy",
-    "scipy",
-    "torch",
-    "onnx",
-    "onnxruntime",
-    "openvino",
-    "islpy",
-    "llvmlite",
-    "sympy",
-    "xgboost-cpu",
-    "numba",
+    *("numpy", "scipy", "torch", "onnx", "onnxruntime", "openvino"),
+    *("islpy", "llvmlite", "sympy", "xgboost-cpu", "numba"),
 )
 MIN_TICKS = 20
 """Ticks of all processors together from which on their parts mean something: a tenth of a second on two."""

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from offcut.backends.host.thread_pool import MOST
 from offcut.core.extras import missing_package
 from offcut.errors import DescribeError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +87,26 @@ def check_keys(table: Mapping[str, Any], known: Iterable[str], at: Place) -> Non
             raise refusal(at, f"there is no key {key!r}", *help)
 
 
+def _value_of(
+    table: Mapping[str, Any], key: str, at: Place, default: T, kind: type, why: str, example: str
+) -> T:
+    """Return the value under `key`, which is of a kind.
+
+    Raises DescribeError where it is not, `why`.
+    """
+    value: T = table.get(key, default)
+    if not isinstance(value, kind):
+        raise refusal(at / key, f"{value!r} {why}", example)
+    return value
+
+
 def text_of(table: Mapping[str, Any], key: str, at: Place, default: str = "") -> str:
     """Return the string under `key`.
 
     Raises DescribeError where it is something else.
     """
-    value = table.get(key, default)
-    if not isinstance(value, str):
-        raise refusal(at / key, f"{value!r} is not text", f'{key} = "{default or "…"}"')
-    return value
+    example = f'{key} = "{default or "…"}"'
+    return _value_of(table, key, at, default, str, "is not text", example)
 
 
 def pattern_of(table: Mapping[str, Any], key: str, at: Place) -> str:
@@ -192,11 +205,8 @@ def flag_of(table: Mapping[str, Any], key: str, at: Place, default: bool) -> boo
 
     Raises DescribeError where it is something else.
     """
-    value = table.get(key, default)
-    if not isinstance(value, bool):
-        because = f"{value!r} is neither true nor false"
-        raise refusal(at / key, because, f"{key} = {str(not default).lower()}")
-    return value
+    example = f"{key} = {str(not default).lower()}"
+    return _value_of(table, key, at, default, bool, "is neither true nor false", example)
 
 
 def table_of(table: Mapping[str, Any], key: str, at: Place, example: str) -> Mapping[str, Any]:
@@ -204,10 +214,8 @@ def table_of(table: Mapping[str, Any], key: str, at: Place, example: str) -> Map
 
     Raises DescribeError where it is something else.
     """
-    value: Mapping[str, Any] = table.get(key, {})
-    if not isinstance(value, Mapping):
-        raise refusal(at / key, f"{value!r} is not a table", example)
-    return value
+    empty: Mapping[str, Any] = {}
+    return _value_of(table, key, at, empty, Mapping, "is not a table", example)
 
 
 def file_of(table: Mapping[str, Any], key: str, at: Place, folder: Path, *examples: str) -> Path:

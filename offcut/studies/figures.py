@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,14 +111,9 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
         for row in sorted(rows, key=lambda one: one.sizes[axis]):
             one = row.samples.get(name)
             if one is not None and one.seconds:
-                low, high = call_interval(one)
-                three = call_seconds(one), low, high
-                points.append(
-                    (
-                        row.sizes[axis] if alone or not rates else one.flop,
-                        [one.flop / s / 1e9 if rates else s * 1e6 for s in three],
-                    )
-                )
+                three = call_seconds(one), *call_interval(one)
+                x = row.sizes[axis] if alone or not rates else one.flop
+                points.append((x, [one.flop / s / 1e9 if rates else s * 1e6 for s in three]))
         if points:
             points.sort()
             xs = [x for x, _ in points]
@@ -138,15 +133,11 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
 
 def _profile(results: Results, times: dict[str, dict[str, float]]) -> Figure:
     figure = new_figure(6, 4)
-    axes = _axes(
-        figure,
-        "performance profile",
-        "times slower than the fastest, at most",
-        "share of the cells",
-    )
+    x, y = "times slower than the fastest, at most", "share of the cells"
+    axes = _axes(figure, "performance profile", x, y)
     for name, points in profile(times).items():
         style = {**_style(results, name), "marker": None, "drawstyle": "steps-post"}
-        axes.plot([x for x, _ in points], [y for _, y in points], **style)
+        axes.plot(*zip(*points, strict=True), **style)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(_short_number)
     axes.set_ylim(0, 1.02)
@@ -163,12 +154,8 @@ def _roofline(results: Results) -> Figure:
     machine = isa.host().machine
     roof = roofline(machine, units_of(machine))
     figure = new_figure(7, 4.6)
-    axes = _axes(
-        figure,
-        f"roofline of one core, described as {machine.name}",
-        "flop per byte of operands and results",
-        "GFLOP/s",
-    )
+    title = f"roofline of one core, described as {machine.name}"
+    axes = _axes(figure, title, "flop per byte of operands and results", "GFLOP/s")
     points = {
         name: [
             (one.flop / one.moved, one.flop / call_seconds(one) / 1e9)
@@ -189,38 +176,28 @@ def _roofline(results: Results) -> Figure:
     for unit, peak in roof.peaks:
         axes.axhline(peak / 1e9, linewidth=0.6, color="0.7")
         axes.annotate(unit.name, (ends[1], peak / 1e9), fontsize=6, color="0.4", ha="right")
-    for name, pairs in points.items():
-        if pairs:
-            axes.plot(
-                [x for x, _ in pairs],
-                [y for _, y in pairs],
-                "o",
-                markersize=4,
-                label=plain_label(name),
-            )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.legend(fontsize=8)
+    _draw_points(axes, points)
     return figure
 
 
 def _predicted_figure(results: Results) -> Figure:
     figure = new_figure(5, 4.6)
     axes = _axes(figure, "predicted against measured", "measured, µs", "predicted, µs")
-    ends = []
-    for name in results.contenders:
-        pairs = results.predicted(name)
+    points = {
+        name: [(m * 1e6, p * 1e6) for p, m in results.predicted(name)]
+        for name in results.contenders
+    }
+    every = [x for pairs in points.values() for pair in pairs for x in pair]
+    axes.plot([min(every), max(every)], [min(every), max(every)], color="0.6", linewidth=0.8)
+    _draw_points(axes, points)
+    return figure
+
+
+def _draw_points(axes: Any, points: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    """Draw the points of each contender on logarithmic axes."""
+    for name, pairs in points.items():
         if pairs:
-            axes.plot(
-                [m * 1e6 for _, m in pairs],
-                [p * 1e6 for p, _ in pairs],
-                "o",
-                markersize=4,
-                label=plain_label(name),
-            )
-            ends += [x * 1e6 for pair in pairs for x in pair]
-    axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color="0.6", linewidth=0.8)
+            axes.plot(*zip(*pairs, strict=True), "o", markersize=4, label=plain_label(name))
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.legend(fontsize=8)
-    return figure

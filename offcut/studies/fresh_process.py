@@ -1,56 +1,52 @@
-"""What is measured in a process of its own: ``python -m offcut.studies.fresh_process JOB`` with the cell as JSON on standard input.
-
-``compile`` prints the processor seconds of a compile, and what its proof takes; ``first_call`` the seconds of the first call at
-each vector of sizes, after two calls at the first one.
-"""
+"""What is measured in a fresh process for each round: compiles with their proofs, and first calls; a child calls it by its name."""
 
 from __future__ import annotations
 
-import json
 import resource
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from offcut.studies.contenders import Contender, Library, Ours
-from offcut.studies.definition import read_definition
 from offcut.studies.described import CompiledKernel
 from offcut.studies.errors import refusal
 from offcut.studies.groups import reason
 from offcut.studies.isolated import end_with_parent
+from offcut.studies.measures import FreshJob
 from offcut.studies.peers.model_tasks import ModelTask, TorchTask
 from offcut.studies.tasks import Operator, Task
 
-Sizes = Mapping[str, int]
+Measure = Callable[[Operator, Contender, int], list[float]]
+"""Measures a contender on an operator, with the seed of its arrays."""
 
 
-def main() -> None:
-    """Read a cell, do the job that the command line names, print the result as JSON."""
-    end_with_parent()
-    file, operator_name, contender_name, points, seed = json.load(sys.stdin)
-    definition = read_definition(Path(file))
-    operator = next(one for one in definition.operators if one.name == operator_name)
-    contender = next(one for one in definition.contenders if one.name == contender_name)
-    job = {"compile": compile_times, "first_call": first_calls}[sys.argv[1]]
-    try:
-        result = job(operator, contender, points, seed)
-    except (Exception, SystemExit) as error:
-        sys.exit(reason(error))
-    sys.stdout.write(json.dumps(result) + "\n")
+def _as_job(measure: Measure) -> Callable[[FreshJob, Any], list[float] | str]:
+    """Return a measure as a job of a child, which returns the reason in place of the seconds where it fails."""
+
+    @wraps(measure)
+    def run(job: FreshJob, say: Any) -> list[float] | str:
+        end_with_parent()
+        definition = job.source.read()
+        operator = next(one for one in definition.operators if one.name == job.operator)
+        contender = next(one for one in definition.contenders if one.name == job.contender)
+        try:
+            return measure(operator, contender, definition.seed)
+        except (Exception, SystemExit) as error:
+            return reason(error)
+
+    return run
 
 
-def compile_times(
-    operator: Operator, contender: Contender, points: Sequence[Sizes], seed: int
-) -> dict[str, float]:
+@_as_job
+def compile_times(operator: Operator, contender: Contender, seed: int) -> list[float]:
     """Return the seconds of a compile, and of its proof, 0 where no pass proves; of a peer, of getting ready and of the first call."""
-    task = operator.workload.task(points[0], seed)
+    task = operator.workload.task(operator.points[0].sizes, seed)
     if not isinstance(contender, Ours):
         start = _processor_time()
         contender.ready(operator, task).run()
-        return {"compile": _processor_time() - start, "proof": 0.0}
+        return [_processor_time() - start, 0.0]
     options = contender.make(operator)
     _warm_imports()
     start = _processor_time()
@@ -60,7 +56,7 @@ def compile_times(
     if isinstance(compiled, CompiledKernel):
         steps = [one for one in compiled.kernel.passes if one.name == "prove" and not one.inside]
         proof = sum(one.seconds or 0.0 for one in steps)
-    return {"compile": seconds, "proof": proof}
+    return [seconds, proof]
 
 
 def _warm_imports() -> None:
@@ -75,11 +71,10 @@ def _processor_time() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def first_calls(
-    operator: Operator, contender: Contender, points: Sequence[Sizes], seed: int
-) -> dict[str, list[float]]:
+@_as_job
+def first_calls(operator: Operator, contender: Contender, seed: int) -> list[float]:
     """Return the seconds of the first call at each point but the first, which is called twice beforehand."""
-    tasks = [operator.workload.task(point, seed) for point in points]
+    tasks = [operator.workload.task(point.sizes, seed) for point in operator.points]
     call = open_stream(operator, contender, tasks[0])
     for _ in range(2):
         call(tasks[0])
@@ -88,7 +83,7 @@ def first_calls(
         start = time.perf_counter()
         call(task)
         firsts.append(time.perf_counter() - start)
-    return {"firsts": firsts}
+    return firsts
 
 
 def open_stream(operator: Operator, contender: Contender, task: Task) -> Callable[[Task], Any]:
@@ -128,7 +123,3 @@ def _torch_stream(contender: Library, first: TorchTask) -> Callable[[Task], Any]
             return module(*task.for_peers.inputs)
 
     return call
-
-
-if __name__ == "__main__":
-    main()

@@ -13,7 +13,7 @@ from offcut.experiment.timing import Ratio
 from offcut.studies.errors import Place, check_keys, number_of, pattern_of, refusal, texts_of
 from offcut.studies.rows import Row
 from offcut.studies.sizes import Point
-from offcut.studies.statistics import Mean, geometric_mean, geometric_mean_of_pairs
+from offcut.studies.statistics import Mean, geometric_mean, geometric_mean_of_pairs, ratio
 from offcut.studies.table import plural
 
 KEYS = ("contender", "over", "operators", "reference", "mean", "worst", "share", "regret")
@@ -55,28 +55,23 @@ class Goal:
         if self.reference is not None:
             return self._reference_ratio(row, contender, rows)
         best = row.fastest(self.over or row.peers)
-        ratio = row.over(contender, best)
-        if ratio is None or best is None:
-            return None
-        return ratio, row.samples[best].way or best
+        over = row.over(contender, best)
+        return None if over is None or best is None else (over, row.samples[best].way or best)
 
     def _reference_ratio(
         self, row: Row, contender: str | None, rows: Sequence[Row]
     ) -> tuple[Ratio, str] | None:
         """Return the speedup over the reference row, per operation or byte if the sizes differ; None without measurements."""
         other = next((one for one in rows if self._is_reference(one, row)), None)
-        if other is None or other is row or contender is None or contender not in other.samples:
+        if other is None or other is row or contender is None:
             return None
-        ratio = Row(
-            row.operator, "", {"": row.samples[contender], "other": other.samples[contender]}
-        ).over("", "other")
-        if ratio is None:
+        this, base = row.samples[contender], other.samples.get(contender)
+        if base is None or not base.seconds:
             return None
-        factor = 1.0
+        over, factor = ratio(base, this), 1.0
         if not isinstance(self.reference, str):
-            this, base = row.samples[contender], other.samples[contender]
             factor = (this.flop or this.moved) / (base.flop or base.moved)
-        return Ratio(*(factor * x for x in (ratio.value, ratio.low, ratio.high))), other.label
+        return Ratio(*(factor * x for x in (over.value, over.low, over.high))), other.label
 
     def _is_reference(self, other: Row, row: Row) -> bool:
         if isinstance(self.reference, str):
@@ -95,12 +90,8 @@ class Goal:
             what += f", {self.operators}"
         no_threshold = (self.mean, self.worst, self.share, self.regret) == (None,) * 4
         if not pairs and any(row.fastest(self.contender) for row in selected):
-            for name, value in (
-                ("mean", self.mean),
-                ("worst", self.worst),
-                ("regret", self.regret),
-            ):
-                if value is not None:
+            for name in ("mean", "worst", "regret"):
+                if (value := getattr(self, name)) is not None:
                     yield f"{what}: {name}", f"{value:g}", "–", "no row has the times of both"
         if pairs and (no_threshold or self.mean is not None):
             mean = self._mean(pairs)
@@ -132,17 +123,12 @@ class Goal:
 
     @property
     def _baseline_text(self) -> str:
+        if isinstance(self.reference, str):
+            return self.reference
         if self.reference is not None:
-            return (
-                self.reference
-                if isinstance(self.reference, str)
-                else ", ".join(f"{name}={extent}" for name, extent in self.reference.items())
-            )
-        return (
-            f"the best of {len(self.over)}"
-            if self.over[1:]
-            else "".join(self.over) or "the best peer"
-        )
+            return ", ".join(f"{name}={extent}" for name, extent in self.reference.items())
+        best = f"the best of {len(self.over)}"
+        return best if self.over[1:] else "".join(self.over) or "the best peer"
 
     def _regret_lines(
         self, what: str, pairs: Sequence[tuple[Row, tuple[Ratio, str]]]

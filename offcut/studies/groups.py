@@ -6,12 +6,13 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
 from offcut.errors import OffcutError
-from offcut.experiment.limits import Limits
+from offcut.experiment.limits import Bound, Limits
 from offcut.experiment.timing import Timing, measure
 from offcut.studies.contenders import Contender, Ready
 from offcut.studies.definition import Definition
@@ -74,13 +75,20 @@ def group_samples(
         blank = Sample(cell, group.operator.name, group.point.sizes, contender.name, (), date=date)
         blank = replace(blank, peer=contender.is_peer)
         turn(cell)
-        try:
-            again = partial(turn, cell)
-            one = Cell(definition, group.operator, group.point, contender, again)
-            sample = replace(blank, **read_measure(measures[cell], one))
-        except (Exception, SystemExit) as error:  # what stops one contender is a row that says why
-            sample = replace(blank, failed=reason(error))
-        yield (sample,)
+        failed: dict[str, str] = {}
+        with _reason_kept(failed, cell):
+            one = Cell(definition, group.operator, group.point, contender, partial(turn, cell))
+            blank = replace(blank, **read_measure(measures[cell], one))
+        yield (replace(blank, failed=failed.get(cell, "")),)
+
+
+@contextmanager
+def _reason_kept(failed: dict[str, str], cell: str, when: str = "") -> Iterator[None]:
+    """Keep why a contender, or the operator, raised inside: what stops one contender is a row that says why."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        failed[cell] = f"{when}{reason(error)}"
 
 
 def measure_group(
@@ -110,13 +118,15 @@ def measure_group(
     failed: dict[str, str] = {}
     ready: dict[str, Ready] = {}
     errors: dict[str, float] = {}
-    try:
+    blanks = {
+        cell: replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
+        for cell, contender in group.cells.items()
+    }
+    with _reason_kept(failed, ""):  # what describes a task, or a model, may be a user's
         task = group.operator.workload.task(group.point.sizes, definition.seed)
         exact = task.exact()
-    except (Exception, SystemExit) as error:  # what describes a task, or a model, may be a user's
-        for cell, contender in group.cells.items():
-            sample = replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
-            yield replace(sample, failed=reason(error))
+    if failed:
+        yield from (replace(one, failed=failed[""]) for one in blanks.values())
         return
     before = None if limits is None else limits.now(task.flop, task.moved, task.kind)
     for cell, contender in group.cells.items():
@@ -125,17 +135,14 @@ def measure_group(
             failed[cell] = f"{SLOW} than {definition.patience:g} s, by its rate in the rows before"
             continue
         turn(cell)
-        try:
+        with _reason_kept(failed, cell):
             one = contender.ready(group.operator, task)
             results = one.read(one.run())
             errors[cell] = exact.error(results)
-            wrong = exact.mismatch(results)
-            if wrong:
+            if wrong := exact.mismatch(results):
                 failed[cell] = f"{WRONG}: {wrong}"
             else:
                 ready[cell] = one
-        except (Exception, SystemExit) as error:  # what stops one contender is a row that says why
-            failed[cell] = reason(error)
     simulated = {
         cell: Timing((one.simulated,), 1)
         for cell, one in ready.items()
@@ -145,21 +152,19 @@ def measure_group(
     timings, load, clock = _in_turns(definition, group, measurable, failed, turn, process, begin)
     for cell, one in measurable.items():
         turn(cell)
-        try:
-            wrong = exact.mismatch(one.read(one.run()))
-        except (Exception, SystemExit) as error:
-            failed[cell] = f"after it was timed, {reason(error)}"
-            continue
-        if wrong:
-            failed[cell] = f"{WRONG} after it was timed, as if a call changed its inputs: {wrong}"
+        with _reason_kept(failed, cell, "after it was timed, "):
+            if wrong := exact.mismatch(one.read(one.run())):
+                after = "after it was timed, as if a call changed its inputs"
+                failed[cell] = f"{WRONG} {after}: {wrong}"
     timings = {**timings, **simulated}
+    bound: Bound | None = None
     if before is not None and limits is not None:
-        after = limits.now(task.flop, task.moved, task.kind)
-        bound = min(before, after, key=lambda one: one.seconds)
-        blank = replace(blank, limit=bound.seconds, limit_by=bound.by)
-    for cell, contender in group.cells.items():
-        sample = replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
+        again = limits.now(task.flop, task.moved, task.kind)
+        bound = min(before, again, key=lambda one: one.seconds)
+    for cell, sample in blanks.items():
         sample = replace(sample, exact=exact.by)
+        if bound is not None:
+            sample = replace(sample, limit=bound.seconds, limit_by=bound.by)
         distance = errors.get(cell)
         if cell in failed:
             finite = distance if distance is not None and math.isfinite(distance) else None

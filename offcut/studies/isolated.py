@@ -29,14 +29,11 @@ from offcut.search.job_runner import JobResult, JobRunner, JobStatus
 from offcut.studies.compile_options import keep_records_in
 from offcut.studies.definition import Definition, Source
 from offcut.studies.groups import Group, group_samples, groups_of
+from offcut.studies.measures import MAX_MEMORY_BYTES, MAX_SILENCE
 from offcut.studies.samples import Sample
 
-MAX_SILENCE = 3600.0
-"""Seconds on the wall from one turn to the next, at most: for compiling, checking, and a call that does not return."""
 MIN_SILENCE = 60.0
 """Seconds for which the child says nothing while turns change: a message would disturb what is timed."""
-MAX_MEMORY_BYTES = 1 << 40
-"""Bytes of address space of the child: a study has no limit of its own."""
 PADDING = "STUDY_PADDING"
 """The variable whose length differs from process to process, and with it where the stack begins, where the system draws no addresses."""
 MAX_PADDING = 4096

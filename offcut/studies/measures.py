@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from offcut.costmodel import Device
 from offcut.errors import OffcutError
+from offcut.search.job_runner import JobRunner, JobStatus
 from offcut.studies.contenders import Contender, Ours
-from offcut.studies.definition import Definition
+from offcut.studies.definition import Definition, Source
 from offcut.studies.described import CompiledKernel
 from offcut.studies.errors import refusal
 from offcut.studies.samples import CACHED_COMPILE, COMPILE, PREDICTED, PROOF, SIMULATED
 from offcut.studies.sizes import Point
 from offcut.studies.tasks import Operator
+
+MAX_SILENCE = 3600.0
+"""Seconds on the wall for which a child says nothing, at most: for compiling, checking, and a call that does not return."""
+MAX_MEMORY_BYTES = 1 << 40
+"""Bytes of address space of a child: a study has no limit of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreshJob:
+    """A cell that a fresh process measures, by the names of its operator and its contender."""
+
+    source: Source
+    operator: str
+    contender: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +121,14 @@ def peak_of(machine: Device) -> float:
 
 def _compile(cell: Cell) -> Mapping[str, Any]:
     """Return the processor seconds of compiles, each in a process of its own, with nothing in the cache."""
-    runs = _in_processes("compile", cell)
-    return {
-        "seconds": tuple(one["compile"] for one in runs),
-        "clock": COMPILE,
-    }
+    return {"seconds": _fresh_seconds("compile_times", cell, 0), "clock": COMPILE}
 
 
 def _cached_compile(cell: Cell) -> Mapping[str, Any]:
     """Return the processor seconds of compiles, each in a process of its own, with the cache that an earlier process has filled."""
     _ours(cell, "cached compile")
-    runs = _in_processes("cached compile", cell)
-    return {
-        "seconds": tuple(one["compile"] for one in runs),
-        "clock": CACHED_COMPILE,
-    }
+    seconds = _fresh_seconds("compile_times", cell, 0, is_cached=True)
+    return {"seconds": seconds, "clock": CACHED_COMPILE}
 
 
 def _proof(cell: Cell) -> Mapping[str, Any]:
@@ -135,20 +137,18 @@ def _proof(cell: Cell) -> Mapping[str, Any]:
     Raises DescribeError where none of them has this pass.
     """
     _ours(cell, "proof")
-    seconds = tuple(one["proof"] for one in _in_processes("compile", cell))
+    seconds = _fresh_seconds("compile_times", cell, 1)
     if not all(seconds):
         because = "its compile has no pass that proves: it is a model, whose kernels are compiled one by one"
-        raise refusal(
-            cell.operator.name, because, 'measure = "compile"', what="cannot time a proof"
-        )
+        help = 'measure = "compile"'
+        raise refusal(cell.operator.name, because, help, what="cannot time a proof")
     return {"seconds": seconds, "clock": PROOF}
 
 
 def _first_call(cell: Cell) -> Mapping[str, Any]:
     """Return the seconds of the first call at the cell's sizes in a stream of all sizes of the operator, in their order."""
-    runs = _in_processes("first_call", cell)
-    at = cell.operator.points.index(cell.point)
-    return {"seconds": tuple(one["firsts"][at - 1] for one in runs), "clock": "wall, first call"}
+    place = cell.operator.points.index(cell.point) - 1
+    return {"seconds": _fresh_seconds("first_calls", cell, place), "clock": "wall, first call"}
 
 
 _READERS: Mapping[str, Callable[[Cell], Mapping[str, Any]]] = {
@@ -161,52 +161,38 @@ _READERS: Mapping[str, Callable[[Cell], Mapping[str, Any]]] = {
 }
 
 
-def _in_processes(job: str, cell: Cell) -> list[dict[str, Any]]:
-    """Return the results of a job in fresh processes, one for each round of the study; cached, since several cells read them."""
-    definition, operator = cell.definition, cell.operator
-    points = json.dumps([dict(one.sizes) for one in operator.points])
-    file = str(definition.file.resolve())
-    key = (job, file, operator.name, cell.contender.name, points)
-    full_key = (*key, definition.rounds, definition.seed)
-    if full_key not in _RESULTS:
-        results = []
-        fills = 1 if job == "cached compile" else 0  # runs that fill the cache, which do not count
-        with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
-            for number in range(fills + definition.rounds):
-                cell.turn()
-                cache = folder if fills else f"{folder}/{number}"
-                results.append(_in_process(*key, definition.seed, cache))
-        _RESULTS[full_key] = results[fills:]
-    return _RESULTS[full_key]
+def _fresh_seconds(job: str, cell: Cell, place: int, is_cached: bool = False) -> tuple[float, ...]:
+    """Return the seconds at a place of what a job gives in fresh processes, one for each round of the study.
 
+    job        a function of `offcut.studies.fresh_process`; its results are kept
+    is_cached  whether all have one cache, which a first process fills that does not count
 
-_RESULTS: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-"""By job and cell: the results of fresh processes, of which several cells take a part each."""
-
-
-def _in_process(
-    job: str, file: str, operator: str, contender: str, points: str, seed: int, cache: str
-) -> dict[str, Any]:
-    """Return the result of a job in one fresh process, whose compiled programs lie in a folder.
-
-    Raises OffcutError where the process fails, with the last line that it wrote.
+    Raises OffcutError where a process fails, with the reason.
     """
-    cache_setting = {"OFFCUT_CACHE": cache} if job.endswith("compile") else {}
-    path = os.pathsep.join(filter(None, sys.path))
-    process = subprocess.run(
-        [sys.executable, "-m", "offcut.studies.fresh_process", job.removeprefix("cached ")],
-        input=json.dumps([file, operator, contender, json.loads(points), seed]),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path, "OFFCUT_PROCESSES": "1", **cache_setting},
-        cwd=Path(file).parent,
-    )
-    if process.returncode != 0:
-        status = f"its process left with status {process.returncode}"
-        because = (process.stderr.strip().splitlines() or [status])[-1]
-        if process.returncode < 0:
-            because = f"its process was ended by {signal.Signals(-process.returncode).name}"
-        raise OffcutError("study", f"cannot measure {contender}", because=because)
-    result: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
-    return result
+    definition = cell.definition
+    argument = FreshJob(definition.source, cell.operator.name, cell.contender.name)
+    points = " ".join(map(str, cell.operator.points))
+    of_study = definition.file, definition.rounds, definition.seed, points
+    key = job, argument.operator, argument.contender, is_cached, of_study
+    if key not in _RESULTS:
+        results = []
+        with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
+            for number in range(is_cached + definition.rounds):
+                cell.turn()
+                environment = {"OFFCUT_PROCESSES": "1"}
+                if job == "compile_times":
+                    environment["OFFCUT_CACHE"] = folder if is_cached else f"{folder}/{number}"
+                with JobRunner(MAX_MEMORY_BYTES, environment) as child:
+                    name = f"offcut.studies.fresh_process:{job}"
+                    ended = child.run(name, argument, MAX_SILENCE)
+                results.append(ended.value)
+                if ended.status is not JobStatus.RETURNED or isinstance(ended.value, str):
+                    because = ended.value or f"its process ended: {ended.because}"
+                    what = f"cannot measure {argument.contender}"
+                    raise OffcutError("study", what, because=because)
+        _RESULTS[key] = results[is_cached:]
+    return tuple(one[place] for one in _RESULTS[key])
+
+
+_RESULTS: dict[tuple[Any, ...], list[list[float]]] = {}
+"""By job and cell: the results of fresh processes, of which several cells take a part each."""

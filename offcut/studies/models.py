@@ -300,10 +300,8 @@ class TorchWorkload:
             return OnnxWorkload(self.file(), {}).compiled(model_options)
         if "rules" in model_options:
             because = "torch runs what is not ours of a module, so that it has no graph of its own"
-            help = ('frontend = "onnx"',)
-            raise DescribeError(
-                "study", "cannot give rules= to a module of torch", because=because, help=help
-            )
+            what, help = "cannot give rules= to a module of torch", ('frontend = "onnx"',)
+            raise DescribeError("study", what, because=because, help=help)
         free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in self.free)
         with torch.no_grad():
             model = oc.from_torch(

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import offcut as oc
 from offcut.errors import OffcutError
@@ -41,7 +41,7 @@ from offcut.studies.sizes import (
     vectors_of_csv,
 )
 from offcut.studies.suites import suite_operators
-from offcut.studies.tasks import Operator, Workload, check_values
+from offcut.studies.tasks import Operator, check_values
 
 KINDS = ("einsum", "op", "program", "model", "describe", "suite")
 """What an operator is given by: one of these keys."""
@@ -117,11 +117,8 @@ def _of_suite(
     suite = suite_operators(text_of(table, "suite", at), folder, at)
     chosen = [one for one in suite.operators if re.search(only, one["name"])]
     if not chosen:
-        raise refusal(
-            at / "only",
-            f"no operator of the suite {suite.name} has {only!r} in its name",
-            ", ".join(one["name"] for one in suite.operators),
-        )
+        because = f"no operator of the suite {suite.name} has {only!r} in its name"
+        raise refusal(at / "only", because, ", ".join(one["name"] for one in suite.operators))
     more = {key: table[key] for key in ("type", "bounds", "tolerance") if key in table}
     for number, one in enumerate(chosen, 1):
         place = Place(f"{at}, suite {suite.name}").entry("operator", number, one)
@@ -170,13 +167,8 @@ def _operator(
         if isinstance(error, OffcutError) and error.op == "study":
             raise
         because = error.because if isinstance(error, OffcutError) else error_text(error)
-        help = (
-            error.help
-            if isinstance(error, OffcutError)
-            else _DESCRIBE_HELP
-            if kind == "describe"
-            else ()
-        )
+        help: tuple[str, ...] = _DESCRIBE_HELP if kind == "describe" else ()
+        help = error.help if isinstance(error, OffcutError) else help
         what = f"cannot describe {kind} = {table[kind]!r}"
         raise refusal(at, because, *help, what=what) from error
     for array in values:
@@ -227,13 +219,9 @@ def _sizes_and_weights(
     """Return the axes and the points of vectors of sizes, ``{m = 1, k = 64}``, all of the same axes, each with its weight."""
     vectors = [one for one, _ in weighted]
     if not vectors or not all(isinstance(one, Mapping) and one for one in vectors):
-        raise refusal(
-            at, "it is not a list of vectors", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]"
-        )
+        raise refusal(at, "it is not a list of vectors", VECTORS[0])
     if any(set(one) != set(vectors[0]) for one in vectors):
-        raise refusal(
-            at, "its vectors have different axes", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]"
-        )
+        raise refusal(at, "its vectors have different axes", VECTORS[0])
     axes: dict[str, Values] = {}
     for name in vectors[0]:
         given = [one[name] for one in vectors]
@@ -251,15 +239,10 @@ def _workload(
     kind: str, table: Mapping[str, Any], axes: Mapping[str, Values], at: Place, folder: Path
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return a workload and what identifies it."""
-    if kind == "einsum":
-        return _einsum(table, axes, at)
-    if kind == "op":
-        return _op(table, axes, at)
-    if kind == "program":
-        return _program(table, axes, at, folder)
-    if kind == "model":
-        return model_workload(table, axes, at, folder)
-    return _own(table, axes, at, folder)
+    if kind in ("einsum", "op"):
+        return (_einsum if kind == "einsum" else _op)(table, axes, at)
+    readers = {"program": _program, "model": model_workload, "describe": _own}
+    return readers[kind](table, axes, at, folder)
 
 
 def _ranges(
@@ -304,17 +287,14 @@ def _constants(
     }
     if "constants" not in table:
         return tuple(name for name in list(inputs)[1:] if name not in free)
-    names = table["constants"]
+    place, names = at / "constants", table["constants"]
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise refusal(
-            at / "constants", f"{names!r} is not a list of names", f"constants = {[*inputs][1:]}"
-        )
+        raise refusal(place, f"{names!r} is not a list of names", f"constants = {[*inputs][1:]}")
     for name in names:
         if name not in inputs or name in free:
             because = "its shape depends on a swept size" if name in free else "it is not an input"
-            raise refusal(
-                at / "constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
-            )
+            because = f"{name!r} cannot be a constant: {because}"
+            raise refusal(place, because, ", ".join(inputs))
     return tuple(names)
 
 
@@ -325,24 +305,14 @@ def _einsum(
     if kind not in ELEMENTS:
         raise refusal(at / "type", f"there is no contraction of {kind!r}", ", ".join(ELEMENTS))
     contraction = parse_contraction(text_of(table, "einsum", at))
-    epilogue = (
-        texts_of(table["epilogue"], at / "epilogue", 'epilogue = ["bias", "relu"]')
-        if "epilogue" in table
-        else ()
-    )
-    for name in (*contraction.letters, *axes):
-        if name not in axes or name not in contraction.letters:
-            because = (
-                f"the axis {name!r} has no size"
-                if name not in axes
-                else f"there is no axis {name!r}"
-            )
-            raise refusal(at / "sizes", because, f"the axes are {', '.join(contraction.letters)}")
+    epilogue: tuple[str, ...] = ()
+    if "epilogue" in table:
+        example = 'epilogue = ["bias", "relu"]'
+        epilogue = texts_of(table["epilogue"], at / "epilogue", example)
+    _check_sizes(contraction.letters, axes, at, "axis")
     computation = build(contraction, *_ranges(axes, table, at), kind)
     inputs, result = list(computation.inputs), computation.result
-    letters: dict[str, Sequence[str]] = dict(
-        zip(contraction.names, contraction.operands, strict=True)
-    )
+    letters = dict[str, Sequence[str]](zip(contraction.names, contraction.operands, strict=True))
     for step in epilogue:
         if step not in EPILOGUES:
             raise refusal(at / "epilogue", f"there is no epilogue {step!r}", ", ".join(EPILOGUES))
@@ -354,13 +324,10 @@ def _einsum(
         else:
             result = getattr(oc.ops, step)(result)
     constants = _constants(table, letters, axes, at)
-    known = (contraction, kind, tuple(epilogue))
+    known = (contraction, kind, epilogue)
     workload = Described(result, inputs, constants, table.get("values", {}), known)
-    return workload, {
-        "einsum": str(contraction),
-        "epilogue": list(epilogue),
-        "constants": list(constants),
-    }
+    identity = {"einsum": str(contraction), "epilogue": [*epilogue], "constants": [*constants]}
+    return workload, identity
 
 
 def _op(
@@ -370,9 +337,8 @@ def _op(
     function = function_named(name, at / "op")
     example = 'inputs = {x = "m, n"}'
     if not isinstance(inputs, Mapping) or not inputs:
-        raise refusal(
-            at / "inputs", "it has no shape for each input, in the order of the call", example
-        )
+        because = "it has no shape for each input, in the order of the call"
+        raise refusal(at / "inputs", because, example)
     arguments = dict(table_of(table, "arguments", at, "arguments = {axis = 1}"))
     inputs = inputs_in_order(name, inputs, arguments, at)
     extents, placeholders, letters = _extents(axes, table, at), [], dict[str, Sequence[str]]()
@@ -383,11 +349,8 @@ def _op(
         parts = [part.strip() for part in str(shape).split(",") if part.strip()]
         for part in parts:
             if part not in extents and not re.fullmatch(r"\d+", part):
-                raise refusal(
-                    at / "inputs" / label,
-                    f"the axis {part!r} has no size",
-                    f"sizes = {{{part} = …}}",
-                )
+                because, example = f"the axis {part!r} has no size", f"sizes = {{{part} = …}}"
+                raise refusal(at / "inputs" / label, because, example)
         letters[label] = parts
         dims = tuple(extents[part] if part in extents else int(part) for part in parts)
         placeholders.append(oc.placeholder(dims, element, name=label))
@@ -398,15 +361,24 @@ def _op(
         label: described if isinstance(described, str) else dict(described)
         for label, described in inputs.items()
     }
-    workload = Described(
-        result, placeholders, constants, table.get("values", {}), None, (name, arguments)
-    )
-    return workload, {
-        "op": name,
-        "inputs": shapes,
-        "arguments": arguments,
-        "constants": list(constants),
-    }
+    values = table.get("values", {})
+    workload = Described(result, placeholders, constants, values, None, (name, arguments))
+    identity = {"op": name, "inputs": shapes, "arguments": arguments, "constants": [*constants]}
+    return workload, identity
+
+
+def _check_sizes(
+    known: Sequence[str], axes: Mapping[str, Values], at: Place, what: Literal["axis", "size"]
+) -> None:
+    """Refuse an axis of a contraction, or a size of a program, that the file gives no extent, and an extent of none."""
+    value, plural = {"axis": ("size", "axes"), "size": ("value", "sizes")}[what]
+    listed = f"the {plural} are {', '.join(known) or 'none'}"
+    for name in known:
+        if name not in axes:
+            raise refusal(at / "sizes", f"the {what} {name!r} has no {value}", listed)
+    for name in axes:
+        if name not in known:
+            raise refusal(at / "sizes", f"there is no {what} {name!r}", listed)
 
 
 def _program(
@@ -414,17 +386,7 @@ def _program(
 ) -> tuple[Described, Mapping[str, Any]]:
     file = file_of(table, "program", at, folder, 'program = "gemm.offcut"')
     program = oc.parse(file.read_text(encoding="utf-8"))
-    sizes = {size.name for size in program.sizes}
-    for name in (*sizes, *axes):
-        if name not in axes or name not in sizes:
-            because = (
-                f"the size {name!r} has no value"
-                if name not in axes
-                else f"the program has no size {name!r}"
-            )
-            raise refusal(
-                at / "sizes", because, f"the sizes are {', '.join(sorted(sizes)) or 'none'}"
-            )
+    _check_sizes([size.name for size in program.sizes], axes, at, "size")
     constants = tuple(table.get("constants", ()))
     workload = Described(program, None, constants, table.get("values", {}))
     return workload, {"program": digest_of_file(file), "constants": list(constants)}
@@ -438,29 +400,20 @@ def _own(
     own = load_named(text, "offcut.operators", folder, at / "describe")
     arguments = dict(table_of(table, "arguments", at, "arguments = {channels = 64}"))
     description = own.value(**_extents(axes, table, at), **arguments)
-    if not isinstance(description, tuple):
-        workload: Workload = description
-        if not all(hasattr(workload, name) for name in ("task", "compiled")):
-            raise refusal(at / "describe", f"it gave {description!r}", "return output, [A, B]")
-        return workload, {"describe": text, "digest": own.digest, "arguments": arguments}
-    if len(description) != 2 or not all(
-        isinstance(one, oc.Tensor) for one in _items(description[1])
-    ):
+    identity = {"describe": text, "digest": own.digest, "arguments": arguments}
+    if all(hasattr(description, name) for name in ("task", "compiled")):
+        return description, identity
+    match description:
+        case (output, [*inputs]) | (output, inputs):
+            inputs = inputs if isinstance(inputs, list) else [inputs]
+        case _:
+            output, inputs = None, [None]
+    if not all(isinstance(one, oc.Tensor) for one in inputs):
         raise refusal(at / "describe", f"it gave {description!r}", "return output, [A, B]")
-    output, inputs = description[0], _items(description[1])
     letters = {tensor.name: [str(extent) for extent in tensor.shape] for tensor in inputs}
     constants = _constants(table, letters, axes, at)
     workload = Described(output, inputs, constants, table.get("values", {}))
-    return workload, {
-        "describe": text,
-        "digest": own.digest,
-        "arguments": arguments,
-        "constants": list(constants),
-    }
-
-
-def _items(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else [value]
+    return workload, {**identity, "constants": [*constants]}
 
 
 def read_toml(file: Path, at: str) -> dict[str, Any]:
@@ -473,9 +426,6 @@ def read_toml(file: Path, at: str) -> dict[str, Any]:
     except OSError as error:
         raise refusal(at, f"{error.strerror}", 'offcut study "layers.toml"') from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        help = (
-            "text in UTF-8"
-            if isinstance(error, UnicodeDecodeError)
-            else "key = value, [table] or [[list]]"
-        )
+        is_text = isinstance(error, tomllib.TOMLDecodeError)
+        help = "key = value, [table] or [[list]]" if is_text else "text in UTF-8"
         raise refusal(at, str(error), help, what="cannot read the file") from error

@@ -62,19 +62,15 @@ def log_ratios(this: Sample, other: Sample) -> dict[int, float]:
     Of two that took turns, the median of the ratios of each round. Of two folders, the ratio of the shortest rounds of the processes
     of one number, which lay their arrays alike: what disturbs a round makes it longer, and disturbs the other folder at another time.
     """
-    first_rounds, second_rounds = seconds_by_process(this), seconds_by_process(other)
+    first, second = seconds_by_process(this), seconds_by_process(other)
+    pairs = {number: (first[number], second[number]) for number in first if number in second}
     if not this.turns or this.turns != other.turns:
         return {
-            number: math.log(min(some) / min(second_rounds[number]))
-            for number, some in first_rounds.items()
-            if number in second_rounds
+            number: math.log(min(some) / min(others)) for number, (some, others) in pairs.items()
         }
     return {
-        number: math.log(
-            statistics.median(a / b for a, b in zip(some, second_rounds[number], strict=False))
-        )
-        for number, some in first_rounds.items()
-        if number in second_rounds
+        number: math.log(statistics.median(a / b for a, b in zip(*both, strict=False)))
+        for number, both in pairs.items()
     }
 
 

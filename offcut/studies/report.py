@@ -7,7 +7,6 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from offcut.core.extras import absent, is_installed
 from offcut.studies.definition import Definition
@@ -31,11 +30,8 @@ def write_report(
 ) -> tuple[Table, ...]:
     """Write a study's tables, pictures and report, and return the tables; without matplotlib, the report says what is missing."""
     results = results_of(definition, samples)
-    facts = [
-        f"study {definition.name}",
-        *environment_lines(results, folder),
-        *warnings(results, samples),
-    ]
+    facts = [f"study {definition.name}", *environment_lines(results, folder)]
+    facts += warnings(results, samples)
     report_tables = tables_of(results)
     for table in report_tables:
         (folder / f"{table.name}.csv").write_text(as_csv(table, facts), encoding="utf-8")
@@ -56,15 +52,10 @@ def tables_of(results: Results) -> tuple[Table, ...]:
     return tuple(one for one in tables(results) if one.rows)
 
 
-def environments(results: Results, folder: Path) -> list[dict[str, Any]]:
-    """Return the environments that a study's cells were measured in."""
-    return read_environments(folder, results.environments)
-
-
 def environment_lines(results: Results, folder: Path) -> list[str]:
     """Return a line for each environment: machine, system, commit, libraries; and one for variables that hold these back."""
     lines = []
-    for one in environments(results, folder):
+    for one in read_environments(folder, results.environments):
         commit = one["commit"][:12] or "no commit"
         dirty = " with changes" if one["dirty"] else ""
         libraries = ", ".join(f"{name} {version}" for name, version in one["libraries"].items())
@@ -107,20 +98,12 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
         sentences.append(
             f"{plural(others, 'sample')} in the folder of no cell of the file as it is now: kept, not shown"
         )
-    apart = sum(
-        1
-        for row in results.rows
-        if len({one.turns for one in row.samples.values() if one.seconds}) > 1
-    )
+    apart = sum(len({one.turns for one in row.measured}) > 1 for row in results.rows)
     if apart:
         sentences.append(
             f"in {apart} of {len(results.rows)} rows contenders did not take turns with each other: their ratios are of medians, with wider intervals"
         )
-    clocks = sum(
-        1
-        for row in results.rows
-        if len({one.clock for one in row.samples.values() if one.seconds}) > 1
-    )
+    clocks = sum(len({one.clock for one in row.measured}) > 1 for row in results.rows)
     if clocks:
         sentences.append(
             f"in {clocks} of {len(results.rows)} rows some were timed by the wall and others by processor time: "
@@ -137,15 +120,14 @@ def _page(
     folder: Path,
 ) -> str:
     definition = results.definition
-    warned = "".join(
-        f'<p class="warn">{html.escape(one)}</p>'
-        for one in facts
-        if not one.startswith(("machine:", "study "))
-    )
+    warned_facts = [one for one in facts if not one.startswith(("machine:", "study "))]
     if not is_installed("matplotlib"):
-        warned += f'<p class="warn">no pictures: {html.escape(absent("matplotlib"))}</p>'
+        warned_facts.append(f"no pictures: {absent('matplotlib')}")
+    warned = "".join(f'<p class="warn">{html.escape(one)}</p>' for one in warned_facts)
     images = "".join(_image(file) for file in pictures)
-    where = html.escape(json.dumps(environments(results, folder), indent=1, ensure_ascii=False))
+    where = html.escape(
+        json.dumps(read_environments(folder, results.environments), indent=1, ensure_ascii=False)
+    )
     shown, how = "\n".join(map(as_html, tables)), ""
     if any(definition.entry(one.name).measure == CALL for one in definition.contenders):
         processes = f"{definition.processes} process{'es' * (definition.processes > 1)}"

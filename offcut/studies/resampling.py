@@ -59,6 +59,13 @@ class MeanRatio:
     count: int
     allowed: float
 
+    @property
+    def verdict(self) -> str:
+        """Return ``faster``, ``slower``, or ``same`` where the interval holds 1."""
+        if self.ratio.low > 1:
+            return "faster"
+        return "slower" if self.ratio.high < 1 else "same"
+
 
 def allowed_shift(pairs: Sequence[Pair]) -> float:
     """Return by how much, in logarithms, cells may differ for the machine alone: by `ALLOWED_DRIFT`, and by what the loads differ.

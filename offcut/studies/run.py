@@ -123,9 +123,8 @@ def run_study(
         with locked(folder) as killed:
             lines = absent_lines(definition.absent)
             if killed:
-                lines.append(
-                    f"the process {killed}, which measured into {folder}, was killed: its samples are kept"
-                )
+                what = f"the process {killed}, which measured into {folder}, was killed"
+                lines.append(f"{what}: its samples are kept")
             for line in lines:
                 debug.note(0, f"study: {line}", logger="experiment")
             earlier = read_samples(folder / FILE)
@@ -147,16 +146,12 @@ def run_study(
         at = str(error.filename or folder)
         raise OffcutError("study", "cannot write", at=at, because=because, help=help) from error
     cells = {cell for _, _, _, cell in definition.cells()}
-    failed = [samples[cell].failed for cell in cells if cell in samples and samples[cell].failed]
-    wrong = sum(1 for one in failed if one.startswith(WRONG))
-    new_cells = {cell for group in groups for cell in group.cells}
-    remaining = len((cells & earlier.keys()) - new_cells)
+    current = [samples[cell] for cell in cells & samples.keys()]
+    failed = [one.failed for one in current if one.failed]
+    wrong = sum(one.startswith(WRONG) for one in failed)
+    remaining = len((cells & earlier.keys()).difference(*(group.cells for group in groups)))
+    loaded = sum(bool(one.seconds) and is_loaded(one) for one in current)
     by_name = {table.name: table for table in tables}
-    loaded = sum(
-        1
-        for one in (samples[cell] for cell in cells if cell in samples)
-        if one.seconds and is_loaded(one)
-    )
     return Outcome(folder, done, remaining, len(failed), wrong, left, loaded, by_name)
 
 

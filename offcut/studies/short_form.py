@@ -46,19 +46,13 @@ def shorten(definition: Definition, table: Any, at: Place) -> Definition:
     pattern = pattern_of(table, "contenders", at)
     names = {one.name for one in _matching(definition.contenders, pattern, at, "contender")}
     names.add(definition.baseline)
-    pairs = [
-        (one, entry)
-        for one, entry in zip(definition.contenders, definition.entries, strict=True)
-        if one.name in names
-    ]
     return replace(
         definition,
         seconds=seconds_of(table, "seconds_per_cell", at, definition.seconds),
         rounds=whole_of(table, "rounds", at, definition.rounds, 1, MAX_ROUNDS),
         processes=whole_of(table, "processes", at, 1, 1, MAX_PROCESSES),
         operators=tuple(operators),
-        contenders=tuple(one for one, _ in pairs),
-        entries=tuple(entry for _, entry in pairs),
+        contenders=tuple(one for one in definition.contenders if one.name in names),
     )
 
 

@@ -87,18 +87,12 @@ def points_of(values: Mapping[str, Values]) -> tuple[Point, ...]:
 
     values  by axis, or by several axes with commas between, which have one extent at each point
     """
-    combinations = itertools.product(*(one.weights.items() for one in values.values()))
-    return tuple(
-        Point(
-            {
-                name: extent
-                for key, (extent, _) in zip(values, one, strict=True)
-                for name in names_of(key)
-            },
-            math.prod(weight for _, weight in one),
-        )
-        for one in combinations
-    )
+    points = []
+    for one in itertools.product(*(one.weights.items() for one in values.values())):
+        pairs = zip(values, one, strict=True)
+        sizes = {name: extent for key, (extent, _) in pairs for name in names_of(key)}
+        points.append(Point(sizes, math.prod(weight for _, weight in one)))
+    return tuple(points)
 
 
 def axes_of(values: Mapping[str, Values], at: Place) -> dict[str, Values]:
@@ -138,14 +132,10 @@ def _weighted(spec: Mapping[str, Any], at: Place) -> Values:
     for key, weight in spec.items():
         if not re.fullmatch(EXTENT, str(key)):
             raise refusal(at, f"{key!r} is not an extent", *EXAMPLES)
-        if (
-            isinstance(weight, bool)
-            or not isinstance(weight, int | float)
-            or not 0 < weight < math.inf
-        ):
-            raise refusal(
-                at, f"the weight of {key} is {weight!r}, and a weight is above 0", EXAMPLES[-1]
-            )
+        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not is_number or not 0 < weight < math.inf:
+            because = f"the weight of {key} is {weight!r}, and a weight is above 0"
+            raise refusal(at, because, EXAMPLES[-1])
         weights[_extent(int(key), at)] = float(weight)
     return _of_weights(weights.items())
 
@@ -248,9 +238,8 @@ class _Csv:
             except ValueError:
                 weight = math.nan
             if not 0 < weight < math.inf:
-                because = (
-                    f"{self.file.name}, line {number}: the weight {text!r} is not a number above 0"
-                )
+                place = f"{self.file.name}, line {number}"
+                because = f"{place}: the weight {text!r} is not a number above 0"
                 raise refusal(at / "weights", because, "a number above 0 in each line")
             weights.append(weight)
         return weights
@@ -327,10 +316,9 @@ def _read_csv(file: Path, at: Place) -> _Csv:
             if any(cell.strip() for cell in line) and not line[0].lstrip().startswith("#")
         ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        because = getattr(error, "strerror", None) or "it is not a CSV file in UTF-8"
-        raise refusal(
-            at, f"{file.name}: {because}", *EXAMPLES, what="cannot read the sizes"
-        ) from error
+        why = getattr(error, "strerror", None) or "it is not a CSV file in UTF-8"
+        because, what = f"{file.name}: {why}", "cannot read the sizes"
+        raise refusal(at, because, *EXAMPLES, what=what) from error
     header = [name.strip() for name in numbered[0][1]] if numbered else []
     has_names = bool(header) and not all(re.fullmatch(EXTENT, name) for name in header)
     return _Csv(file, header, numbered[has_names:], has_names)
@@ -349,11 +337,8 @@ def _of_csv(file: Path, column: str, weights: str, at: Place) -> Values:
         position = 0
     else:
         listed = ", ".join(header) if table.has_names else "without names" if header else "none"
-        raise refusal(
-            at,
-            f"{file.name} has no column {name!r}: its columns are {listed}",
-            f'{{csv = "{file.name}", column = "…"}}',
-        )
+        because = f"{file.name} has no column {name!r}: its columns are {listed}"
+        raise refusal(at, because, f'{{csv = "{file.name}", column = "…"}}')
     extents = table.extents(position, at)
     if not extents:
         raise refusal(at, f"{file.name} has no line with a size", "a line for each call")
@@ -362,7 +347,6 @@ def _of_csv(file: Path, column: str, weights: str, at: Place) -> Values:
 
 def _extent(value: Any, at: Place | str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
-        raise refusal(
-            at, f"{value!r} is not a size: sizes are whole numbers from 1 to 2**31 - 1", *EXAMPLES
-        )
+        because = f"{value!r} is not a size: sizes are whole numbers from 1 to 2**31 - 1"
+        raise refusal(at, because, *EXAMPLES)
     return value

@@ -89,19 +89,14 @@ def geometric_mean(ratios: Sequence[Ratio], weights: Sequence[float]) -> Mean | 
         return None
     total = sum(weights)
     shares = [weight / total for weight in weights]
-    centre = sum(s * math.log(r.value) for r, s in zip(ratios, shares, strict=True))
-    half = [
-        math.sqrt(
-            sum(
-                (s * (math.log(getattr(r, end)) - math.log(r.value))) ** 2
-                for r, s in zip(ratios, shares, strict=True)
-            )
-        )
+    pairs = list(zip(ratios, shares, strict=True))
+    centre = sum(s * math.log(r.value) for r, s in pairs)
+    below, above = (
+        math.hypot(*(s * math.log(getattr(r, end) / r.value) for r, s in pairs))
         for end in ("low", "high")
-    ]
-    return Mean(
-        Ratio(math.exp(centre), math.exp(centre - half[0]), math.exp(centre + half[1])), len(ratios)
     )
+    ends = (math.exp(x) for x in (centre, centre - below, centre + above))
+    return Mean(Ratio(*ends), len(ratios))
 
 
 def geometric_mean_of_pairs(

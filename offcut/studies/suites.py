@@ -57,10 +57,8 @@ def suite_operators(name: str, folder: Path, at: Place) -> Suite:
     if name in known:
         return read_suite(Path(known[name].load()))
     names = [*(path.stem for path in sorted(FOLDER.glob("*.toml"))), *known]
-    close = similar_names(name, names)
-    raise refusal(
-        at / "suite", f"there is no suite {name!r}", *filter(None, [close]), ", ".join(names)
-    )
+    help = (*filter(None, [similar_names(name, names)]), ", ".join(names))
+    raise refusal(at / "suite", f"there is no suite {name!r}", *help)
 
 
 def read_suite(file: Path) -> Suite:

@@ -9,7 +9,7 @@ from typing import Any
 from offcut import debug
 from offcut.experiment.outputs import wide_console
 from offcut.studies.contraction import check_letters, parse_contraction
-from offcut.studies.definition import definition_of
+from offcut.studies.definition import Source
 from offcut.studies.errors import refusal
 from offcut.studies.peers import PEERS, load_peers
 from offcut.studies.rows import Row
@@ -59,7 +59,7 @@ def sweep(
     head = {"name": "sweep", "processes": 1, "limits": True, "patience": seconds_per_cell}
     head["seconds_per_cell"] = seconds_per_cell
     tables = {"study": head, "operators": [operator], "contenders": contenders}
-    outcome = run_study(definition_of(tables, Path("sweep")), out, seconds=seconds, tell=_tell)
+    outcome = run_study(Source(tables, Path("sweep")).read(), out, seconds=seconds, tell=_tell)
     return outcome, missing
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from offcut.experiment.timing import Ratio, Timing
+from offcut.experiment.timing import Timing
 from offcut.studies.contenders import NO_WAY
 from offcut.studies.goals import Goal
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.samples import WRONG
 from offcut.studies.statistics import PERCENTILES, Regret, call_interval, call_seconds, is_loaded
-from offcut.studies.table import NONE, Table, plural, transposed
+from offcut.studies.table import NONE, Table, plural, shown, shown_ratio, transposed
 from offcut.studies.target_tables import target_tables
 
 
@@ -29,21 +29,14 @@ def tables(results: Results) -> Iterator[Table]:
     if any(results.predicted(name) for name in results.contenders):
         yield _predictions(results)
     yield from target_tables(results)
-    failures = [
-        (row, name, one.failed)
+    failures = tuple(
+        (row.operator, row.name, name, one.failed)
         for row in results.rows
         for name, one in row.samples.items()
         if one.failed
-    ]
-    if failures:
-        rows = tuple((row.operator, row.name, name, why) for row, name, why in failures)
-        yield Table(
-            "failed",
-            "Cells that were not measured, and why.",
-            ("operator", "sizes", "contender", "reason"),
-            rows,
-            4,
-        )
+    )
+    caption, columns = "Cells that were not measured, and why.", "operator sizes contender reason"
+    yield Table("failed", caption, tuple(columns.split()), failures, 4)
 
 
 def failure_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -69,13 +62,12 @@ def _summary(results: Results) -> Table:
     """Return the geometric mean of each contender's speed over the baseline, by operator and over all."""
     baseline = results.definition.baseline
     others = [name for name in results.contenders if name != baseline]
+    parts = {one.name: results.of(one.name) for one in results.definition.operators}
+    lines = [*parts.items(), *([("all", results.rows)] if len(parts) > 1 else [])]
     rows = []
-    for operator in results.definition.operators:
-        means = (results.mean_over(name, baseline, results.of(operator.name)) for name in others)
-        rows.append((operator.name, *(NONE if one is None else figure(one.ratio) for one in means)))
-    if len(results.definition.operators) > 1:
-        means = (results.mean_over(name, baseline) for name in others)
-        rows.append(("all", *(NONE if one is None else figure(one.ratio) for one in means)))
+    for label, some in lines:
+        means = (results.mean_over(name, baseline, some) for name in others)
+        rows.append((label, *(NONE if one is None else str(one.ratio) for one in means)))
     caption = f"Geometric mean of the speed over {baseline} with its 95 % interval; above 1, the contender is faster."
     table = Table("speed", caption, ("operator", *others), tuple(rows))
     is_wide = len(others) > max(_MOST_COLUMNS, len(rows))
@@ -128,12 +120,7 @@ def _limit_of(row: Row, contender: str) -> tuple[str, str, str]:
     one = next((one for one in row.measured if one.limit), None)
     if one is None:
         return NONE, NONE, NONE
-    share = row.share(contender)
-    return (
-        number(row.figure(one, one.limit)),
-        one.limit_by,
-        NONE if share is None else f"{share:.0%}",
-    )
+    return number(row.figure(one, one.limit)), one.limit_by, shown(row.share(contender), 1.0, ".0%")
 
 
 def _spread(row: Row, contender: str) -> str:
@@ -154,51 +141,28 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
     axes = {tuple(row.sizes) for row in measured}
     axis_columns = next(iter(axes)) if len(axes) == 1 else ()
     for row in measured:
-        for name in contenders:
-            one = row.samples.get(name)
+        for name, one in ((name, row.samples.get(name)) for name in contenders):
             if one is None or not one.seconds:
                 continue
-            low, high = call_interval(one)
-            over = row.over(name, baseline)
+            seconds = call_seconds(one)
             rows.append(
                 (
                     *(row.operator, row.name, f"{row.weight:.4g}", name, one.way),
-                    *(f"{call_seconds(one) * 1e6:.4g}", f"{low * 1e6:.4g}", f"{high * 1e6:.4g}"),
-                    f"{one.flop / call_seconds(one) / 1e9:.4g}" if one.flop else NONE,
-                    *(
-                        (NONE,) * 3
-                        if over is None
-                        else (f"{over.value:.4f}", f"{over.low:.4f}", f"{over.high:.4f}")
-                    ),
-                    f"{one.predicted * 1e6:.4g}" if one.predicted else NONE,
-                    f"{one.limit * 1e6:.4g}" if one.limit else NONE,
-                    one.limit_by or NONE,
+                    *(f"{x * 1e6:.4g}" for x in (seconds, *call_interval(one))),
+                    shown(one.flop / seconds, 1e-9),
+                    *shown_ratio(row.over(name, baseline), ".4f"),
+                    *(shown(one.predicted, 1e6), shown(one.limit, 1e6), one.limit_by or NONE),
                     NONE if one.error is None else f"{one.error:.2g}",
-                    f"{one.energy:.3g}" if one.energy else NONE,
-                    str(sum(one.bytes.values())) if one.bytes else NONE,
-                    *(
-                        str(len(one.seconds)),
-                        str(len({*one.process}) or 1),
-                        str(one.calls),
-                        one.clock,
-                        "yes" if is_loaded(one) else "no",
-                    ),
+                    *(shown(one.energy, 1.0, ".3g"), shown(sum(one.bytes.values()), 1, "d")),
+                    *(str(len(one.seconds)), str(len({*one.process}) or 1), str(one.calls)),
+                    *(one.clock, "yes" if is_loaded(one) else "no"),
                     *(str(row.sizes[axis]) for axis in axis_columns),
                 )
             )
     columns = (
         *("operator", "sizes", "weight", "contender", "way", "µs", "µs low", "µs high", "GFLOP/s"),
-        *(
-            f"over {baseline}",
-            "low",
-            "high",
-            "predicted µs",
-            "limit µs",
-            "limit by",
-            "error",
-            "predicted J",
-            "predicted bytes, all memories",
-        ),
+        *(f"over {baseline}", "low", "high", "predicted µs", "limit µs", "limit by", "error"),
+        *("predicted J", "predicted bytes, all memories"),
         *("rounds", "processes", "calls", "clock", "loaded", *axis_columns),
     )
     caption = (
@@ -212,20 +176,13 @@ def _latency(results: Results) -> Table:
     rows = []
     for operator in results.definition.operators:
         for name in results.contenders:
-            percentiles = results.latency(name, results.of(operator.name))
-            if percentiles:
-                rows.append(
-                    (operator.name, name, *(f"{percentiles[p] * 1e6:.4g}" for p in PERCENTILES))
-                )
+            if times := results.latency(name, results.of(operator.name)):
+                each = (f"{times[p] * 1e6:.4g}" for p in PERCENTILES)
+                rows.append((operator.name, name, *each))
     clocks = sorted({one.clock for one in results.samples if one.seconds})
     caption = f"Percentiles of a call in µs over the distribution of sizes, by {', '.join(clocks) or 'no clock'}."
-    return Table(
-        "latency",
-        caption,
-        ("operator", "contender", *(f"p{p}" for p in PERCENTILES)),
-        tuple(rows),
-        2,
-    )
+    columns = ("operator", "contender", *(f"p{p}" for p in PERCENTILES))
+    return Table("latency", caption, columns, tuple(rows), 2)
 
 
 def _regret(results: Results) -> Table:
@@ -234,15 +191,8 @@ def _regret(results: Results) -> Table:
     for name in results.ours:
         fixed, oracle = results.regrets(name)
         rows.append((name, *_regret_figures(fixed), *_regret_figures(oracle)))
-    columns = (
-        "contender",
-        "mean",
-        "worst",
-        "at",
-        "mean to oracle",
-        "worst to oracle",
-        "at, to oracle",
-    )
+    to_oracle = ("mean to oracle", "worst to oracle", "at, to oracle")
+    columns = ("contender", "mean", "worst", "at", *to_oracle)
     caption = "How much longer a contender takes than the best fixed one for an operator, and than the fastest at each size (the oracle)."
     return Table("regret", caption, columns, tuple(rows))
 
@@ -259,20 +209,7 @@ def _predictions(results: Results) -> Table:
             ratios = sorted(p / m for p, m in pairs)
             middle = results.bias(name) or math.nan
             near = sum(1 for one in ratios if 1 / 1.15 <= one <= 1.15) / len(ratios)
-            rows.append(
-                (
-                    name,
-                    str(len(ratios)),
-                    f"{middle:.3f}",
-                    f"{ratios[0]:.3f}",
-                    f"{ratios[-1]:.3f}",
-                    f"{near:.0%}",
-                )
-            )
+            three = (f"{x:.3f}" for x in (middle, ratios[0], ratios[-1]))
+            rows.append((name, str(len(ratios)), *three, f"{near:.0%}"))
     columns = ("contender", "cells", "median", "least", "greatest", "within 15 %")
     return Table("predicted", "Predicted over measured seconds.", columns, tuple(rows))
-
-
-def figure(ratio: Ratio) -> str:
-    """Return a ratio with its interval."""
-    return f"{ratio.value:.3f} ({ratio.low:.3f}–{ratio.high:.3f})"

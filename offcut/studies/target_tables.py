@@ -13,7 +13,7 @@ from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.samples import CACHED_COMPILE, COMPILE, PROOF, Sample
 from offcut.studies.statistics import call_seconds
-from offcut.studies.table import NONE, Table
+from offcut.studies.table import NONE, Table, shown
 
 COMPILE_CLOCKS = (COMPILE, CACHED_COMPILE, PROOF)
 """Of samples whose operator's size is shown beside them."""
@@ -57,13 +57,9 @@ def _winners(results: Results, targets: Mapping[str, str]) -> Table:
             best = min(on_target, key=lambda name: call_seconds(on_target[name]))
             sample = on_target[best]
             slowest = max(call_seconds(one) for one in on_target.values()) / call_seconds(sample)
-            rows.append(
-                (
-                    *(row.operator, row.name, target, best, sample.way),
-                    *(str(len(on_target)), f"{call_seconds(sample) * 1e6:.4g}", f"{slowest:.2f}"),
-                    f"{sample.energy * 1e6:.4g}" if sample.energy else NONE,
-                )
-            )
+            figures = (str(len(on_target)), shown(call_seconds(sample), 1e6), f"{slowest:.2f}")
+            labels = (row.operator, row.name, target, best, sample.way)
+            rows.append((*labels, *figures, shown(sample.energy, 1e6)))
     columns = ("operator", "sizes", "target", "fastest", "by", "of", "µs", "worst over it", "µJ")
     caption = "The contender that takes least on each target, of how many, and what the slowest of them takes over it."
     return Table("winners", caption, columns, tuple(rows), 5)
@@ -83,9 +79,8 @@ def _energies(results: Results) -> Table:
             each = [1e12 * one.energy / one.flop for one in samples if one.energy and one.flop]
             if each:
                 totals = [one.energy * 1e6 for one in samples if one.energy and one.flop]
-                ends = (f"{min(totals):.4g}", f"{max(totals):.4g}")
-                mean = f"{statistics.geometric_mean(each):.4g}"
-                rows.append((operator.name, name, str(len(each)), mean, *ends))
+                three = (statistics.geometric_mean(each), min(totals), max(totals))
+                rows.append((operator.name, name, str(len(each)), *map(shown, three)))
     columns = ("operator", "contender", "sizes", "pJ per operation", "least µJ", "greatest µJ")
     caption = "Predicted energy: picojoules per operation, the geometric mean over the sizes, and microjoules of a call."
     return Table("energy", caption, columns, tuple(rows), 2)

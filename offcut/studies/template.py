@@ -71,20 +71,15 @@ def write_template(folder: Path) -> Path:
 
     Raises OffcutError where one of them is there already, or cannot be written.
     """
-    for name in _FILES:
-        if (folder / name).exists():
-            raise OffcutError(
-                "study",
-                f"cannot write {folder / name}",
-                because="it is there already",
-                help=("offcut study new another",),
-            )
+    for path in (folder / name for name in _FILES):
+        if path.exists():
+            what, help = f"cannot write {path}", ("offcut study new another",)
+            raise OffcutError("study", what, because="it is there already", help=help)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in _FILES.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OffcutError(
-            "study", f"cannot write into {folder}", because=error.strerror or str(error)
-        ) from error
+        because = error.strerror or str(error)
+        raise OffcutError("study", f"cannot write into {folder}", because=because) from error
     return folder

@@ -53,8 +53,9 @@ def operators(*kinds: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with a file of one's own; reports have no pictures."""
+    """Return a folder with a file of one's own; reports have no pictures, and lines of progress are not waited for."""
     monkeypatch.setattr("offcut.studies.report.is_installed", lambda name: False)
+    monkeypatch.setattr("offcut.studies.progress.LINE_SECONDS", 3600.0)
     (tmp_path / "mine.py").write_text(MINE)
     return tmp_path
 

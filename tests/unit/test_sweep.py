@@ -242,6 +242,7 @@ def test_the_command_prints_rows_and_writes_a_study_s_folder_which_it_goes_on_wi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once the time is over, no size is begun; the same command goes on with what is measured."""
+    monkeypatch.setattr("offcut.studies.progress.LINE_SECONDS", 3600.0)
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "torch" else find(n))
     csv = tmp_path / "out" / "cells.csv"

@@ -107,13 +107,10 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
     for name in dict.fromkeys(names):
         package = name.partition(".")[0]
         if name not in (*PEERS, *LOOP_COMPILERS) and name not in PEERS.get(package, ()):
-            raise DescribeError(
-                "sweep",
-                f"there is no peer {name!r}",
-                at=f"--against {name}",
-                because=f"the peers are {', '.join(PEERS)}",
-                help=tuple(f"{peer}, or one of {', '.join(ways)}" for peer, ways in PEERS.items()),
-            )
+            help = tuple(f"{peer}, or one of {', '.join(ways)}" for peer, ways in PEERS.items())
+            what, because = f"there is no peer {name!r}", f"the peers are {', '.join(PEERS)}"
+            at = f"--against {name}"
+            raise DescribeError("sweep", what, at=at, because=because, help=help)
         if missing_packages(name):
             missing.append(name)
             continue
