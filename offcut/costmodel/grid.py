@@ -8,14 +8,11 @@ from functools import reduce
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, real
-from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.costmodel.arrays import Calls
 from offcut.costmodel.clock import stage_formula
-from offcut.costmodel.closed.cost import Cost, PieceCost, piece_at
-from offcut.costmodel.closed.counting import count_operations
+from offcut.costmodel.closed.cost import Cost, PieceCost, cost_of_call, piece_at
 from offcut.costmodel.closed.counts import HowExact, Piece
-from offcut.costmodel.closed.formulas import Formulas
 from offcut.costmodel.closed.prediction import (
     Prediction,
     SampledPrediction,
@@ -75,25 +72,6 @@ def _count_launches(pieces: Sequence[Piece]) -> int:
     return by_way[None] + sum(most.values())
 
 
-def grid_formulas(
-    described: Program,
-    program: Program,
-    machine: Device,
-    microkernels: Sequence[Microkernel],
-    users: Mapping[str, str],
-) -> Formulas:
-    """Return the cost of a call at any sizes, as formulas.
-
-    described  the program before it was scheduled, whose flop count
-    users      the user's name of each size, by the program's name
-
-    Raises TargetError if the machine's description has no table [grid].
-    """
-    prediction = grid_prediction(program, machine, microkernels)
-    operations = count_operations(described, {}).value
-    return Formulas(described, prediction, operations, machine, users, 0, 0.0)
-
-
 def grid_cost(
     described: Program,
     program: Program,
@@ -115,24 +93,7 @@ def grid_cost(
     units = {unit.name.startswith("tensor"): unit.multiply_adds for unit in machine.unit[::-1]}
     multiplies = any(piece.microkernel for piece in pieces)
     peak = 2 * machine.hertz * machine.cores * units.get(multiplies, 1.0)
-    memories = (*(memory.name for memory in machine.memory), machine.dram.name)
-    nothing = dict.fromkeys((memory.name for memory in machine.memory), 0)
-    return Cost(
-        kernel=described.name,
-        machine=machine.name,
-        sizes=dict(user_sizes),
-        flop=int(evaluate(count_operations(described, sizes).value, {})),
-        pieces=tuple(pieces),
-        hertz=machine.hertz,
-        peak=peak,
-        memories=memories,
-        exactness=prediction.exactness,
-        kept=nothing,
-        occupancy=dict.fromkeys(nothing, 0.0),
-        code_bytes=0,
-        compile_seconds=0.0,
-        call=prediction.call,
-    )
+    return cost_of_call(described, prediction, machine, pieces, user_sizes, sizes, peak=peak)
 
 
 def _pieces_at(prediction: Prediction, sizes: Mapping[str, int]) -> list[PieceCost]:

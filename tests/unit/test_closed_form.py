@@ -101,6 +101,14 @@ TERMS: dict[str, Expr] = {
     "a condition the other way round": where(Compare(">=", ix.mul(2, i), m), ix.mul(i, i), 1),
     "one place": where(Compare("==", i, m), 5, i),
     "all but one place": where(Compare("!=", i, ix.const(3)), 5, i),
+    "quotients, some of them negative": ix.floordiv(ix.sub(ix.mul(2, i), m), 40),
+    "a square of a quotient": ix.mul(ix.floordiv(ix.add(i, m), 3), ix.floordiv(ix.add(i, m), 3)),
+    "two quotients": ix.mul(ix.floordiv(i, 3), ix.floordiv(ix.add(i, 5), 18)),
+    "a quotient and what it leaves": ix.mul(ix.add(i, 1), ix.floordiv(ix.add(i, 1), 64)),
+    "the least of quotients": ix.minimum(ix.floordiv(n, 4), ix.add(ix.floordiv(i, 4), 1)),
+    "a condition on a quotient that falls": where(
+        Compare("<", m, ix.sub(7, ix.floordiv(i, 3))), i, 2
+    ),
     "both": ix.mul(ix.minimum(i, m), where(Compare(">", i, ix.const(2)), i, 1)),
 }
 BOUNDS = [

@@ -41,7 +41,6 @@ from offcut.costmodel.arrays import Calls
 from offcut.costmodel.closed.prediction import SampledPrediction, WayNumber
 from offcut.costmodel.grid import (
     grid_cost,
-    grid_formulas,
     grid_of,
     grid_prediction,
     option_cost,
@@ -294,12 +293,13 @@ class Cuda(Target):
 
         Raises CallError for a size that is missing or not allowed.
         """
-        counted = request.program, planned.program, self.machine, self.microkernels(options)
+        source, machine = request.program, self.machine
+        planned_on = planned.program, machine, self.microkernels(options)
         return cost_at(
             request,
             sizes,
-            lambda users: grid_formulas(*counted, users),
-            lambda user_sizes, values: grid_cost(*counted, user_sizes, values),
+            lambda users: Formulas(source, grid_prediction(*planned_on), machine, users),
+            lambda user_sizes, values: grid_cost(source, *planned_on, user_sizes, values),
         )
 
     def predict_seconds(

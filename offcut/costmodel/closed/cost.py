@@ -21,6 +21,7 @@ from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import THOUSANDTHS, HowExact, least_exact
 from offcut.costmodel.closed.prediction import Predicted, Prediction, predict
+from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.resources import Hardware, resources_of
 from offcut.costmodel.tile_cycles import tile_cycles
@@ -253,30 +254,58 @@ def cost(
     user_sizes  the sizes, by the user's names
     sizes       the same, by the program's
     """
-    prediction = predict(program, hardware, sizes)
+    prediction, machine = predict(program, hardware, sizes), hardware.machine
     pieces = _pieces(prediction, program, hardware)
-    operations = count_operations(described, sizes, hardware)
-    machine = hardware.machine
-    memories = (*(memory.name for memory in machine.memory), machine.dram.name)
-    bytes_kept = {name: _count(size) for name, size in prediction.kept.items()}
-    share = {memory.name: bytes_kept[memory.name] / memory.bytes for memory in machine.memory}
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
+    return cost_of_call(
+        *(described, prediction, machine, pieces, user_sizes, sizes),
+        peak=_peak(pieces, program, hardware),
+        code=code,
+        compiled_in=compile_seconds(code, machine),
+    )
+
+
+def cost_of_call(
+    described: Program,
+    prediction: Prediction,
+    machine: Device,
+    pieces: Sequence[PieceCost],
+    user_sizes: Mapping[str, int],
+    sizes: Mapping[str, int],
+    *,
+    peak: float,
+    code: int = 0,
+    compiled_in: float = 0.0,
+) -> Cost:
+    """Return what a call costs whose pieces are predicted.
+
+    described   the program before it was scheduled, whose operations are counted
+    pieces      of the prediction, that run
+    user_sizes  the sizes, by the user's names
+    sizes       the same, by the program's
+    peak        operations per second of the fastest unit that runs one of the pieces
+    code        bytes of code; compiled_in: seconds to compile it
+    """
+    operations, exactness = count_operations(described, sizes), prediction.exactness
+    memories = tuple(dict.fromkeys(name for one in prediction.pieces for name in one.bytes))
+    kept = {name: _count(size) for name, size in prediction.kept.items()}
     return Cost(
         kernel=described.name,
         machine=machine.name,
         sizes=dict(user_sizes),
         flop=_count(operations.value),
-        pieces=pieces,
-        hertz=machine.hertz,
-        peak=_peak(pieces, program, hardware),
-        memories=memories,
-        exactness=replace(
-            prediction.exactness, flop=least_exact(prediction.exactness.flop, operations.exactness)
+        pieces=tuple(
+            replace(piece, bytes={name: piece.bytes.get(name, 0) for name in memories})
+            for piece in pieces
         ),
-        kept=bytes_kept,
-        occupancy=share,
+        hertz=machine.hertz,
+        peak=peak,
+        memories=memories,
+        exactness=replace(exactness, flop=least_exact(exactness.flop, operations.exactness)),
+        kept=kept,
+        occupancy={memory.name: kept[memory.name] / memory.bytes for memory in machine.memory},
         code_bytes=code,
-        compile_seconds=compile_seconds(code, machine),
+        compile_seconds=compiled_in,
         call=prediction.call,
         loss=prediction.loss,
     )

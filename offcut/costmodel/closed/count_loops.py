@@ -24,8 +24,8 @@ from offcut.costmodel.closed.counts import (
     least_exact,
     sum_counts,
 )
-from offcut.costmodel.closed.summation import middle_of, trips
-from offcut.costmodel.closed.sums import SumMethod, Sums, SumTables, byte_methods
+from offcut.costmodel.closed.summation import trips
+from offcut.costmodel.closed.sums import SumMethod, Sums, SumTables, byte_methods, middle_of
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic
 from offcut.costmodel.resources import Level
 from offcut.costmodel.simplification import select, simplify_index

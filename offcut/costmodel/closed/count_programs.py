@@ -30,12 +30,17 @@ from offcut.costmodel.simplification import drop_decided_conditions, simplify_in
 
 
 class ProgramCounts(LoopCounts):
-    """Counts of all statements of a program, by piece."""
+    """Counts of all statements of a program, by piece.
+
+    last_method  by which sums are computed that have no closed form, of what cannot be added up
+    """
+
+    last_method = SumMethod.NEAR
 
     @property
     def methods(self) -> Sequence[SumMethod]:
         """Return the methods to sum what a piece counts, the most exact first."""
-        return count_methods(is_open=self.is_open)
+        return count_methods(is_open=self.is_open, last=self.last_method)
 
     def counts_by_piece(self, body: tuple[Stmt, ...]) -> Counted:
         """Return what a program counts, by piece."""
@@ -51,7 +56,7 @@ class ProgramCounts(LoopCounts):
             tally.touched.kept or tuple(ZERO for _ in self.traffic.levels),
             tuple(self.choices),
             self.values,
-            least_exact(self.exactness, *(self.sums[one].way.exactness for one in every)),
+            least_exact(self.exactness, *(self.sums[one].exactness for one in every)),
         )
 
     def block(self, body: Sequence[Stmt], scope: Scope) -> Tally:

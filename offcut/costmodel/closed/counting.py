@@ -3,8 +3,8 @@
 A piece is what runs as one: a tile of a microkernel, a tile of plain loops, or a nest of statements that store one array. What is counted
 are index expressions over the sizes, literals where the sizes are. A loop that ends at the least of what is known and of an element of an array ends at what
 is known; one whose bounds are read from memory runs as often as the machine's
-policy assumes, and a condition that is read from memory holds; and where sums have no closed form, so do all conditions around a piece: what
-is counted then is a bound, and says so.
+policy assumes, and a condition that is read from memory holds. Where sums have no closed form, what is counted is an estimate, by the last
+iteration and the one half way, or a bound, as if all conditions held; and says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from offcut.core.accesses import last_stored
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
     Binary,
-    Compare,
     Const,
     Expr,
     Var,
@@ -62,6 +61,7 @@ from offcut.costmodel.description import load
 from offcut.costmodel.machine import processor
 from offcut.costmodel.resources import Hardware
 from offcut.costmodel.simplification import simplify_index
+from offcut.proof.normal_forms.condition_hoisting import bound
 
 
 def count_program(
@@ -70,14 +70,15 @@ def count_program(
     sizes: Mapping[str, int],
     options: Mapping[int, int] | None = None,
     bytes_of: BytesOf = BytesOf.PIECES,
+    last_method: SumMethod = SumMethod.NEAR,
 ) -> Counted:
     """`program`, counted at these sizes, and over those that are not given.
 
     options  by the number of a `choose`, the option that is counted; of others the cheapest, or all where sizes are open
     bytes_of  what bytes are told of
+    last_method  of sums without a closed form, where some sizes are not given or adding up is too much work: an estimate, or a bound
 
-    Sums that have no closed form are added up where all sizes are given. Where some are not, or that is too much work, the
-    piece is counted as if all conditions around it held, which is a bound.
+    Sums that have no closed form are added up where all sizes are given.
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
     known = with_known_ends(program.body)
@@ -86,6 +87,7 @@ def count_program(
     ways: dict[int, Sequence[SumMethod]] = {}
     while True:
         counter = _ProcessorCounts(program, hardware, fixed, ways, options or {}, bytes_of)
+        counter.last_method = last_method
         if known != program.body:
             counter.exactness = least_exact(counter.exactness, Exactness.BOUND)
         counts = counter.counts_by_piece(body)
@@ -95,25 +97,20 @@ def count_program(
         ways |= instead
 
 
-def count_operations(
-    program: Program, sizes: Mapping[str, int], hardware: Hardware | None = None
-) -> Amount:
-    """Return the operations of `program` on elements at these sizes, and over those that are not given.
-
-    hardware  whose microkernels tiles may name; None: a processor without any, as operations are the same on all
-    """
-    if hardware is None:
-        return _operations_anywhere(program, frozenset(sizes.items()))
-    program_counts = count_program(program, hardware, sizes, bytes_of=BytesOf.NOTHING)
-    return Amount(
-        ix.add(*(counts.flop for counts in program_counts.counts)), program_counts.exactness
-    )
+def count_operations(program: Program, sizes: Mapping[str, int]) -> Amount:
+    """Return the operations of `program` on elements at these sizes, and over those that are not given: the same on all machines."""
+    return _operations(program, frozenset(sizes.items()))
 
 
 @lru_cache(1 << 8)  # a search asks for the same again and again
-def _operations_anywhere(program: Program, sizes: frozenset[tuple[str, int]]) -> Amount:
+def _operations(program: Program, sizes: frozenset[tuple[str, int]]) -> Amount:
     hardware = Hardware(processor(load("avx2")), {}, ITEM_BYTES["float32"], ())
-    return count_operations(program, dict(sizes), hardware)
+    program_counts = count_program(
+        *(program, hardware, dict(sizes)), bytes_of=BytesOf.NOTHING, last_method=SumMethod.BOUND
+    )
+    return Amount(
+        ix.add(*(counts.flop for counts in program_counts.counts)), program_counts.exactness
+    )
 
 
 def with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -252,9 +249,9 @@ def _with_open(stmt: Stmt) -> Stmt | None:
 def _ends_of(name: str, conditions: Sequence[Expr]) -> Iterator[Expr]:
     """The ends of an iterator that conditions say, past which lanes touch nothing."""
     for one in conditions:
-        match one:
-            case Compare("<", Var(iterator), end) if iterator == name and not reads_memory(end):
-                yield end
+        limit = bound(one, name)
+        if limit is not None and limit.op == "<" and not reads_memory(limit.b):
+            yield limit.b
 
 
 def _has_pieces(stmt: Stmt) -> bool:

@@ -23,7 +23,7 @@ from offcut.costmodel.arrays import Calls
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import call_cycles, code_bytes, compile_seconds
 from offcut.costmodel.closed.counting import count_operations
-from offcut.costmodel.closed.counts import HowExact, least_exact
+from offcut.costmodel.closed.counts import ZERO, HowExact, least_exact
 from offcut.costmodel.closed.display import Page, along, curve, draw
 from offcut.costmodel.closed.prediction import (
     Predicted,
@@ -35,6 +35,7 @@ from offcut.costmodel.closed.prediction import (
     predict,
     runs_by_stage,
 )
+from offcut.costmodel.closed.sums import Amount
 from offcut.costmodel.closed.sympy_printer import Names
 from offcut.costmodel.device import Device
 from offcut.costmodel.resources import Hardware
@@ -54,7 +55,7 @@ class Formulas:
 
     Where ways compete, a formula is that of the way whose own price, at the size, is least.
 
-    operations  of what is described
+    described   the program before it was scheduled, whose operations are counted
     machine     that it is predicted for
     code        bytes of code; compiled_in: seconds to compile it
     error       computes by which part the cycles are off at most at some sizes, where they are an estimate
@@ -62,11 +63,10 @@ class Formulas:
 
     described: Program
     prediction: Prediction
-    operations: Expr
     machine: Device
     users: Mapping[str, str]
-    code: int
-    compiled_in: float
+    code: int = 0
+    compiled_in: float = 0.0
     error: Callable[[], float] = float
 
     @lazy_property
@@ -75,9 +75,14 @@ class Formulas:
         return self.error()
 
     @lazy_property
+    def operations(self) -> Amount:
+        """Return the operations of what is described."""
+        return count_operations(self.described, {})
+
+    @lazy_property
     def flop(self) -> sympy.Expr:
         """Operations of what is described."""
-        return self._formula_text(self.operations)
+        return self._formula_text(self.operations.value)
 
     @lazy_property
     def cycles(self) -> sympy.Expr:
@@ -128,7 +133,8 @@ class Formulas:
     @property
     def exactness(self) -> HowExact:
         """As `Cost.exactness`, at every size."""
-        return self.prediction.exactness
+        exactness = self.prediction.exactness
+        return replace(exactness, flop=least_exact(exactness.flop, self.operations.exactness))
 
     @property
     def ways(self) -> tuple[tuple[str, ...], ...]:
@@ -136,7 +142,7 @@ class Formulas:
         return tuple(tuple(way.label for way in ways) for ways in self.prediction.choices)
 
     def _bytes(self, name: str) -> sympy.Expr:
-        return self._formula_text(self._by_piece(lambda one: real(one.bytes[name])))
+        return self._formula_text(self._by_piece(lambda one: real(one.bytes.get(name, ZERO))))
 
     def _by_piece(self, of: Callable[[Predicted], Expr]) -> Expr:
         """The sum over the pieces of the ways that are taken."""
@@ -183,7 +189,7 @@ class Formulas:
     def __str__(self) -> str:
         """A page: pieces, what each resource takes as a short sum, what binds at which sizes."""
         flop, machine = str(self.flop), self.machine.name
-        what = self.described, self.prediction, self.operations, flop, machine, self.users
+        what = self.described, self.prediction, self.operations.value, flop, machine, self.users
         return "\n".join([str(Page(*what)), *self._fit_error()])
 
     def in_full(self) -> str:
@@ -257,17 +263,11 @@ def formulas(
 
     users   what the user calls the sizes, by the program's names
     """
-    machine = hardware.machine
+    machine, prediction = hardware.machine, predict(program, hardware, {})
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
-    operations, prediction = (
-        count_operations(described, {}, hardware),
-        predict(program, hardware, {}),
-    )
-    flop_is = least_exact(prediction.exactness.flop, operations.exactness)
-    prediction = replace(prediction, exactness=replace(prediction.exactness, flop=flop_is))
-    seconds = compile_seconds(code, machine)
     error = partial(_error, described, program, hardware, prediction)
-    return Formulas(described, prediction, operations.value, machine, users, code, seconds, error)
+    seconds = compile_seconds(code, machine)
+    return Formulas(described, prediction, machine, users, code, seconds, error)
 
 
 def _error(

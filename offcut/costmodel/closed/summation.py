@@ -27,18 +27,16 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
-    reads_memory,
     rebuild,
+    rewrite,
     variables,
     walk,
 )
 from offcut.core.interpret.values import evaluate
-from offcut.core.intervals import ends
-from offcut.core.scan import ScanContext
-from offcut.core.text.printer import format_expr
+from offcut.core.scan import Range, ScanContext
 from offcut.costmodel.simplification import select, simplify_index
-from offcut.errors import InternalError
 from offcut.polyhedral import coefficient
+from offcut.proof.normal_forms.condition_hoisting import bound
 
 WRITTEN_OUT = 64
 """Iterations, at most, that a sum without a closed form has a term for each of: as many as the widest register has bytes, so
@@ -55,10 +53,6 @@ LONGEST = 600
 """Parts of a term that is summed; a longer one has no closed form. Those of a softmax have 24: what is as long as 25 of them
 would be a formula that nobody reads, and that takes longer than the plan.
 """
-
-
-SHORT = 40
-"""Parts of a sum that is to be put into others, of which there may be many: each loop around multiplies what is longer."""
 
 
 class NoClosedForm(Exception):
@@ -103,6 +97,9 @@ def sum_over(
             return ix.mul(factor, sum_over(name, lo, hi, moves, known, splits, longest))
     if not splits or is_longer(term, longest):
         raise NoClosedForm
+    if _is_at_least(ix.const(1), count, known):  # one iteration, or none
+        inside = known.within(Range(name, (lo,), (lo,)))
+        return ix.mul(count, _without_decided(simplify_index(value_at(term, name, lo)), inside))
     form = ix.to_linear(term)
     if len(form.terms) > 1:  # each by itself: where one changes is nothing to the others
         each = [sum_over(name, lo, hi, atom, known, splits, longest) for atom, _ in form.terms]
@@ -128,8 +125,13 @@ def sum_over(
         return _of_powers(*powers, lo, end)
     some = ix.literal_value(count)
     if some is not None and some <= WRITTEN_OUT:
-        terms = (simplify_index(_at(term, name, ix.add(lo, step))) for step in range(some))
+        terms = (simplify_index(value_at(term, name, ix.add(lo, step))) for step in range(some))
         return ix.add(*terms)
+    for quotient in _quotients(term, name):
+        try:
+            return _of_quotients(term, name, quotient, lo, end, over)
+        except NoClosedForm:
+            continue
     period = _period(term, name)
     if 1 < period <= LONGEST_PERIOD:
         return ix.add(*_by_rests(name, lo, count, term, period, over))
@@ -159,7 +161,40 @@ def _is_at_least(a: Expr, b: Expr, known: ScanContext) -> bool:
                     for one in (a, b)
                 )
                 return any(each) if (op == "max") == (factor > 0) else all(each)
+            case Binary("//", whole, Const(by)) if factor > 0:
+                rest = ix.sub(difference, ix.mul(factor, atom))
+                for least in _least_quotients(whole, int(by), factor, difference, known):
+                    if _is_at_least(ix.add(rest, least), ix.const(0), known):
+                        return True
     return known.at_least_zero(difference)
+
+
+def _least_quotients(
+    whole: Expr, by: int, factor: int, difference: Expr, known: ScanContext
+) -> Iterator[Expr]:
+    """Yield what ``factor * (whole // by)`` is at least: the quotient of less that is subtracted beside it, or what is divided."""
+    if factor % by == 0:
+        yield ix.mul(factor // by, ix.sub(whole, by - 1))
+    for other, taken in ix.to_linear(difference).terms:
+        match other:
+            case Binary("//", less, Const(divisor)) if taken < 0 and divisor == by:
+                if known.at_least_zero(ix.sub(whole, less)):
+                    yield ix.mul(factor, other)
+
+
+def _without_decided(expr: Expr, known: ScanContext) -> Expr:
+    """Return an expression without each ``min`` and ``max`` of which it is known which side it is."""
+
+    def decided(node: Expr) -> Expr | None:
+        match node:
+            case Binary("min" | "max" as op, a, b):
+                if _is_at_least(a, b, known):
+                    return a if op == "max" else b
+                return (b if op == "max" else a) if _is_at_least(b, a, known) else None
+            case _:
+                return None
+
+    return rewrite(expr, decided)
 
 
 def _of_powers(factors: Sequence[Expr], divisor: int, lo: Expr, end: Expr) -> Expr:
@@ -176,6 +211,49 @@ def _of_powers(factors: Sequence[Expr], divisor: int, lo: Expr, end: Expr) -> Ex
     return ix.floordiv(ix.add(*parts), common * divisor)
 
 
+def _quotients(term: Expr, name: str) -> Iterator[tuple[Expr, int, Expr]]:
+    """Yield the quotients ``(name + c) // d`` in a term: as they stand, d and c."""
+    for part in _unconditional_parts(term):
+        match part:
+            case Binary("//", a, Const(by)) if name in variables(a):
+                factor = coefficient(a, name) or 0
+                if factor > 0 and by % factor == 0:
+                    rest = ix.sub(a, ix.mul(factor, Var(name)))
+                    yield part, int(by) // factor, ix.floordiv(rest, factor)
+
+
+def _of_quotients(
+    term: Expr,
+    name: str,
+    quotient: tuple[Expr, int, Expr],
+    lo: Expr,
+    end: Expr,
+    over: Callable[[Expr, Expr, Expr], Expr],
+) -> Expr:
+    """The sum over ``lo <= i < end`` of a term in which ``(i + c) // d`` stands: with ``i + c = d*k + r`` that is k, and the sum is one
+    over k of those over ``0 <= r < d``, and one over what is left of r at the end.
+    """
+    part, by, shift = quotient
+    turn = Var(f"{name}//{by}")
+
+    def inside(turn: Expr, number: Expr) -> Expr:
+        start = ix.sub(ix.mul(by, turn), shift)
+        value = value_at(_with(term, part, turn), name, ix.add(start, Var(name)))
+        return over(ix.const(0), number, value)
+
+    powers = _powers(simplify_index(inside(turn, ix.const(by))), turn.name)
+    if powers is None or len(powers[0]) > _DEGREE + 1:
+        raise NoClosedForm
+
+    def up_to(value: Expr) -> Expr:
+        shifted = ix.add(value, shift)
+        turns = ix.floordiv(shifted, by)
+        rest = ix.sub(shifted, ix.mul(by, turns))
+        return ix.add(_of_powers(*powers, ix.const(0), turns), inside(turns, rest))
+
+    return ix.sub(up_to(end), up_to(lo))
+
+
 def _by_rests(
     name: str,
     lo: Expr,
@@ -188,105 +266,17 @@ def _by_rests(
     for step in range(period):
         start = ix.add(ix.add(lo, step), ix.mul(period, Var(name)))
         turns = ix.floordiv(ix.sub(ix.add(count, period - 1), step), period)
-        yield over(ix.const(0), turns, ix.simplify(_at(term, name, start)))
-
-
-def middle_of(lo: Expr, hi: Expr) -> Expr:
-    """Of the iterations of a loop, the one half way."""
-    return ix.floordiv(ix.add(lo, hi), 2)
-
-
-def asks(term: Expr, name: str) -> bool:
-    """Whether a condition in it asks for an iterator."""
-    return any(isinstance(one, Select) and name in variables(one.condition) for one in walk(term))
-
-
-def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
-    """The last term, and the middle one of the others times their number: exact where the others are equal, as of tiles with a tail,
-    or move evenly. Of a long term the middle one times all trips.
-    """
-    count = trips(lo, hi, known)
-    if is_longer(term, LONGEST):
-        return ix.mul(count, simplify_index(_at(term, name, middle_of(lo, hi))))
-    last = ix.sub(hi, 1)
-    end, middle = (simplify_index(_at(term, name, at)) for at in (last, middle_of(lo, last)))
-    if end == middle:
-        return ix.mul(count, end)
-    others = ix.sub(count, 1)
-    some: Expr = ix.const(1)
-    if not known.at_least_zero(others):
-        others, some = ix.maximum(others, 0), ix.minimum(count, 1)
-    return ix.add(ix.mul(others, middle), ix.mul(some, end))
-
-
-def near_sum(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
-    """The sum of `term` over ``lo <= name < hi``: in closed form; term by term, of few; else as the last one and the middle one of the others say."""
-    try:
-        return sum_over(name, lo, hi, term, known)
-    except NoClosedForm:
-        count = ix.literal_value(ix.sub(hi, lo))
-        if count is None or count > LONGEST_PERIOD:
-            return half_way(name, lo, hi, term, known)
-        terms = (simplify_index(_at(term, name, ix.add(lo, step))) for step in range(count))
-        return ix.add(*terms, ix.const(0))
-
-
-def short_sum(
-    name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext, splits: int, longest: int
-) -> Expr | None:
-    """The sum of `term` over ``lo <= name < hi`` where that is a formula of no more parts than `longest`, of a term of as few."""
-    try:
-        total = sum_over(name, lo, hi, term, known, splits, longest)
-    except NoClosedForm:
-        return None
-    return None if is_longer(total, longest) else total
-
-
-def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
-    """A bound of the sum of a count over ``lo <= name < hi``: the sum, where that is a short formula, else the trips times the
-    greatest term there may be, every part of the term taken as if it moved for itself.
-    """
-    term = simplify_index(term)
-    total = short_sum(name, lo, hi, term, known, splits=4, longest=4 * SHORT)
-    if total is not None:
-        return total
-    return ix.mul(trips(lo, hi, known), greatest(name, lo, hi, term, known))
-
-
-def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
-    """A bound of a count over ``lo <= name < hi``: every part of the term taken as if it moved for itself; of elements of memory no bound."""
-    between = {name: (lo, ix.sub(hi, 1))}
-    bounds = ends(term, between, natural=lambda part: _is_count(part, known))
-    if bounds is None and reads_memory(
-        term
-    ):  # no bound is known of an element: as half-way through the loop
-        return ix.maximum(simplify_index(_at(term, name, middle_of(lo, hi))), 0)
-    if bounds is None:
-        raise InternalError(f"{format_expr(term)} is not a count")
-    return ix.maximum(simplify_index(bounds[1]), 0)
-
-
-def _is_count(expr: Expr, known: ScanContext) -> bool:
-    """Whether an expression is seen to be 0 or more."""
-    match expr:
-        case Binary("max", a, b):
-            return _is_count(a, known) or _is_count(b, known)
-        case Binary("+" | "*" | "//" | "min", a, b) if _is_count(a, known) and _is_count(b, known):
-            return True
-        case Select(_, then, other):
-            return _is_count(then, known) and _is_count(other, known)
-        case _:
-            return known.at_least_zero(expr)
+        yield over(ix.const(0), turns, ix.simplify(value_at(term, name, start)))
 
 
 @lru_cache(maxsize=1 << 15)
-def _at(expr: Expr, name: str, value: Expr) -> Expr:
+def value_at(expr: Expr, name: str, value: Expr) -> Expr:
     """An expression at a value of a name; what stands in it several times is taken once."""
     if name not in variables(expr):
         return expr
     if isinstance(expr, Var):
         return value
-    return rebuild(expr, tuple(_at(child, name, value) for child in children(expr)))
+    return rebuild(expr, tuple(value_at(child, name, value) for child in children(expr)))
 
 
 def _period(term: Expr, name: str) -> int:
@@ -359,24 +349,32 @@ def _breaks(term: Expr, name: str) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
 
 
 def _break_of(condition: Expr, name: str) -> tuple[Expr, bool] | None:
-    """The first value of `name` from which on an affine comparison holds (True), or no longer does (False)."""
-    if not (isinstance(condition, Compare) and dtype_of(condition.a) == "index"):
+    """The first value of `name` from which on a comparison holds (True), or no longer does (False); None where there is none such."""
+    if not (isinstance(condition, Compare) and condition.op in ("<", "<=", ">", ">=")):
         return None
-    margin = {
-        "<": ix.sub(ix.sub(condition.b, condition.a), 1),
-        "<=": ix.sub(condition.b, condition.a),
-        ">": ix.sub(ix.sub(condition.a, condition.b), 1),
-        ">=": ix.sub(condition.a, condition.b),
-    }.get(condition.op)
-    if margin is None:
+    if dtype_of(condition.a) != "index":
         return None
-    factor = dict(ix.to_linear(margin).terms).get(Var(name), 0)
-    rest = ix.sub(margin, ix.mul(factor, Var(name)))  # factor * name + rest >= 0
-    if not factor or name in variables(rest):
-        return None
-    if factor > 0:
-        return ix.ceildiv(ix.mul(-1, rest), factor), True
-    return ix.add(ix.floordiv(rest, -factor), 1), False
+    larger, smaller = condition.a, condition.b
+    if condition.op in ("<", "<="):
+        larger, smaller = smaller, larger
+    margin = ix.sub(ix.sub(larger, smaller), 1 if condition.op in ("<", ">") else 0)
+    limit = bound(Compare(">=", _without_quotient(margin, name), ix.const(0)), name)
+    return None if limit is None else (limit.b, limit.op == ">=")
+
+
+def _without_quotient(margin: Expr, name: str) -> Expr:
+    """Return what is at least 0 where `margin` is: where only a quotient moves with `name` in it, what it divides beside a multiple
+    of what it divides by.
+    """
+    for atom, factor in ix.to_linear(margin).terms:
+        rest = ix.sub(margin, ix.mul(factor, atom))
+        match atom:
+            case Binary("//", a, Const(by)) if name in variables(a) and name not in variables(rest):
+                if factor > 0:
+                    return ix.sub(a, ix.mul(int(by), ix.ceildiv(ix.mul(-1, rest), factor)))
+                most = ix.add(ix.floordiv(rest, -factor), 1)
+                return ix.sub(ix.sub(ix.mul(int(by), most), 1), a)
+    return margin
 
 
 def _unconditional_parts(expr: Expr) -> Iterator[Expr]:

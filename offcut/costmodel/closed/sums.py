@@ -16,21 +16,36 @@ import numpy as np
 import numpy.typing as npt
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Var, all_loads, rewrite, variables, walk
+from offcut.core.expr import (
+    Binary,
+    Expr,
+    Load,
+    Select,
+    Var,
+    all_loads,
+    children,
+    reads_memory,
+    rewrite,
+    substitute,
+    variables,
+    walk,
+)
 from offcut.core.interpret.values import evaluate_all
+from offcut.core.intervals import ends
 from offcut.core.scan import ScanContext
+from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.counts import ZERO, Exactness
 from offcut.costmodel.closed.summation import (
-    SHORT,
+    LONGEST,
+    LONGEST_PERIOD,
     NoClosedForm,
-    asks,
-    at_most,
-    half_way,
-    near_sum,
-    short_sum,
+    is_longer,
     sum_over,
+    trips,
+    value_at,
 )
 from offcut.costmodel.simplification import select, simplify_index
+from offcut.errors import InternalError
 
 MAX_EVALUATED_PARTS = 1 << 25
 """Parts of terms that are evaluated for the counts of a program, at most: a fraction of a second."""
@@ -38,11 +53,104 @@ MAX_EVALUATED_PARTS = 1 << 25
 MIN_PARTS_OF_TERM = 16
 """Parts that any term counts as: its place has to be found, and it has to be added."""
 
+SHORT = 40
+"""Parts of a sum that is to be put into others, of which there may be many: each loop around multiplies what is longer."""
+
 Array: TypeAlias = npt.NDArray[Any]
 
 
 class SumTooLarge(Exception):
     """A sum exceeds the budget of evaluated terms."""
+
+
+def middle_of(lo: Expr, hi: Expr) -> Expr:
+    """Of the iterations of a loop, the one half way."""
+    return ix.floordiv(ix.add(lo, hi), 2)
+
+
+def asks(term: Expr, name: str) -> bool:
+    """Whether a condition in it asks for an iterator."""
+    return any(isinstance(one, Select) and name in variables(one.condition) for one in walk(term))
+
+
+def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
+    """The last term, and the middle one of the others times their number: exact where the others are equal, as of tiles with a tail,
+    or move evenly. Of a long term the middle one times all trips.
+    """
+    count = trips(lo, hi, known)
+    if is_longer(term, LONGEST):
+        return ix.mul(count, simplify_index(value_at(term, name, middle_of(lo, hi))))
+    last = ix.sub(hi, 1)
+    end, middle = (simplify_index(value_at(term, name, at)) for at in (last, middle_of(lo, last)))
+    if end == middle:
+        return ix.mul(count, end)
+    others = ix.sub(count, 1)
+    some: Expr = ix.const(1)
+    if not known.at_least_zero(others):
+        others, some = ix.maximum(others, 0), ix.minimum(count, 1)
+    return ix.add(ix.mul(others, middle), ix.mul(some, end))
+
+
+def near_sum(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> tuple[Expr, bool]:
+    """The sum of `term` over ``lo <= name < hi``: in closed form; term by term, of few; else as the last one and the middle one of the
+    others say, and whether it is that, an estimate.
+    """
+    try:
+        return sum_over(name, lo, hi, term, known), False
+    except NoClosedForm:
+        count = ix.literal_value(ix.sub(hi, lo))
+        if count is None or count > LONGEST_PERIOD:
+            return half_way(name, lo, hi, term, known), True
+        terms = (simplify_index(value_at(term, name, ix.add(lo, step))) for step in range(count))
+        return ix.add(*terms, ix.const(0)), False
+
+
+def short_sum(
+    name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext, splits: int, longest: int
+) -> Expr | None:
+    """The sum of `term` over ``lo <= name < hi`` where that is a formula of no more parts than `longest`, of a term of as few."""
+    try:
+        total = sum_over(name, lo, hi, term, known, splits, longest)
+    except NoClosedForm:
+        return None
+    return None if is_longer(total, longest) else total
+
+
+def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
+    """A bound of the sum of a count over ``lo <= name < hi``: the sum, where that is a short formula, else the trips times the
+    greatest term there may be, every part of the term taken as if it moved for itself.
+    """
+    term = simplify_index(term)
+    total = short_sum(name, lo, hi, term, known, splits=4, longest=4 * SHORT)
+    if total is not None:
+        return total
+    return ix.mul(trips(lo, hi, known), greatest(name, lo, hi, term, known))
+
+
+def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
+    """A bound of a count over ``lo <= name < hi``: every part of the term taken as if it moved for itself; of elements of memory no bound."""
+    between = {name: (lo, ix.sub(hi, 1))}
+    bounds = ends(term, between, natural=lambda part: _is_count(part, known))
+    if bounds is None and reads_memory(
+        term
+    ):  # no bound is known of an element: as half-way through the loop
+        return ix.maximum(simplify_index(value_at(term, name, middle_of(lo, hi))), 0)
+    if bounds is None:
+        raise InternalError(f"{format_expr(term)} is not a count")
+    return ix.maximum(simplify_index(bounds[1]), 0)
+
+
+def _is_count(expr: Expr, known: ScanContext) -> bool:
+    """Whether an expression is seen to be 0 or more."""
+    match expr:
+        case Binary("max", a, b):
+            return _is_count(a, known) or _is_count(b, known)
+        case Binary("+" | "*" | "//" | "min", a, b) if _is_count(a, known) and _is_count(b, known):
+            return True
+        case Select(_, then, other):
+            return _is_count(then, known) and _is_count(other, known)
+        case _:
+            return known.at_least_zero(expr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,24 +249,19 @@ class SumMethod(Enum):
 
     ADDED = "added"  # short closed forms, else terms that are added up: where all sizes are known
     CLOSED = "closed"  # closed forms
-    NEAR = "near"  # closed forms, else a few terms that are added up, else as half way
+    NEAR = "near"  # closed forms, else a few terms that are added up, else as half way: an estimate
     HALF_WAY = "half way"  # trips times the term half way; where a condition decides it, a bound
     BOUND = "bound"  # bounds, of what it would be if all conditions held
 
-    @property
-    def exactness(self) -> Exactness:
-        """Return how exact a sum by this method is."""
-        estimates = dict.fromkeys((SumMethod.HALF_WAY, SumMethod.NEAR), Exactness.ESTIMATE)
-        other = {**estimates, SumMethod.BOUND: Exactness.BOUND}
-        return other.get(self, Exactness.EXACT)
 
-
-def count_methods(*, is_open: bool) -> Sequence[SumMethod]:
+def count_methods(*, is_open: bool, last: SumMethod = SumMethod.BOUND) -> Sequence[SumMethod]:
     """Return the methods to sum counts, the most exact first.
 
     is_open  whether a size is symbolic: terms cannot be added up then
+    last     of what has no closed form: a bound, or an estimate
     """
-    return (*_term_by_term(is_open), SumMethod.CLOSED, SumMethod.BOUND)
+    closed = () if last is SumMethod.NEAR else (SumMethod.CLOSED,)
+    return (*_term_by_term(is_open), *closed, last)
 
 
 def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
@@ -171,6 +274,48 @@ def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
 
 def _term_by_term(is_open: bool) -> Sequence[SumMethod]:
     return () if is_open else (SumMethod.ADDED,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """A sum over ``size*block <= name < min(size*block + size, end)`` of a term that no block moves.
+
+    known  what is known around it
+    """
+
+    name: str
+    size: int
+    block: str
+    end: Expr
+    term: Expr
+    known: ScanContext
+
+    @staticmethod
+    def of(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> _Strip | None:
+        """Return a sum over a loop as one over a strip; None if it is none."""
+        match ix.to_linear(lo), hi:
+            case ix.Linear(((Var(block), size),), 0), Binary("min", a, b) if size > 0:
+                whole = ix.add(lo, size)
+                end = b if a == whole else a
+                if whole in (a, b) and block not in variables(term) | variables(end):
+                    return _Strip(name, size, block, end, term, known)
+        return None
+
+    def is_cut_by(self, lo: Expr, hi: Expr) -> bool:
+        """Return whether these are the bounds of the blocks of all of it."""
+        return lo == ZERO and hi == simplify_index(ix.ceildiv(self.end, self.size))
+
+    @property
+    def around(self) -> tuple[Var, ...]:
+        """Return what says which sum it is: the block, and all names in the end and in the term."""
+        names = (variables(self.term) | variables(self.end)) - {self.name}
+        return Var(self.block), *map(Var, sorted(names))
+
+    @property
+    def bounds(self) -> tuple[Expr, Expr]:
+        """Return the first iteration, and the end."""
+        start = ix.mul(self.size, Var(self.block))
+        return start, ix.minimum(ix.add(start, self.size), self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +332,23 @@ class Sums:
 
     ways    the method, then its fallbacks
     failed  whether the method failed: its sums are invalid then
+    strips  sums over strips that no loop has put together yet, by the names of the elements that stand for them
+    missed  whether a sum has no closed form, and is an estimate
     """
 
     ways: Sequence[SumMethod]
     tables: SumTables = field(default_factory=SumTables)
     failed: bool = False
+    strips: dict[str, _Strip] = field(default_factory=dict)
+    missed: bool = False
+
+    @property
+    def exactness(self) -> Exactness:
+        """Return how exact the sums are."""
+        if self.way is SumMethod.BOUND:
+            return Exactness.BOUND
+        is_near = self.missed or self.way is SumMethod.HALF_WAY
+        return Exactness.ESTIMATE if is_near else Exactness.EXACT
 
     @property
     def way(self) -> SumMethod:
@@ -208,18 +365,55 @@ class Sums:
                 if short is not None:
                     return short
                 return self.tables.tabulate(name, lo, hi, simplify_index(term))
-            case SumMethod.CLOSED:
-                try:
-                    return sum_over(name, lo, hi, term, known)
-                except NoClosedForm:
-                    self.failed = True
-                    return term
-            case SumMethod.NEAR:
-                return near_sum(name, lo, hi, term, known)
+            case SumMethod.CLOSED | SumMethod.NEAR:
+                strip = _Strip.of(name, lo, hi, term, known)
+                if strip is None:
+                    return self.over_strips(name, lo, hi, term, known)
+                place = f"#{len(self.strips)}"
+                self.strips[place] = strip
+                return Load(place, strip.around, "index")
             case SumMethod.HALF_WAY:
                 return (at_most if asks(term, name) else half_way)(name, lo, hi, term, known)
             case SumMethod.BOUND:
                 return at_most(name, lo, hi, term, known)
+
+    def over_strips(self, name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
+        """Return the sum of a term in which sums over strips stand: those of all strips of a loop are one over all of it."""
+        total: Expr = ZERO
+        for atom, factor in ix.to_linear(term).terms:
+            strip = self.strips.get(atom.buffer) if isinstance(atom, Load) else None
+            if strip is None or not isinstance(atom, Load) or atom.index != strip.around:
+                continue
+            if strip.block == name and strip.is_cut_by(lo, hi):
+                term = ix.sub(term, ix.mul(factor, atom))
+                whole = self.over_strips(strip.name, ZERO, strip.end, strip.term, known)
+                total = ix.add(total, ix.mul(factor, whole))
+        return ix.add(total, self.closed(name, lo, hi, self.without_strips(term, name), known))
+
+    def without_strips(self, expr: Expr, name: str | None = None) -> Expr:
+        """Return an expression with the sums in place of what stands for those that move with `name`; None: for all."""
+
+        def sum_of(part: Expr) -> Expr | None:
+            strip = self.strips.get(part.buffer) if isinstance(part, Load) else None
+            if strip is None or name not in (None, *variables(part)):
+                return None
+            total = self.over_strips(strip.name, *strip.bounds, strip.term, strip.known)
+            at = zip(strip.around, children(part), strict=True)
+            return substitute(total, {var.name: value for var, value in at if var != value})
+
+        return rewrite(expr, sum_of) if self.strips else expr
+
+    def closed(self, name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
+        """Return a sum in closed form, or near it."""
+        if self.way is SumMethod.NEAR:
+            total, is_near = near_sum(name, lo, hi, term, known)
+            self.missed |= is_near
+            return total
+        try:
+            return sum_over(name, lo, hi, term, known)
+        except NoClosedForm:
+            self.failed = True
+            return term
 
     def where(self, condition: Expr, then: Expr, other: Expr) -> Expr:
         """Return the count of a conditional whose condition depends on iterators."""
@@ -229,8 +423,10 @@ class Sums:
 
     def finish(self, total: Expr) -> Expr:
         """Return the total of all loops, with its tables evaluated."""
-        if self.way is not SumMethod.ADDED or self.failed:
+        if self.failed:
             return total
+        if self.way is not SumMethod.ADDED:
+            return self.without_strips(total)
         try:
             return self.tables.value(total)
         except SumTooLarge:
@@ -244,4 +440,4 @@ def first_success(ways: Sequence[SumMethod], count: Callable[[Sums], Expr]) -> A
     total = sums.finish(count(sums))
     if sums.failed:
         return first_success(ways[1:], count)
-    return Amount(total, sums.way.exactness)
+    return Amount(total, sums.exactness)

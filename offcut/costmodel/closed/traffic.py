@@ -25,8 +25,8 @@ from offcut.core.expr import Const, Expr, substitute, variables
 from offcut.core.program import Buffer
 from offcut.core.scan import ScanContext
 from offcut.costmodel.closed.footprints import Box, bytes_of, crowding
-from offcut.costmodel.closed.summation import asks, greatest, middle_of, trips
-from offcut.costmodel.closed.sums import Sums
+from offcut.costmodel.closed.summation import trips
+from offcut.costmodel.closed.sums import Sums, asks, greatest, middle_of
 from offcut.costmodel.resources import Level
 from offcut.costmodel.simplification import select, simplify_index
 

@@ -29,8 +29,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.core.scan import ScanContext
 from offcut.costmodel import Cost, Device, Formulas
-from offcut.costmodel.closed.cost import PieceCost, piece_at
-from offcut.costmodel.closed.counting import count_operations
+from offcut.costmodel.closed.cost import PieceCost, cost_of_call, piece_at
 from offcut.costmodel.closed.counts import (
     THOUSANDTHS,
     Counts,
@@ -68,34 +67,22 @@ def cost_of(
 
     named  the sizes, by the user's names; sizes: the same, by the program's
     """
-    piece_costs = [_piece(one) for one in streams]
-    memories = tuple(dict.fromkeys(name for piece in piece_costs for name in piece.bytes))
-    pieces = [
-        replace(p, bytes={name: p.bytes.get(name, 0) for name in memories}) for p in piece_costs
-    ]
-    kept_words = _largest_resident_bytes([one.kept for one in streams], machine)
-    operations = count_operations(described, sizes)
-    return Cost(
-        kernel=described.name,
-        machine=machine.name,
-        sizes=dict(named),
-        flop=int(evaluate(operations.value, {})),
-        pieces=tuple(piece for piece in pieces if piece.runs),
-        hertz=machine.hertz,
+    exact, resident = (
+        Exactness.EXACT,
+        _largest_resident_bytes([one.kept for one in streams], machine),
+    )
+    prediction = Prediction(
+        tuple(map(_predicted_run, streams)),
+        (),
+        resident,
+        {},
+        HowExact(flop=exact, bytes=exact, cycles=exact, energy=Exactness.ESTIMATE),
+    )
+    pieces = [piece_at(one, {}) for one in prediction.pieces]
+    return cost_of_call(
+        *(described, prediction, machine, [piece for piece in pieces if piece.runs], named, sizes),
         peak=_peak(pieces, streams),
-        memories=memories,
-        exactness=HowExact(
-            flop=operations.exactness,
-            bytes=Exactness.EXACT,
-            cycles=Exactness.EXACT,
-            energy=Exactness.ESTIMATE,
-        ),
-        kept=kept_words,
-        occupancy={
-            memory.name: kept_words[memory.name] / memory.bytes for memory in machine.memory
-        },
-        code_bytes=INSTRUCTION * int(sum(piece.instructions for piece in pieces)),
-        compile_seconds=0.0,
+        code=INSTRUCTION * int(sum(piece.instructions for piece in pieces)),
     )
 
 
@@ -133,9 +120,8 @@ def formulas_of(
     choices: list[tuple[Way, ...]] = []
     filled: list[Mapping[str, int]] = []
     within, issued_ = 0.0, 0
-    operations = count_operations(described, {})
     exactness = HowExact(
-        flop=operations.exactness,
+        flop=Exactness.EXACT,
         bytes=Exactness.EXACT,
         cycles=Exactness.ESTIMATE,
         energy=Exactness.ESTIMATE,
@@ -167,19 +153,10 @@ def formulas_of(
         issued_ += most
         if len(ways) > 1:
             choices.append(tuple(ways))
-    sizes: dict[str, Expr] = {
-        name: ix.const(size) for name, size in _largest_resident_bytes(filled, machine).items()
-    }
-    return Formulas(
-        described,
-        Prediction(tuple(pieces), tuple(choices), sizes, {}, exactness),
-        operations.value,
-        machine,
-        users,
-        INSTRUCTION * issued_,
-        0.0,
-        error=lambda: within,
-    )
+    resident = _largest_resident_bytes(filled, machine)
+    prediction = Prediction(tuple(pieces), tuple(choices), resident, {}, exactness)
+    code = INSTRUCTION * issued_
+    return Formulas(described, prediction, machine, users, code, error=lambda: within)
 
 
 def _with_tails(ran: Ran, typical: Mapping[str, int]) -> Ran:
@@ -195,10 +172,10 @@ def _with_tails(ran: Ran, typical: Mapping[str, int]) -> Ran:
     return replace(ran, largest=largest)
 
 
-def _piece(of: Ran) -> PieceCost:
+def _predicted_run(of: Ran) -> Predicted:
     nest_totals = totals(of.nest, of.leaves, of.overhead)
     cycles = {name: real(count) for name, count in resources(of).items()}
-    return piece_at(_predicted_nest(of.nest, nest_totals, cycles, None), {})
+    return _predicted_nest(of.nest, nest_totals, cycles, None)
 
 
 def _predicted_nest(
@@ -224,9 +201,11 @@ def _microkernel(nest: LoweredNest) -> str:
     return next((name for name in named if name is not None), "")
 
 
-def _largest_resident_bytes(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int]:
+def _largest_resident_bytes(
+    filled: Sequence[Mapping[str, int]], machine: Device
+) -> dict[str, Expr]:
     return {
-        memory.name: max((one.get(memory.name, 0) for one in filled), default=0)
+        memory.name: ix.const(max((one.get(memory.name, 0) for one in filled), default=0))
         for memory in machine.memory
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from itertools import combinations, islice, permutations
 from math import prod
 from typing import TypeAlias
@@ -40,11 +40,11 @@ DRAFTED = 2
 WALKED, NEAR = 12, 1.1
 """Tilings that are walked turn by turn, at most of those that the clock likes at a size, and how many more cycles than the fewest
 it may give them."""
-
-FINALISTS = 8
-"""Tilings that are walked at the largest size, at most: those that are best at the others."""
+WALKED_SMALL, FINALISTS = 48, 6
+"""Of several sizes, the tilings that are walked at the smaller one at which they are ranked, at most, and how many of these, and of
+those that the clock likes best at the other one, are walked at all: a turn of a large size costs as much as one of a small one."""
 SHORTLISTED = 3
-"""Tilings of each size that compete with those of the others, at most: they are walked at all sizes."""
+"""Tilings of each size that compete with those of the others, at most: they are walked at all sizes, if they gain where they are best."""
 ALIKE = 0.005
 """Of the cycles in the mean of sizes: tilings that differ by less are alike, as the clock and the walk are no nearer to the machine."""
 GAIN = 0.02
@@ -157,20 +157,25 @@ def by_size(
         return np.array([[walked(at, one) for at in range(sizes)] for one in tilings])
 
     drafted = at_sizes[:DRAFTED]
-    drafts = list(dict.fromkeys(one for at in drafted for one in at.nearest(depth)))
+    small = len(drafted) - 1
+    drafts = drafted[small].nearest(depth, WALKED_SMALL if small else WALKED)
     if not drafts:
         return ()
-    few = cycles(drafts, max(alone - 1, 1))
-    order = (few / few.min(axis=0)).sum(axis=1).argsort(kind="stable")
-    every = cycles([drafts[at] for at in order[:FINALISTS]], alone)
+    best = sorted(drafts, key=partial(walked, small))[: FINALISTS if small else None]
+    liked = (one for at in drafted[:small] for one in at.nearest(depth, FINALISTS))
+    finalists = list(dict.fromkeys((*best, *liked)))
+    every = cycles(finalists, alone)
     off = (every / every.min(axis=0)).mean(axis=1)
-    alike = (drafts[order[at]] for at in np.flatnonzero(off <= off.min() + ALIKE))
+    alike = (finalists[at] for at in np.flatnonzero(off <= off.min() + ALIKE))
     first = min(alike, key=least.exact_cycles)
     if most == 1 or len(at_sizes) == 1:
         return (first,)
-    others = (one for at in at_sizes[alone - 1 :] for one in at.nearest(depth, SHORTLISTED))
-    best = (drafts[at] for column in few.T for at in column.argsort()[:SHORTLISTED])
-    competing = list(dict.fromkeys((first, *best, *others)))
+    best = [finalists[at] for column in every.T for at in column.argsort()[:SHORTLISTED]]
+    competing = list(dict.fromkeys((first, *best)))
+    for number, at in enumerate(at_sizes[alone - 1 :], alone - 1):
+        least_there = min(walked(number, one) for one in competing)
+        others = at.nearest(depth, SHORTLISTED)
+        competing += [one for one in others if walked(number, one) < (1 - GAIN) * least_there]
     selection = select_options(cycles(competing, len(at_sizes)), most, GAIN, keeps_first=True)
     return tuple(competing[at] for at in selection.options)
 
