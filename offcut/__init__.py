@@ -136,12 +136,12 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
             with base_imports(f"offcut.{name}"):
                 return importlib.import_module(_PACKAGES[name])
         if name in _RENAMED:
-            from offcut.core.renamed import warn_renamed
+            from offcut.core.names import warn_renamed
 
             warn_renamed(f"oc.{name}", f"oc.{_RENAMED[name]}")
             return getattr(sys.modules[__name__], _RENAMED[name])
         if name not in _MODULE_OF:
-            from offcut.core.spelling import suggestion
+            from offcut.core.names import suggestion
 
             raise AttributeError(
                 f"module 'offcut' has no attribute {name!r}{suggestion(name, __all__)}"

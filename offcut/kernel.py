@@ -21,21 +21,16 @@ from offcut.backends.abi import (
     Signature,
 )
 from offcut.backends.arguments import checked_schedule
-from offcut.backends.coding import DECIDE, LOAD, LOWER, PROVE
 from offcut.backends.compile_request import CompileRequest, has_half_bytes
-from offcut.backends.compiling import Alternative
-from offcut.backends.correction import corrected_cost, corrected_plan
 from offcut.backends.decide import Candidates
+from offcut.backends.driver import Alternative, record_ignored_note
 from offcut.backends.host.saved import SavedCode, write_saved
-from offcut.backends.no_schedule import no_schedule_error
-from offcut.backends.options import KernelPart
-from offcut.backends.passes import Log
+from offcut.backends.options import KernelPart, check_type, no_schedule_error
+from offcut.backends.passes import DECIDE, LOAD, LOWER, PROVE, Log
 from offcut.backends.plan import Plan, check_sizes
-from offcut.backends.predict import choice_notes
-from offcut.backends.result_checks import check_type
+from offcut.backends.predict import choice_notes, corrected_cost, corrected_plan
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Target, TargetPlan, render
-from offcut.backends.tuned_schedule import record_ignored_note
 from offcut.backends.typed_call import Result, TypedCall
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program

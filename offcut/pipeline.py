@@ -22,18 +22,22 @@ from offcut.backends.arguments import (
     checked_target,
     first_decision,
 )
-from offcut.backends.coding import DECIDE, LOAD, LOWER, PROVE
 from offcut.backends.compile_request import check_reassociate
-from offcut.backends.compiling import CHOOSE, DESCRIBE, Compilation
 from offcut.backends.cpu import target as cpu
-from offcut.backends.cutting import CUT, Cutting
+from offcut.backends.driver import (
+    CHOOSE,
+    CUT,
+    DESCRIBE,
+    Compilation,
+    Cutting,
+    RecordsArg,
+    prove_equal,
+)
 from offcut.backends.interpret import target as interpret
-from offcut.backends.passes import Log, Pass, walk
-from offcut.backends.prove_equal import prove_equal
+from offcut.backends.options import check_result
+from offcut.backends.passes import DECIDE, LOAD, LOWER, PROVE, Log, Pass, walk
 from offcut.backends.registry import targets
-from offcut.backends.result_checks import check_result
 from offcut.backends.target import Target
-from offcut.backends.tuned_schedule import RecordsArg
 from offcut.backends.typed_call import Array
 from offcut.core.program import Program
 from offcut.costmodel import Device, load, shipped_machines

@@ -27,7 +27,7 @@ _NAMES = {
     "const": "core.index",
     "literal": "core.index:literal_value",
     "numpy_dtype": "core.dtypes",
-    "old_objects_aside": "core.gc_scope:freeze_gc",
+    "old_objects_aside": "core.process:freeze_gc",
     "real": "core.expr",
     "side_by_side": "core.traversal:parallel_loop_paths",
     "simplify": "core.index",
@@ -108,7 +108,7 @@ _NAMES = {
     "Cases": "tuning.learning.online_model",
     "Measured": "tuning.problem",
     "Problem": "tuning.problem",
-    "LoopCuts": "backends.cpu.planning.loop_decisions",
+    "LoopCuts": "backends.cpu.planning.nest_decisions",
     "OpenDecisions": "backends.cpu.planning.search_space",
     "ScheduleSpace": "search",
     "Time": "tuning.problem",
@@ -149,7 +149,7 @@ HOOKS = {
 """Functions of the package that tests put others in the place of."""
 
 SOURCES = {
-    "accesses": "backends.cpu.lowering.accesses",
+    "accesses": "backends.cpu.lowering.expressions",
     "addressing": "backends.cpu.lowering.addressing",
     "affine": "polyhedral.affine",
     "amx_code": "backends.cpu.microkernels.amx_code",
@@ -158,11 +158,11 @@ SOURCES = {
     "call": "backends.host.call",
     "dots": "backends.cpu.microkernels.dot_block",
     "elements": "backends.llvm.elements",
-    "allocation": "backends.host.array_allocation_ir",
+    "allocation": "backends.host.array_ir",
     "entry": "backends.host.fast_entry",
     "expressions": "backends.cpu.lowering.expressions",
-    "footprints": "polyhedral.units.footprints",
-    "independence": "polyhedral.units.independence",
+    "footprints": "polyhedral.units",
+    "independence": "polyhedral.units",
     "bounds_guards": "backends.bounds_guards",
     "interleave": "backends.cpu.lowering.interleave",
     "intervals": "core.intervals",
@@ -172,7 +172,7 @@ SOURCES = {
     "llvm_blocks": "backends.cpu.microkernels.llvm_blocks",
     "lower": "backends.cpu.lowering.lower",
     "places": "partition.judge.places",
-    "private": "polyhedral.units.independence",
+    "private": "polyhedral.units",
     "reductions": "backends.cpu.lowering.lane_reductions",
     "row_blocks": "backends.cpu.lowering.microkernel_calls",
     "scalars": "backends.llvm.scalars",
@@ -273,7 +273,7 @@ def computation(*tensors: Any) -> Any:
 
 def loops_of(described: Any) -> Any:
     """Return the loop program that says what is described, in plain loops."""
-    return _module("describe.source").source(described)
+    return _module("describe.computation").source(described)
 
 
 def strategies() -> list[str]:
@@ -386,7 +386,7 @@ def pool_starts() -> bool:
 
 def pool_symbols() -> tuple[str, str]:
     """Return the symbols by which kernels call the pool: to run on its threads, and to wait for each other."""
-    code = _module("backends.cpu.threads.pool_ir")
+    code = _module("backends.cpu.threads.pool")
     return code.RUN, code.BARRIER
 
 

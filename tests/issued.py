@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from offcut import Microkernel
 from offcut.core.layout import Array
-from offcut.describe.computation import computation
-from offcut.describe.source import source
+from offcut.describe.computation import computation, source
 
 
 def laid(kernel: Microkernel, operand: str, array: Array) -> Array:

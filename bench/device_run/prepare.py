@@ -11,8 +11,13 @@ from typing import Any
 import offcut as oc
 from device_run.folder import Prepared, write_index
 from device_run.speed import CONSTANTS, SQUARES, TABLES, sizes_of
-from offcut.backends.gpu.nvrtc import VERSION, architecture_of, compile_cubin, nvrtc_module
-from offcut.backends.gpu.ptxas_log import kernel_usages
+from offcut.backends.gpu.nvrtc import (
+    VERSION,
+    architecture_of,
+    compile_cubin,
+    kernel_usages,
+    nvrtc_module,
+)
 from offcut.backends.gpu.text import cuda_kernels
 from offcut.errors import OffcutError
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from examples.sentences import kernels, plain
 from examples.sentences.weights import Array, Linear
-from offcut.experiment.plots import plot_lines
+from offcut.experiment.outputs import plot_lines
 from offcut.experiment.timing import measure
 
 BASELINE = "guard"

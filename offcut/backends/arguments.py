@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from offcut.backends import registry
-from offcut.backends.result_checks import check_type
+from offcut.backends.options import check_type
 from offcut.backends.target import Strategies, Target
 from offcut.core.analysis import analysis
 from offcut.core.integers import whole

@@ -18,19 +18,18 @@ from offcut.core.expr import walk as nodes
 from offcut.core.memo import forget
 from offcut.core.program import Kind, Program, Store
 from offcut.core.program import walk as statements
-from offcut.core.text.round_trip import read_back
+from offcut.core.text.parser import read_back
 from offcut.core.traversal import canonicalize
-from offcut.describe.binding import bind_constants
-from offcut.describe.computation import computation
+from offcut.describe.computation import computation, source
 from offcut.describe.request import (
     Array,
+    bind_constants,
     constants_of,
     give_back,
     inputs_of,
     outputs_of,
     sizes_fixed_by,
 )
-from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.partition import Users, check_layouts, users_of

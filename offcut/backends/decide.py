@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from offcut import debug
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.covers import complete_covers, unknown_covers, unknown_microkernel_error
-from offcut.backends.options import Options, TargetPlan
-from offcut.backends.result_checks import check_result, check_type
+from offcut.backends.options import Options, TargetPlan, check_result, check_type
 from offcut.backends.verify import Unproved, unproved_step, verify_pass
 from offcut.core.memo import forget, lazy_property
 from offcut.core.program import Program

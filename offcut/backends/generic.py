@@ -27,8 +27,9 @@ from functools import cache, partial, reduce
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from offcut.backends import decide
+from offcut.backends.choices import Draft, Price, competing, with_priced_options
 from offcut.backends.compile_request import CompileRequest
-from offcut.backends.covered_stages import (
+from offcut.backends.covers import (
     Covered,
     covered_stages,
     index_dependences,
@@ -36,11 +37,14 @@ from offcut.backends.covered_stages import (
     memory_of,
     staged_operands,
 )
-from offcut.backends.mixed_strategies import with_priced_options
-from offcut.backends.no_schedule import no_schedule_error
-from offcut.backends.options import Options, Strategies, TargetPlan, format_strategy
+from offcut.backends.options import (
+    Options,
+    Strategies,
+    TargetPlan,
+    format_strategy,
+    no_schedule_error,
+)
 from offcut.backends.raising import raise_to_computation, unfuse_stages
-from offcut.backends.tilings_by_size import Draft, Price, competing
 from offcut.backends.verify import Unproved, unproved_step
 from offcut.core.analysis import analysis
 from offcut.core.expr import variables

@@ -1,13 +1,18 @@
-"""Records that the parts of a target exchange: the options of a request, and the plan of a program."""
+"""Records that the parts of a target exchange: the options of a request, and the plan of a program.
+
+The error that a plan has no schedule: its program is decided as it is written, or the target decides nothing.
+
+Check the results of the methods of targets: a user's target may return anything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from offcut.backends.abi import Signature
-from offcut.core.program import Program
+from offcut.core.program import Alloc, For, Program, Tile, walk
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import TargetError
@@ -114,3 +119,68 @@ def checked_options(
                 because = f"it takes decisions by hand, and `{line}` is not one of these"
             raise TargetError(op, f"cannot take {option}= for target={target!r}", because=because)
     return Options(strategy, reassociate, schedule=schedule)
+
+
+def no_schedule_error(op: str, refused: str, program: Program, target: str) -> TargetError:
+    """Return the error for a plan without decisions.
+
+    program  as it was compiled
+    target   its name
+    """
+    decided = any(
+        isinstance(stmt, Alloc | Tile) or (isinstance(stmt, For) and stmt.unit is not None)
+        for stmt in walk(program)
+    )
+    if not decided:
+        because = f"target={target!r} decides nothing that a schedule says"
+        return TargetError(op, refused, because=because)
+    return TargetError(
+        op,
+        refused,
+        because=f"{program.name} runs as it is written: its tiles, units and windows are its schedule",
+        help=(
+            "kernel.loops, whose text is edited and compiled again",
+            "what it computes as tensors, or as loops without tiles, units and windows",
+        ),
+    )
+
+
+RESULTS: Mapping[str, tuple[Any, str]] = {
+    "options": (Options, "Options"),
+    "policy": (Iterable, "an iterator over plans"),
+    "lower": (bytes, "bytes"),
+    "load": (Callable, "a function of the constants"),
+    "cache_key_parts": ((tuple, list), "a tuple of texts"),
+    "notes": ((tuple, list), "a tuple of lines"),
+    "render_form": (str, "a text"),
+    "render_form_at": (str, "a text"),
+}
+"""The type that each of these methods returns, and what an error calls it."""
+
+R = TypeVar("R")
+
+
+def check_result(target: Any, method: str, result: R) -> R:
+    """Return the checked result of a target's method: ``check_result(mine, "lower", mine.lower(…))``.
+
+    Raises TargetError where it is not of the type in `RESULTS`.
+    """
+    check_type(target, method, result, *RESULTS[method])
+    return result
+
+
+def check_type(target: Any, member: str, value: Any, kind: Any, expected: str) -> Any:
+    """Return a value of a target, checked: the result of a method, or an attribute.
+
+    kind  a type, or several: one of which it is
+
+    Raises TargetError where it is of another one.
+    """
+    if isinstance(value, kind):
+        return value
+    raise TargetError(
+        "target",
+        f"cannot use target={target.name!r}",
+        at=f"{type(target).__name__}.{member}",
+        because=f"it gives {value!r}, not {expected}",
+    )

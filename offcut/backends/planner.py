@@ -10,8 +10,8 @@ from offcut.backends import generic
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.options import Options, Strategies, TargetPlan, checked_options
 from offcut.backends.verify import check_covers, without_synchronization
+from offcut.core.names import RenamedAttribute, warn_renamed
 from offcut.core.program import Program
-from offcut.core.renamed import RenamedAttribute, warn_renamed
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import LoopCut, Users

@@ -54,8 +54,8 @@ from offcut.describe.computation import (
     StageAxis,
     group_stages,
     read_by_other_groups,
+    source,
 )
-from offcut.describe.source import source
 from offcut.polyhedral import Dependence, Facts, Space, dependences
 from offcut.proof.normal_forms.condition_hoisting import bound
 

@@ -35,13 +35,14 @@ from offcut.backends.options import (
     Options,
     Strategies,
     TargetPlan,
+    check_result,
+    check_type,
 )
 from offcut.backends.plan import Plan
 from offcut.backends.planner import Planner, TargetPart, target_name
-from offcut.backends.result_checks import check_result, check_type
 from offcut.backends.signature import signature_of
+from offcut.core.names import warn_renamed
 from offcut.core.program import Program
-from offcut.core.renamed import warn_renamed
 from offcut.costmodel import Cost, Device, Formulas, Hardware
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor

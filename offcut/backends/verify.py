@@ -12,7 +12,7 @@ from offcut.backends.covers import complete_covers, unknown_covers, unknown_micr
 from offcut.backends.options import Options
 from offcut.core.plain_loops import is_synchronized, strip_synchronization
 from offcut.core.program import Program
-from offcut.core.text.round_trip import read_back
+from offcut.core.text.parser import read_back
 from offcut.polyhedral.sync import Agents, check
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ from typing import TypeGuard
 from offcut import debug
 from offcut.backends.bounds_guards import check_bounds_guards
 from offcut.backends.host import cache as objects
-from offcut.core.accesses import only_reduces
-from offcut.core.analysis import analysis
+from offcut.core.analysis import analysis, only_reduces
 from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.program import (
     LANE,
@@ -45,7 +44,7 @@ from offcut.core.text.printer import format_stmt
 from offcut.core.traversal import map_blocks
 from offcut.errors import PartitionError
 from offcut.partition import check_marks
-from offcut.polyhedral.units.independence import Independence, Path
+from offcut.polyhedral.units import Independence, Path
 from offcut.proof import (
     UNDECIDED,
     check_equal,

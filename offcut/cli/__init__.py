@@ -1,9 +1,6 @@
 """The command `offcut`: parses, calls, prints; a file for each kind of command."""
 
-from offcut.cli import build as build
-from offcut.cli import learn as learn
 from offcut.cli import programs as programs
-from offcut.cli import records as records
 from offcut.cli import run as run
 from offcut.cli import study as study
 from offcut.cli import sweep as sweep

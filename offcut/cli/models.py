@@ -15,7 +15,7 @@ import typer
 from offcut.backends.abi import Argument
 from offcut.backends.host.saved import SavedModel, load
 from offcut.cli.app import refusal
-from offcut.cli.files import read_number, read_pair
+from offcut.cli.programs import read_number, read_pair
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Const, Expr
 from offcut.core.interpret.run_arguments import checked_size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from offcut.cli.app import app, interruptible, refusal, refusals
-from offcut.cli.files import Certificates
+from offcut.cli.programs import Certificates
 from offcut.errors import DescribeError
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _measure(
         outcome = study(file, out, **how)
     print_outcome(outcome, rows)
     if keep is not None:
-        from offcut.studies.keep import keep_results
+        from offcut.studies.folder import keep_results
 
         typer.echo(f"kept in {keep_results(file, outcome.folder, keep)}")
     if outcome.wrong:
@@ -158,7 +158,7 @@ def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None
     from offcut.studies.definition import read_definition
     from offcut.studies.entries import CALL
     from offcut.studies.environment import digest, environment
-    from offcut.studies.missing_modules import absent_lines
+    from offcut.studies.named import absent_lines
     from offcut.studies.run import folder_of, missing_groups, processes_to_measure
     from offcut.studies.samples import FILE, read_samples
 

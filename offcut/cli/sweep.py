@@ -12,8 +12,8 @@ import typer
 from typer.core import TyperCommand
 
 from offcut.cli.app import app, interruptible, refusal, refusals
-from offcut.cli.files import read_number
-from offcut.cli.records import In, kept_trials
+from offcut.cli.programs import read_number
+from offcut.cli.tune import In, kept_trials
 
 
 def take_extents(arguments: Sequence[str]) -> tuple[dict[str, int], list[str]]:
@@ -136,7 +136,7 @@ def sweep_command(
     with refusals():
         _check_mode(context, oracle)
         if oracle:
-            from offcut.cli.files import read_program
+            from offcut.cli.programs import read_program
             from offcut.tuning.exhaustive import LIMIT, SEEDS
             from offcut.tuning.exhaustive.report import report
             from offcut.tuning.problem import Limits, read_sizes

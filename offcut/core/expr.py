@@ -14,9 +14,8 @@ from math import copysign
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, assert_never
 
-from offcut.core.cached_hash import CachedHash, node
 from offcut.core.dtypes import describe_range, in_range
-from offcut.core.memo import memo
+from offcut.core.memo import CachedHash, memo, node
 from offcut.errors import DescribeError
 
 MAX_HEIGHT = 200

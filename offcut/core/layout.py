@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.integers import whole
-from offcut.core.renamed import RenamedAttribute
+from offcut.core.names import RenamedAttribute
 from offcut.errors import DescribeError
 
 Array = np.ndarray[Any, Any]

@@ -1,16 +1,21 @@
 """Results that are computed once: of an object, as long as it lives, and of a function, while one program is planned, cut, scheduled or
+
 compared.
 
 Results of functions do not live longer, for two reasons. They would fill the memory of a process that compiles thousands of programs, as an
 expression of one is hardly ever one of the next. And a remembered result of isl costs no operations, so that the code of a program would
 depend on what the process compiled before. No lock is used: in a child that is forked meanwhile it would stay locked.
+
+Values that are keys of what is kept about them: their hash is computed once, and they are cheap to make.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from dataclasses import MISSING, fields
+from functools import cache, lru_cache, wraps
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
@@ -77,3 +82,53 @@ def memoize_method(method: _Method) -> _Method:
         return results[args]
 
     return once  # type: ignore[return-value]
+
+
+_Kind = TypeVar("_Kind", bound=type)
+
+
+@cache
+def _fields_of(kind: Any) -> Callable[[object], object]:
+    """The fields of a value of this kind, all at once."""
+    return attrgetter(*kind.__match_args__)
+
+
+class CachedHash:
+    """The base of a frozen dataclass with slots, made a `node`."""
+
+    __slots__ = ("_hash",)
+    __match_args__: ClassVar[tuple[str, ...]]
+    _hash: int
+
+    def __hash__(self) -> int:
+        try:
+            known: int = self._hash
+        except AttributeError:
+            kind: Any = type(self)
+            known = hash((kind, _fields_of(kind)(self)))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+
+def node(kind: _Kind) -> _Kind:
+    """Return a frozen dataclass with slots and a cached hash with a constructor that takes two thirds of the time: it stores each field
+    by its slot, where that of a frozen dataclass looks ``object.__setattr__`` up for each.
+
+    Its fields have defaults that are values, or none.
+    """
+    assert issubclass(kind, CachedHash)
+    own: Any = kind
+    names = {f"_default_{one.name}": one.default for one in fields(own)}
+    names |= {f"_set_{one.name}": getattr(own, one.name).__set__ for one in fields(own)}
+    head = ", ".join(
+        one.name if one.default is MISSING else f"{one.name}=_default_{one.name}"
+        for one in fields(own)
+    )
+    lines = [f"_set_{one.name}(self, {one.name})" for one in fields(own)]
+    if hasattr(own, "__post_init__"):
+        lines.append("self.__post_init__()")
+    exec(f"def __init__(self, {head}): {'; '.join(lines)}", names)
+    own.__init__ = names["__init__"]
+    if own.__dataclass_params__.eq:
+        own.__hash__ = CachedHash.__hash__
+    return kind

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, unwindowed_arrays
+from offcut.core.analysis import accessed_arrays, unwindowed_arrays
 from offcut.core.expr import Expr, Load, Logic
 from offcut.core.expr import walk as nodes
 from offcut.core.program import (

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias, assert_never
 
-from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
+from offcut.core.memo import CachedHash, node
 from offcut.errors import CallError, DescribeError
 
 

@@ -3,6 +3,8 @@
 A size is its name and its facts: ``dim("n")`` twice is the same size. Extents are sympy
 expressions in sizes; what isl can reason about, and so what offcut accepts, is a quasi-affine one:
 sums, integer multiples, ``//`` and ``%`` by positive integers.
+
+Sample values of a size, at which a claim about all of its values is looked at.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from functools import lru_cache, partial, reduce
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import sympy
 from sympy.core.relational import Relational
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, real
 from offcut.core.integers import whole
-from offcut.core.program import MAX_SIZE
+from offcut.core.program import MAX_SIZE, Size
 from offcut.errors import DescribeError, trim_traceback
 
 _POWERS = (*range(-8, 0), *range(1, 9))  # that are written as products
@@ -467,3 +471,15 @@ def sympy_of(expr: Expr, sizes: dict[str, Any]) -> Any:
             }[op]()
         case _:
             raise ValueError(f"not an index expression: {expr}")
+
+
+def samples(size: Size, count: int, most: int = 2**31 - 1) -> npt.NDArray[np.int64]:
+    """As many values of a size at most, ascending: the further apart the larger they are, none of them 0.
+
+    most  the largest that is looked at, where the size has one below
+    """
+    step = size.multiple_of
+    first = max(size.at_or_above(1), step)
+    last = max(min(size.max, most) // step * step, first)
+    values: npt.NDArray[np.int64] = np.geomspace(first, last, count).astype(np.int64)
+    return np.unique(values // step * step)

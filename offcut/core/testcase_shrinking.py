@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TypeVar
 
-from offcut.core.accesses import accessed_arrays
+from offcut.core.analysis import accessed_arrays
 from offcut.core.dtypes import FLOATS, UNSIGNED
 from offcut.core.expr import Cast, Const, Expr, Load, children, dtype_of, rebuild, variables
 from offcut.core.plain_loops import tile_to_loops

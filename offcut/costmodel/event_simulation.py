@@ -16,8 +16,8 @@ from math import inf
 from typing import NamedTuple
 
 from offcut.costmodel.arrays import Array
+from offcut.costmodel.clock import End, Ends, Node, Run
 from offcut.costmodel.resources import MachineResources
-from offcut.costmodel.unit_program import End, Ends, Node, Run
 
 
 class Event(NamedTuple):

@@ -3,11 +3,16 @@
 A `Computation` is a sequence of `Stage`s in dependence order, collected into groups: a stage and
 the element-wise stages that follow it at the same point share a group, and a group becomes one
 loop nest, so that a result lives only as long as the tile that uses it.
+
+A described computation as the loop program that a reader would write: what every cut must equal.
+
+Each group of stages becomes one nest of loops over its axes, around a body that initialises,
+reduces, and runs the stages that follow at the same point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -28,7 +33,7 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.function_table import FUNCTIONS
-from offcut.core.program import Buffer, Kind, Size
+from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store
 from offcut.core.sizes import condition_of, facts_about, index_of
 from offcut.describe.tensor import Tensor, sizes_of, tensors_of
 from offcut.describe.value import Axis, size_var
@@ -342,3 +347,50 @@ def read_by_other_groups(groups: tuple[tuple[Stage, ...], ...]) -> set[str]:
             read = {n.buffer for n in walk(stage.value) if isinstance(n, Load)}
             shared |= read - own
     return shared
+
+
+# (the reduction axis, the one update of its terms, what is inside it) -> its loops
+Around = Callable[[StageAxis, tuple[Stmt, ...]], tuple[Stmt, ...]]
+
+
+def source(computation: Computation) -> Program:
+    """`computation` in plain loops, not cut; ``str`` of it is what `parse` could have read."""
+    body: tuple[Stmt, ...] = ()
+    for group in computation.groups:
+        body += plain_loops(group[0].axes, instance(group))
+    return Program(
+        computation.name, computation.sizes, computation.assumptions, computation.buffers, body
+    )
+
+
+def plain_loop(axis: StageAxis, body: tuple[Stmt, ...]) -> For:
+    """``for axis in 0:extent`` around `body`."""
+    return For(axis.name, ix.const(0), axis.extent, body)
+
+
+def plain_loops(axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return loops over `axes`, the first outermost, around `body`."""
+    for axis in reversed(axes):
+        body = (plain_loop(axis, body),)
+    return body
+
+
+def instance(
+    group: Sequence[Stage],
+    around: Around = lambda axis, body: (plain_loop(axis, body),),
+) -> tuple[Stmt, ...]:
+    """What one point of a group runs: each reduction initialised and added up, then what follows.
+
+    around   makes the loops of a reduction axis; plain ones by default
+    """
+    body: tuple[Stmt, ...] = ()
+    for stage in group:
+        point = tuple(Var(axis.name) for axis in stage.axes)
+        if stage.reducer is None:
+            body += (Store(stage.buffer, point, stage.term),)
+            continue
+        terms: tuple[Stmt, ...] = (Store(stage.buffer, point, stage.term, stage.reducer),)
+        for axis in reversed(stage.reduce_axes):
+            terms = around(axis, terms)
+        body += (Store(stage.buffer, point, stage.start), *terms)
+    return body

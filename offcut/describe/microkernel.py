@@ -20,8 +20,8 @@ from offcut.core.dtypes import INTEGERS, finite_range, in_range
 from offcut.core.expr import Expr, Load, Reduce, Var, loads, variables
 from offcut.core.layout import Layout
 from offcut.core.memo import lazy_property, memoize_method
+from offcut.core.names import RenamedAttribute
 from offcut.core.program import MAX_SIZE
-from offcut.core.renamed import RenamedAttribute
 from offcut.describe.tensor import Compute, Tensor
 from offcut.describe.tile_shapes import Bound, Extents, Place, TileShape, _extents_of
 from offcut.describe.value import Axis

@@ -1,5 +1,5 @@
 """Names that moved, to the peers of studies."""
 
-from offcut.core.renamed import moved_names
+from offcut.core.names import moved_names
 
 __getattr__ = moved_names(__name__, {"": "offcut.studies.peers.operators"})

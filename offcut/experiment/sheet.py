@@ -15,7 +15,7 @@ from offcut.backends.cpu.machine.isa import in_llvm
 from offcut.backends.cpu.microkernels.available import families
 from offcut.costmodel import Accelerator, Device, Machine, Memory, Unit, roofline
 from offcut.costmodel.device import Alu, Control
-from offcut.experiment.plots import plot_lines
+from offcut.experiment.outputs import plot_lines
 
 _NONE = "–"
 

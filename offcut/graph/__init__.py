@@ -2,15 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from offcut.core.renamed import renamed_names
+from offcut.core.names import renamed_names
 from offcut.graph.builder import Builder, rebuilt
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.interpret import interpret_graph
 from offcut.graph.models.compile_graph import compile_graph
 from offcut.graph.models.compiling.split import Targets
-from offcut.graph.models.cost import ModelCost
+from offcut.graph.models.cost import ModelCost, ModelPlan
 from offcut.graph.models.model import Model
-from offcut.graph.models.plan import ModelPlan
 from offcut.graph.sizes import extents
 from offcut.graph.substitution.rewrite_search import (
     Substituted,

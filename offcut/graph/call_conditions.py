@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from offcut.core.expr import Binary, Const, Expr
 from offcut.core.program import Size
 from offcut.graph.graph import Ref
-from offcut.graph.sizes import extents, numbers
-from offcut.graph.sizes.numbers import Extent
+from offcut.graph.sizes import extent_values, extents
+from offcut.graph.sizes.extent_values import Extent
 
 Make: TypeAlias = Callable[..., Ref]
 """``make(op, *arguments, **options)``: the result of an operator."""
@@ -29,8 +29,8 @@ def of_size(make: Make, size: Expr, dtype: str, sizes: Sequence[Size]) -> Ref:
 
 def extent_tensor(make: Make, extent: Extent, dtype: str) -> Ref:
     """Return an extent as an array without axes: the last of 0, 1, …, extent."""
-    every = make("iota", numbers.extent(extent, 1), dtype)
-    last = make("slice", every, 0, numbers.plain(extent), numbers.extent(extent, 1))
+    every = make("iota", extent_values.extent(extent, 1), dtype)
+    last = make("slice", every, 0, extent_values.plain(extent), extent_values.extent(extent, 1))
     return make("reshape", last, ())
 
 
@@ -52,8 +52,8 @@ def assert_shape(make: Make, x: Any, own: Sequence[Extent], shape: Sequence[Exte
     own  the shape of `x`
     """
     for axis, (extent, target) in enumerate(zip(own, shape, strict=True)):
-        apart = numbers.extent(extent, numbers.arithmetic("*", -1, target))
+        apart = extent_values.extent(extent, extent_values.arithmetic("*", -1, target))
         if apart != 0:
-            start = numbers.arithmetic("*", 2, apart)
-            x = make("slice", x, axis, start, numbers.extent(start, target))
+            start = extent_values.arithmetic("*", 2, apart)
+            x = make("slice", x, axis, start, extent_values.extent(start, target))
     return x

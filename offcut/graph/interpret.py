@@ -10,9 +10,8 @@ from offcut.core.expr import Expr
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Buffer, Kind, Program
-from offcut.describe.computation import computation
+from offcut.describe.computation import computation, source
 from offcut.describe.request import Array
-from offcut.describe.source import source
 from offcut.errors import CallError
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.program_operators import given_to

@@ -13,7 +13,7 @@ from typing import Any
 
 from offcut import ops
 from offcut.core.expr import Binary, Cast, Expr, Reduce, loads
-from offcut.core.spelling import similar_names
+from offcut.core.names import similar_names
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.graph.program_operators import PROGRAMS

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from offcut.core.fork_safety import ForkSafeLock
+from offcut.core.process import ForkSafeLock
 from offcut.describe.request import Array
 from offcut.onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 from offcut.plugins.onnx.weights import override_initializers

@@ -15,7 +15,7 @@ import offcut
 from offcut.backends.host.saved import SavedModel, load
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
-from offcut.core.fork_safety import ForkSafeLock
+from offcut.core.process import ForkSafeLock
 from offcut.core.program import MAX_SIZE
 from offcut.core.text.printer import format_expr
 from offcut.errors import (
@@ -39,7 +39,7 @@ from offcut.onnxruntime.options import RunOptions, SessionOptions
 from offcut.onnxruntime.overrides import OverrideSessions
 from offcut.onnxruntime.profiling import Profile
 from offcut.onnxruntime.values import IOBinding, OrtValue, type_text, type_text_of_onnx
-from offcut.plugins.onnx.file_errors import (
+from offcut.plugins.onnx.checking import (
     InvalidModelError,
     UnknownSizeError,
     UnreadableFileError,

@@ -36,13 +36,14 @@ from offcut.partition.requested_cuts import (
     users_of,
 )
 from offcut.partition.separate import separate
-from offcut.partition.stages.conversion import (
+from offcut.partition.stages.staged_value import (
+    StagedValue,
     conversion_value,
     conversions,
     is_read_once,
+    normal_form,
     reading,
 )
-from offcut.partition.stages.staged_value import StagedValue, normal_form
 from offcut.partition.stages.staging import (
     element_copy,
     extents_of,

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
-from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Binary, Const, Expr, real
+from offcut.core.memo import CachedHash, node
 from offcut.core.program import Cover, For, Stmt, Tile
 from offcut.describe.computation import Names
 from offcut.partition.strategies.catalog import Strategy

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from offcut.core import index as ix
-from offcut.core.accesses import unwindowed_arrays
+from offcut.core.analysis import unwindowed_arrays
 from offcut.core.dtypes import ANY_ORDER
 from offcut.core.expr import Compare, Expr
 from offcut.core.interpret.run_arguments import declaration

@@ -9,7 +9,7 @@ from math import prod
 from typing import TypeVar
 
 from offcut.core import index as ix
-from offcut.core.accesses import element_accesses, windowed_arrays
+from offcut.core.analysis import element_accesses, windowed_arrays
 from offcut.core.conditions import conjunction, negate
 from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.expr import variables
@@ -39,8 +39,8 @@ from offcut.core.traversal import (
 )
 from offcut.errors import PartitionError
 from offcut.polyhedral import Dependence, coefficient, dependences, request_budget
-from offcut.polyhedral.enclosing_scope import equal
-from offcut.polyhedral.units.independence import Independence, is_written_before_read
+from offcut.polyhedral.facts import equal
+from offcut.polyhedral.units import Independence, is_written_before_read
 from offcut.proof import Theorem
 
 Inner = TypeVar("Inner", For, Tile)

@@ -13,6 +13,7 @@ from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr
 from offcut.core.memo import lazy_property
+from offcut.core.names import RenamedAttribute
 from offcut.core.program import (
     For,
     Form,
@@ -24,7 +25,6 @@ from offcut.core.program import (
     blocks,
     walk,
 )
-from offcut.core.renamed import RenamedAttribute
 from offcut.core.text.expressions import count
 from offcut.core.text.tables import html_table
 from offcut.core.traversal import bound_names, walk_with_parents

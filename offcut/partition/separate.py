@@ -64,14 +64,15 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.traversal import canonicalize, expressions, substitute_coordinates, used_names
 from offcut.describe.computation import Names
-from offcut.partition.comparisons import (
+from offcut.partition.split_points import (
     LoopComparison,
     comparisons,
     facts_inside,
+    find_split_points,
     fold_comparisons,
     is_index,
+    is_short,
 )
-from offcut.partition.split_points import find_split_points, is_short
 from offcut.polyhedral import BudgetExceeded, Facts, Space, pass_budget
 
 COPIES = 64  # stores in the separated program, per store of the source, at most

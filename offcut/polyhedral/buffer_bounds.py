@@ -8,8 +8,7 @@ from functools import partial
 from itertools import chain
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, read_arrays, windowed_arrays
-from offcut.core.analysis import analysis
+from offcut.core.analysis import accessed_arrays, analysis, read_arrays, windowed_arrays
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import (
     Cast,
@@ -50,8 +49,7 @@ from offcut.core.traversal import (
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.dependences import Statement, statements
-from offcut.polyhedral.enclosing_scope import EnclosingScope, equal
-from offcut.polyhedral.facts import Facts
+from offcut.polyhedral.facts import EnclosingScope, Facts, equal
 from offcut.polyhedral.index_maximum import fitting
 from offcut.polyhedral.witness import smallest_point
 

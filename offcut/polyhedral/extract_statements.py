@@ -28,7 +28,7 @@ from offcut.core.program import (
 from offcut.core.traversal import map_expressions
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import parse_set
-from offcut.polyhedral.enclosing_scope import equal, in_range
+from offcut.polyhedral.facts import equal, in_range
 from offcut.polyhedral.program_sets import Entry, ProgramSets, Statement, Storage, bounds_of
 
 

@@ -1,21 +1,34 @@
 """Compute the maximum of an index over the loops around it and the sizes, and the range of a quotient of sizes, by isl; an upper
+
 bound of it by interval arithmetic too.
+
+The largest values that a kernel computes in 32 bits, as expressions over the sizes.
+
+Indices are ints in the text of a kernel, and addresses of arrays of several axes are not: a size that makes an index
+larger than that is refused at the call, with the value that this file bounds. A sum is bounded by its positive and by its
+negative terms apart, so that each of its partial sums is, too.
+
+The bytes that windows in a memory take at most, and the agents that loops are bound to, over all sizes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, prod
 
 import islpy as isl
 
 from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Cast, Compare, Expr, Select, Var, children, dtype_of
+from offcut.core.expr import Binary, Cast, Compare, Expr, Select, Var, children, dtype_of
+from offcut.core.interpret.values import evaluate
 from offcut.core.intervals import Interval, interval
-from offcut.core.program import Program, Size
+from offcut.core.program import Alloc, For, If, Let, Program, Size, Stmt, Tile, blocks
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import Path, expressions, walk_with_parents
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space, coordinates, parse_set
 from offcut.polyhedral.isl_budget import try_isl
@@ -164,3 +177,175 @@ def fitting(expr: Expr, ranges: Mapping[str, Interval], at: str) -> Interval:
         return bounds
 
     return interval(expr, known, within)
+
+
+ZERO = ix.const(0)
+
+
+def index_bounds(program: Program, launch: Stmt, limit: int) -> tuple[Expr, ...]:
+    """Return bounds of the indices that a launch computes, over the sizes; those alone that some allowed sizes make larger than `limit`."""
+    largest = {size.name: size.max for size in program.sizes}
+    bounds: dict[Expr, None] = {}
+    sizes: Iterator[Expr] = (Var(size.name) for size in program.sizes)
+    extents = (extent for buffer in program.buffers for extent in buffer.shape)
+    for bound in (*sizes, *_all_bounds(tuple(extents), {}), *_of_statement(launch, {})):
+        if int(evaluate(bound, largest)) > limit:
+            bounds[bound] = None
+    return tuple(sorted(bounds, key=format_expr))
+
+
+def _of_statement(stmt: Stmt, bounds: Mapping[str, Expr]) -> Iterator[Expr]:
+    """Yield bounds of all indices of a statement.
+
+    bounds  of the iterators around it
+    """
+    yield from _all_bounds(expressions(stmt), bounds)
+    inner = dict(bounds)
+    match stmt:
+        case For(name, lo, hi, _):
+            inner[name] = _larger(_magnitude_bound(lo, bounds), _magnitude_bound(hi, bounds))
+        case Let(name, _, hi, value, _):
+            inner[name] = ix.minimum(_magnitude_bound(value, bounds), hi)
+        case Tile(axes, _, _):
+            for axis in axes:
+                inner[axis.iter] = ix.add(
+                    _magnitude_bound(axis.start, bounds), _magnitude_bound(axis.extent, bounds)
+                )
+                yield inner[axis.iter]
+    for body in blocks(stmt):
+        for child in body:
+            yield from _of_statement(child, inner)
+
+
+def _all_bounds(exprs: tuple[Expr, ...], bounds: Mapping[str, Expr]) -> Iterator[Expr]:
+    """Yield a bound of each index in expressions, and of each index that it is made of."""
+    for expr in exprs:
+        if dtype_of(expr) == "index":
+            yield _magnitude_bound(expr, bounds)
+            parts = tuple(atom for atom, _ in ix.to_linear(expr).terms)
+            if parts == (expr,):
+                parts = children(expr)
+            yield from _all_bounds(parts, bounds)
+        else:
+            yield from _all_bounds(children(expr), bounds)
+
+
+def _magnitude_bound(expr: Expr, bounds: Mapping[str, Expr]) -> Expr:
+    """Return an upper bound of the magnitude of an index."""
+    form = ix.to_linear(expr)
+    if form.terms == ((expr, 1),):
+        return _atom_bound(expr, bounds)
+    above: Expr = ix.const(max(form.const, 0))
+    below: Expr = ix.const(max(-form.const, 0))
+    for atom, factor in form.terms:
+        term = ix.mul(_magnitude_bound(atom, bounds), abs(factor))
+        if factor > 0 or not ix.is_nonnegative(atom):
+            above = ix.add(above, term)
+        if factor < 0 or not ix.is_nonnegative(atom):
+            below = ix.add(below, term)
+    return _larger(above, below)
+
+
+def _atom_bound(expr: Expr, bounds: Mapping[str, Expr]) -> Expr:
+    match expr:
+        case Var(name):
+            return bounds.get(name, expr)
+        case Binary("//", a, b):
+            bound, divisor = _magnitude_bound(a, bounds), ix.literal_value(b)
+            quotient = bound if divisor is None else ix.floordiv(bound, divisor)
+            return quotient if ix.is_nonnegative(a) else ix.add(quotient, 1)
+        case Binary("%", a, b):
+            return _magnitude_bound(b, bounds)
+        case Binary("min", a, b) if ix.is_nonnegative(a) and ix.is_nonnegative(b):
+            return ix.minimum(_magnitude_bound(a, bounds), _magnitude_bound(b, bounds))
+        case Binary("min" | "max", a, b) | Select(_, a, b):
+            return _larger(_magnitude_bound(a, bounds), _magnitude_bound(b, bounds))
+        case Binary("*", a, b):
+            return ix.mul(_magnitude_bound(a, bounds), _magnitude_bound(b, bounds))
+    return ZERO  # an element, which is checked where it is read
+
+
+def _larger(a: Expr, b: Expr) -> Expr:
+    """Return the larger of two magnitudes, which are never below 0."""
+    return b if a == ZERO else a if b == ZERO else ix.maximum(a, b)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRoom:
+    """The room of a window.
+
+    bytes  of all its slots and copies, at the sizes where it is largest; None if nothing bounds its extents
+    """
+
+    alloc: Alloc
+    bytes: int | None
+
+
+def window_rooms(
+    program: Program, stmt: Stmt, memory: str, units: Collection[str] = ()
+) -> tuple[WindowRoom, ...]:
+    """Return the room of each window in `memory` inside of a statement, in the order of the text.
+
+    units  whose agents have a copy each of a window inside of their loops
+
+    A window in place of another one takes no room of its own.
+    """
+    rooms: list[WindowRoom] = []
+    for alloc, path in walk_with_parents((stmt,)):
+        if not isinstance(alloc, Alloc) or alloc.inplace is not None:
+            continue
+        buffer = program.buffer(alloc.buffer)
+        if memory != (alloc.memory or buffer.scope):
+            continue
+        copies = [
+            _largest(ix.sub(loop.hi, loop.lo), program, path[:depth])
+            for depth, (loop, _) in enumerate(path)
+            if isinstance(loop, For) and loop.unit in units
+        ]
+        extents = [_largest(extent, program, path) for _, extent in alloc.axes]
+        factors = [one for one in (*copies, *extents) if one is not None]
+        if len(factors) < len(copies) + len(extents):
+            rooms.append(WindowRoom(alloc, None))
+            continue
+        layout, shape = alloc.layout or buffer.layout, factors[len(copies) :]
+        shape = shape if layout is None else [*layout.padded_extents(shape)]
+        whole = prod(factors[: len(copies)]) * alloc.depth * prod(shape)
+        rooms.append(WindowRoom(alloc, whole * ITEM_BYTES[buffer.dtype]))
+    return tuple(rooms)
+
+
+def agent_count(program: Program, stmt: Stmt, unit: str) -> int | None:
+    """Return the number of agents of a unit that loops inside of a statement need, at the sizes where it is largest; 0 if no loop
+    is bound to the unit, None if nothing bounds it.
+
+    Agents are numbered from 0 on: a loop ``2:4`` needs four. Those of nested loops are pairs of numbers.
+    """
+    most = 0
+    for loop, path in walk_with_parents((stmt,)):
+        if not isinstance(loop, For) or loop.unit != unit:
+            continue
+        count = 1
+        for depth, (around, _) in enumerate((*path, (loop, 0))):
+            if isinstance(around, For) and around.unit == unit:
+                end = _largest(around.hi, program, path[:depth])
+                if end is None:
+                    return None
+                count *= end
+        most = max(most, count)
+    return most
+
+
+def _largest(extent: Expr, program: Program, path: Path) -> int | None:
+    """Return an upper bound of an extent inside of `path`, at least 0; None if there is none that is known."""
+    loops: list[tuple[str, Expr, Expr]] = []
+    conditions: list[Expr] = []
+    for stmt, number in path:
+        match stmt:
+            case For(name, lo, hi):
+                loops.append((name, lo, hi))
+            case Let(name, low, high):
+                loops.append((name, ix.const(low), ix.const(high)))
+            case If(condition):
+                conditions += conjuncts(condition, number == 0)
+    bound = upper_bound(extent, program, tuple(loops), tuple(conditions))
+    return None if bound is None else max(bound, 0)

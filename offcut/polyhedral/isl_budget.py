@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import islpy as isl
 
-from offcut.core.fork_safety import ForkSafeLock
+from offcut.core.process import ForkSafeLock
 from offcut.errors import PartitionError
 
 REQUEST = 2_000_000  # operations for all that one request asks: some seconds

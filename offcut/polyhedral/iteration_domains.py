@@ -20,7 +20,7 @@ from offcut.core.traversal import walk_with_parents
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space, coordinates, parse_set
 from offcut.polyhedral.dependences import Statement, statements
-from offcut.polyhedral.enclosing_scope import EnclosingScope, equal, in_range
+from offcut.polyhedral.facts import EnclosingScope, equal, in_range
 
 
 def iteration_domain(

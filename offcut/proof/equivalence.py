@@ -49,8 +49,9 @@ from offcut.polyhedral.extract_statements import NotRepresentable, cases
 from offcut.polyhedral.program_sets import ProgramSets
 from offcut.proof.by_instances.counterexample import compare_sampled_runs, confirm_difference
 from offcut.proof.by_instances.dataflow import DataFlow
-from offcut.proof.by_instances.declarations import check_conditions, check_declarations
-from offcut.proof.by_instances.in_bounds import (
+from offcut.proof.by_instances.declarations import (
+    check_conditions,
+    check_declarations,
     check_masked_inside,
     check_parts_inside,
     check_program_inside,
@@ -68,9 +69,13 @@ from offcut.proof.by_instances.pairing import (
 from offcut.proof.by_instances.reordering import Order
 from offcut.proof.by_structure.places import NotStructural
 from offcut.proof.certificate import Theorem
-from offcut.proof.normal_forms.copy_forwarding import forward_copies
-from offcut.proof.normal_forms.copy_removal import without_copies
+from offcut.proof.normal_forms.copies import forward_copies, without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
+from offcut.proof.normal_forms.element_loops import (
+    ends_at_elements,
+    with_distinct_loops,
+    with_unit_tiles,
+)
 from offcut.proof.normal_forms.iterations import Body, bodies
 from offcut.proof.normal_forms.narrowing import conditional_sums
 from offcut.proof.normal_forms.options import (
@@ -86,11 +91,6 @@ from offcut.proof.normal_forms.reduction_init import (
 )
 from offcut.proof.normal_forms.storage_order import (
     rename_conflicts,
-)
-from offcut.proof.normal_forms.unit_tiles import (
-    ends_at_elements,
-    with_distinct_loops,
-    with_unit_tiles,
 )
 from offcut.proof.shape_equality import (
     is_alike,

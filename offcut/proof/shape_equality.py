@@ -20,16 +20,20 @@ from offcut.polyhedral import (
 from offcut.proof.by_structure.places import NotStructural
 from offcut.proof.by_structure.structure import check_structure
 from offcut.proof.normal_forms.condition_hoisting import hoist_conditions, unswitch
-from offcut.proof.normal_forms.copy_forwarding import forward_copies
+from offcut.proof.normal_forms.copies import forward_copies
 from offcut.proof.normal_forms.element_loops import name_loops_like
-from offcut.proof.normal_forms.launch_fission import has_independent_blocks, separate_launches
-from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges, fuse_tiles
+from offcut.proof.normal_forms.loop_fusion import (
+    fuse_loops_like,
+    fuse_ranges,
+    fuse_tiles,
+    has_independent_blocks,
+    separate_launches,
+)
 from offcut.proof.normal_forms.narrowed_blocks import without_unread_blocks
 from offcut.proof.normal_forms.narrowing import without_unread_elements
-from offcut.proof.normal_forms.private_arrays import share_private_arrays
 from offcut.proof.normal_forms.reduction_init import reorder_terms_like
 from offcut.proof.normal_forms.storage_order import permute_storage_like, undo_relayout
-from offcut.proof.normal_forms.window_expansion import expand_windows
+from offcut.proof.normal_forms.window_expansion import expand_windows, share_private_arrays
 from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from offcut.core.renamed import renamed_names
+from offcut.core.names import renamed_names
 from offcut.schedule.applied import Applied, Choice, VariantCostFunction, VariantResolver, apply
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic

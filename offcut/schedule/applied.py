@@ -12,9 +12,8 @@ from functools import partial
 
 from offcut.core.expr import Expr
 from offcut.core.program import Program
-from offcut.describe.computation import Computation, Stage
+from offcut.describe.computation import Computation, Stage, source
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import (
     AxisCut,
@@ -42,8 +41,7 @@ from offcut.schedule.apply.group_loops import (
 )
 from offcut.schedule.apply.staged_form import Alternatives, Nests
 from offcut.schedule.apply.staged_form import Nest as GroupNest
-from offcut.schedule.checks import check_layout, check_splits, check_widths
-from offcut.schedule.costs import check_cost
+from offcut.schedule.checks import check_cost, check_layout, check_splits, check_widths
 from offcut.schedule.decisions import (
     Schedule,
     Staging,

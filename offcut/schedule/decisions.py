@@ -26,9 +26,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
+from offcut.core.memo import CachedHash, node
 from offcut.core.program import LANE, THREAD, UNROLL
 from offcut.errors import trim_tracebacks
 from offcut.partition import LADDER, LoopCut, Strategy

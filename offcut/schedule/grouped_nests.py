@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from offcut.core.accesses import read_arrays
+from offcut.core.analysis import read_arrays
 from offcut.describe.computation import Computation, Stage
 from offcut.schedule import decisions
 from offcut.schedule.decisions import (

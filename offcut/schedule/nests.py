@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Expr
-from offcut.core.renamed import RenamedAttribute
+from offcut.core.memo import CachedHash, node
+from offcut.core.names import RenamedAttribute
 from offcut.partition import AxisCut, Match
 from offcut.schedule.decisions import Level, Staging
 

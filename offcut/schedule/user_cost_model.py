@@ -17,7 +17,7 @@ from offcut.core.program import Option, Program
 from offcut.core.sizes import dim, no_real, real_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError, PartitionError, blamed_on_another
-from offcut.schedule.costs import check_cost
+from offcut.schedule.checks import check_cost
 from offcut.schedule.decisions import Alternative, Choose, Schedule, Step
 
 # the loops of one variant to run a nest, and, where it takes three arguments, the sizes by name and the built-in price of that variant

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from offcut.core.renamed import warn_renamed
+from offcut.core.names import warn_renamed
 
 if TYPE_CHECKING:
     from offcut.search.prices import ExpectedCost as ExpectedCost

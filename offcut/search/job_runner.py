@@ -27,7 +27,7 @@ from enum import Enum
 from multiprocessing.connection import Connection, Pipe
 from typing import IO, Any
 
-from offcut.core.fork_safety import ForkSafeLock
+from offcut.core.process import ForkSafeLock
 from offcut.errors import OffcutError, error_line
 from offcut.search.child_process import run_forked
 

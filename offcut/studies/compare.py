@@ -12,17 +12,6 @@ from pathlib import Path
 from offcut.experiment.timing import Ratio
 from offcut.studies.environment import read_environments
 from offcut.studies.errors import refusal
-from offcut.studies.processes import (
-    CHANCE,
-    NORMAL_FREEDOM,
-    false_discovery_limit,
-    first_rounds,
-    log_ratios,
-    mean_interval,
-    processes_needed,
-    quantile,
-    tail,
-)
 from offcut.studies.resampling import (
     ALLOWED_DRIFT,
     ALLOWED_OF_DRIFT,
@@ -33,7 +22,20 @@ from offcut.studies.resampling import (
     stray_under_load,
 )
 from offcut.studies.samples import FILE, Sample, read_samples
-from offcut.studies.statistics import is_loaded, is_of_one_process, ratio
+from offcut.studies.statistics import (
+    CHANCE,
+    NORMAL_FREEDOM,
+    false_discovery_limit,
+    first_rounds,
+    is_loaded,
+    is_of_one_process,
+    log_ratios,
+    mean_interval,
+    processes_needed,
+    quantile,
+    ratio,
+    tail,
+)
 from offcut.studies.table import plural
 
 CHANGE = 0.05

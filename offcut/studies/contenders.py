@@ -41,7 +41,7 @@ from offcut.studies.peers import (
     load_peers,
     missing_packages,
 )
-from offcut.studies.peers.model_tasks import results_of
+from offcut.studies.peers.operators import results_of
 from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task, at_page_offset
 

@@ -27,12 +27,12 @@ from offcut.studies.errors import (
     whole_of,
 )
 from offcut.studies.goals import Goal, check_goals, read_goals
-from offcut.studies.missing_modules import AbsentOperator
+from offcut.studies.named import AbsentOperator
 from offcut.studies.operators import read_operators, read_toml
-from offcut.studies.processes import MAX_PROCESSES, MAX_ROUNDS
 from offcut.studies.samples import cell_of
 from offcut.studies.short_form import shorten
 from offcut.studies.sizes import Point
+from offcut.studies.statistics import MAX_PROCESSES, MAX_ROUNDS
 from offcut.studies.tasks import Operator
 
 SECONDS = 0.3

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from offcut.backends.host.thread_pool import MOST
+from offcut.backends.host.shared_library import MOST
 from offcut.core.extras import missing_package
 from offcut.errors import DescribeError
 

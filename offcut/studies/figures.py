@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcut.partition.show.figure_io import new_figure, write
+from offcut.partition.show.figures import new_figure, write
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.statistics import call_interval, call_seconds, profile

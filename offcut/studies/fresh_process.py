@@ -15,7 +15,7 @@ from offcut.studies.errors import refusal
 from offcut.studies.groups import reason
 from offcut.studies.isolated import end_with_parent
 from offcut.studies.measures import FreshJob
-from offcut.studies.peers.model_tasks import ModelTask, TorchTask
+from offcut.studies.peers.operators import ModelTask, TorchTask
 from offcut.studies.tasks import Operator, Task
 
 Measure = Callable[[Operator, Contender, int], list[float]]

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import offcut as oc
-from offcut.core.spelling import similar_names
+from offcut.core.names import similar_names
 from offcut.studies.errors import Place, refusal
 
 

@@ -1,6 +1,6 @@
 """Groups of cells measured in a process of its own, which a contender may end: its cell is then a row that says how.
 
-A cell is measured in several such processes, one after the other (`offcut.studies.processes` says why): `GroupProcess.begin`.
+A cell is measured in several such processes, one after the other (`offcut.studies.statistics` says why): `GroupProcess.begin`.
 The child keeps what it has compiled from group to group of one operator; kernels of the one before hold its constants, and go. Where it ends, the contender whose turn it was is measured alone, in
 another child, and the others take their turns anew: memory that one contender damaged may end the turn of another, and only a
 cell that ends a process in which nobody else ran has failed by itself.

@@ -27,10 +27,16 @@ from offcut.studies.errors import (
     texts_of,
 )
 from offcut.studies.functions import bind_inputs, function_named, inputs_in_order
-from offcut.studies.missing_modules import AbsentOperator, absent_lines, missing_module
 from offcut.studies.models import model_workload
-from offcut.studies.named import digest_of_file, load_named, without_exit
-from offcut.studies.peers.epilogue import EPILOGUES
+from offcut.studies.named import (
+    AbsentOperator,
+    absent_lines,
+    digest_of_file,
+    load_named,
+    missing_module,
+    without_exit,
+)
+from offcut.studies.peers.operators import EPILOGUES
 from offcut.studies.sizes import (
     Point,
     Values,

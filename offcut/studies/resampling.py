@@ -24,9 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.experiment.timing import Ratio
-from offcut.studies.processes import log_ratios, mean_interval, quantile
 from offcut.studies.samples import PREDICTED, SIMULATED, Sample
-from offcut.studies.statistics import call_seconds, is_loaded, share_of
+from offcut.studies.statistics import (
+    call_seconds,
+    is_loaded,
+    log_ratios,
+    mean_interval,
+    quantile,
+    share_of,
+)
 
 ALLOWED_DRIFT = 0.02
 """What two runs at different times differ by on one machine without any change, as a part of the time."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offcut.studies.errors import Place, check_keys, pattern_of, refusal, seconds_of, whole_of
-from offcut.studies.processes import MAX_PROCESSES, MAX_ROUNDS
 from offcut.studies.sizes import Point
+from offcut.studies.statistics import MAX_PROCESSES, MAX_ROUNDS
 
 if TYPE_CHECKING:
     from offcut.studies.definition import Definition

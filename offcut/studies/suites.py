@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from offcut.core.spelling import similar_names
+from offcut.core.names import similar_names
 from offcut.studies.errors import Place, check_keys, refusal, text_of
 
 FOLDER = Path(__file__).with_name("suites")

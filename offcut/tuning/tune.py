@@ -13,7 +13,7 @@ from typing import Any
 
 from offcut.backends.compile_request import check_reassociate
 from offcut.backends.decide import proved_plan
-from offcut.backends.result_checks import check_result
+from offcut.backends.options import check_result
 from offcut.backends.target import Target
 from offcut.core.integers import whole
 from offcut.core.program import Program

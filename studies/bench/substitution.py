@@ -31,7 +31,7 @@ from offcut.graph.passes import DEFAULT, merge_products, run_passes
 from offcut.graph.substitution.matching import apply_rule, matches
 from offcut.graph.substitution.rewrite_search import TIDIED
 from offcut.studies.models import SubstitutedModel
-from offcut.studies.peers.model_tasks import results_of
+from offcut.studies.peers.operators import results_of
 from offcut.studies.tasks import TOLERANCE, Exact, Task
 
 Array = np.ndarray[Any, np.dtype[Any]]

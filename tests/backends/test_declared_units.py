@@ -14,7 +14,7 @@ from issued import issued, laid, taken
 import offcut as oc
 from offcut import Microkernel, Program
 from offcut.backends.accelerator.microkernels import gemm, words
-from offcut.backends.gpu import mma
+from offcut.backends.gpu import instructions
 from offcut.describe.intrinsic import declare
 from offcut.describe.tile_shapes import Place, TileShape
 from offcut.ir import Tile, walk
@@ -48,7 +48,7 @@ for y in 0:n
   for x in 0:48
     D[y, x] = C[y, x] // 256
 """
-PAIRS = [pytest.param(kernel, id=kernel.name) for kernel in mma.MMA]
+PAIRS = [pytest.param(kernel, id=kernel.name) for kernel in instructions.MMA]
 
 
 def cut_by(text: str, tile: dict[str, int], *kernels: Microkernel) -> Program:
@@ -194,7 +194,7 @@ def test_a_partition_for_the_cpu_says_which_it_would_be_and_why_it_is_not() -> N
     made = oc.partition(
         oc.parse(WARP.format(dtype="bfloat16", depth=64)),
         tile={"i": 16, "j": 8},
-        microkernels=mma.MMA,
+        microkernels=instructions.MMA,
     )
     bytes_made = oc.partition(
         oc.parse(BYTES), tile={"i": 1, "j": 16, "y": 1, "x": 16}, microkernels=UNITS

@@ -17,7 +17,7 @@ from conftest import edge_sizes, rejection
 
 import offcut as oc
 from offcut import Kernel
-from offcut.backends.cpu.machine import cpuid, isa, jit
+from offcut.backends.cpu.machine import isa, jit
 from tests.facade import numpy_dtype
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
@@ -388,7 +388,7 @@ def test_a_processor_without_a_feature_is_told_so() -> None:
     for feature in ("sse4.2", "avx", "avx2", "avx512f", "avx512bf16", "amx-tile", "avx512fp16"):
         if feature == "amx-tile" and there.get(feature):
             continue  # the system may still refuse it
-        text = cpuid.emit_feature_test("asked", [feature], host.triple)
+        text = isa.emit_feature_test("asked", [feature], host.triple)
         with jit.optimize(text, host, passes=False) as module:
             code = jit.position_independent(module, host.triple, [])
         loaded = jit.load([code], host)

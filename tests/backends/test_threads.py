@@ -32,7 +32,7 @@ import offcut as oc
 from offcut import Kernel, Tensor
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.parallel import mark_parallel_loops
-from offcut.backends.host.thread_pool import usable_processors
+from offcut.backends.host.shared_library import usable_processors
 from tests.agree import agree as close
 from tests.agree import computed, exact_matmul, of_program
 from tests.machines import EAGER, host_threads

@@ -12,8 +12,7 @@ from conftest import EQUAL, proved, slow
 from polybench import ILLEGAL, KERNELS, LEGAL, Array, Carries, Polybench, Sizes, unsolved
 
 import offcut as oc
-from offcut.describe.computation import computation
-from offcut.describe.source import source
+from offcut.describe.computation import computation, source
 from offcut.errors import PartitionError
 from offcut.ir import Kind
 from tests.agree import Exact, agree, computed

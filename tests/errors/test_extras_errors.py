@@ -31,7 +31,7 @@ given ('tvm', 'from offcut.plugins.tvm import partitioned')
 import: cannot import offcut.plugins.tvm
 
 plot
-given ('matplotlib', "from offcut.experiment.plots import plot_lines\nfrom pathlib import Path\nplot_lines(Path('x.png'), {}, title='', x_label='', footer='')")
+given ('matplotlib', "from offcut.experiment.outputs import plot_lines\nfrom pathlib import Path\nplot_lines(Path('x.png'), {}, title='', x_label='', footer='')")
 plot: cannot draw x.png
 
 pool

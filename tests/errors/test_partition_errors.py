@@ -15,8 +15,7 @@ from conftest import EQUAL, proved
 import offcut
 import offcut as oc
 from offcut import Partition, assume, dim
-from offcut.describe.computation import computation
-from offcut.describe.source import source
+from offcut.describe.computation import computation, source
 from offcut.describe.value import Value
 from offcut.errors import CallError, OffcutError, PartitionError, TargetError
 from offcut.partition import EXACT

@@ -19,7 +19,7 @@ import onnx
 from onnx import numpy_helper
 
 import offcut as oc
-from offcut.backends.host import cache, cached_models
+from offcut.backends.host import cache
 from offcut.plugins.onnx import compile_file
 from offcut.plugins.onnx.model import OnnxModel
 
@@ -173,7 +173,7 @@ def test_a_damaged_entry_and_one_of_another_name_are_made_again(layers: Path, ho
         assert not is_of_cache(oc.from_onnx(layers))
         assert is_of_cache(oc.from_onnx(layers))
     entry.rename(home / f"{'0' * 64}.offcut")
-    assert cached_models.read_model("0" * 64) is None
+    assert cache.read_model("0" * 64) is None
     assert not is_of_cache(oc.from_onnx(layers))
 
 
@@ -212,7 +212,7 @@ def test_the_models_that_were_not_used_for_the_longest_time_are_removed(
 ) -> None:
     oc.from_onnx(layers)
     (entry,) = home.glob("*.offcut")
-    monkeypatch.setattr(cached_models, "MAX_BYTES", entry.stat().st_size * 5 // 2)
+    monkeypatch.setattr(cache, "MAX_BYTES", entry.stat().st_size * 5 // 2)
     others = [file_of(LAYERS, tmp_path / f"{k}.onnx", scale=k) for k in (2, 3)]
     oc.from_onnx(others[0])
     for age, path in enumerate(sorted(home.glob("*.offcut"), key=lambda one: one == entry)):

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from offcut import ops
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch import rules
-from offcut.plugins.torch.half_precision import UNROUNDED
+from offcut.plugins.torch.dtypes import UNROUNDED
 from offcut.plugins.torch.rule_table import ROUND_EACH, TABLE
 from offcut.plugins.torch.translation import Translation
 from tests.agree import agree

@@ -12,7 +12,7 @@ import torch
 
 import offcut as oc
 from offcut.plugins.torch import programs
-from offcut.plugins.torch.microbatch_options import in_parts
+from offcut.plugins.torch.program_cost import in_parts
 from tests.plugins.torch_models import like
 
 

@@ -18,9 +18,9 @@ from torch.utils._sympy import functions as sf
 import offcut as oc
 from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch import programs
+from offcut.plugins.torch.rule_table import Unsupported
 from offcut.plugins.torch.size_facts import equalities
 from offcut.plugins.torch.sizes import canonical, extent_of
-from offcut.plugins.torch.unsupported import Unsupported
 from tests.facade import evaluate, parse_expr
 from tests.plugins.torch_models import fresh, held, like, mlp
 

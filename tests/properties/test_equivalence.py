@@ -21,8 +21,7 @@ from offcut import Program, dim, parse
 from offcut.core import index as ix
 from offcut.core.expr import rewrite
 from offcut.core.interpret.interpreter import run
-from offcut.describe.computation import computation
-from offcut.describe.source import source
+from offcut.describe.computation import computation, source
 from offcut.errors import CallError, InternalError, PartitionError
 from offcut.ir import Alloc, Binary, Compare, Expr, For, If, Kind, Let, Load, Stmt, Store, Tile
 from offcut.schedule import cut

@@ -21,8 +21,7 @@ import offcut as oc
 from offcut import Program, dim, parse
 from offcut.core import index as ix
 from offcut.core.interpret.interpreter import run
-from offcut.describe.computation import computation
-from offcut.describe.source import source
+from offcut.describe.computation import computation, source
 from offcut.errors import OffcutError, PartitionError
 from offcut.ir import Compare, Const, Expr, For, If, Size, Stmt, Tile, Var, walk
 from offcut.partition import BALANCE, LADDER, AxisCut

@@ -12,8 +12,7 @@ from conftest import refusals, rejection
 import offcut as oc
 from offcut import Partition, Program, dim, parse
 from offcut.core import index as ix
-from offcut.describe.computation import Stage, StageAxis, computation
-from offcut.describe.source import source
+from offcut.describe.computation import Stage, StageAxis, computation, source
 from offcut.errors import PartitionError
 from offcut.ir import (
     Buffer,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from offcut.costmodel import load, shipped_machines
-from offcut.costmodel.clock import estimate_cycles
+from offcut.costmodel.clock import End, Ends, Loop, Node, Run, Work, estimate_cycles
 from offcut.costmodel.event_simulation import walk
 from offcut.costmodel.resources import (
     BUS,
@@ -21,7 +21,6 @@ from offcut.costmodel.resources import (
     MachineResources,
     resources_of,
 )
-from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, Work
 from tests.agree import nearly
 
 RESOURCES = resources_of(load("vta"))

@@ -20,9 +20,9 @@ from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.scan import Range, ScanContext
 from offcut.costmodel import Formulas, Hardware, Level, cost, formulas
+from offcut.costmodel.closed.count_statements import operations
 from offcut.costmodel.closed.counting import count_operations, count_program
 from offcut.costmodel.closed.counts import Exactness, HowExact
-from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.summation import NoClosedForm, sum_over
 from offcut.ir import (
     Alloc,

@@ -94,8 +94,8 @@ def test_an_interrupted_campaign_without_records_says_so(monkeypatch, capsys, tm
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [
-        ("offcut.cli.files.cut_file", ("cut", "FILE")),
-        ("offcut.cli.files.request_of", ("check", "FILE")),
+        ("offcut.cli.programs.cut_file", ("cut", "FILE")),
+        ("offcut.cli.programs.request_of", ("check", "FILE")),
         ("offcut.experiment.probe.measured", ("target", "probe")),
     ],
 )

@@ -11,7 +11,7 @@ from conftest import rejection
 from offcut.errors import DescribeError
 from offcut.studies.contraction import build, check_letters, parse_contraction
 from offcut.studies.peers import Numpy, as_matmul
-from offcut.studies.peers.epilogue import STEP_FUNCTIONS
+from offcut.studies.peers.operators import STEP_FUNCTIONS
 from tests.problems import make_problem
 
 MATMULS = ["mk,kn->mn", "km,kn->mn", "mk,nk->nm", "bij,bkj->bik", "mk,k->m", "k,kn->n", "m,n->mn"]

@@ -19,7 +19,7 @@ from conftest import refusals, rejection
 
 import offcut as oc
 from offcut import Outcome, Records, Schedule
-from offcut.backends.correction import model_path
+from offcut.backends.predict import model_path
 from offcut.costmodel.learned import FEATURES, Settings, compute_features, train, xgboost_loader
 from offcut.errors import DescribeError, OffcutError
 from offcut.search import Price, RefittablePrice, Times, key_of

@@ -12,7 +12,7 @@ import pytest
 import offcut as oc
 from offcut import Program, parse
 from offcut.core import index as ix
-from offcut.core.loop_independence import is_independent
+from offcut.core.analysis import is_independent
 from offcut.core.memo import forget
 from offcut.errors import PartitionError
 from offcut.ir import Compare, Expr, For, Let, Load, Size, Var, walk

@@ -8,7 +8,7 @@ import pytest
 import offcut as oc
 from offcut.errors import PartitionError
 from offcut.proof.normal_forms.element_loops import name_loops_like
-from offcut.proof.normal_forms.private_arrays import share_private_arrays
+from offcut.proof.normal_forms.window_expansion import share_private_arrays
 
 HEAD = "program p\nsize n in 1:40\ninput A: float32[n, 6]\n"
 SOURCE = oc.parse(f"""{HEAD}output C: float32[n]

@@ -13,14 +13,14 @@ from conftest import slow
 
 import offcut as oc
 from offcut import Cost, Program
+from offcut.core.analysis import limits
 from offcut.core.interpret.interpreter import Machine as Interpreter
 from offcut.core.interpret.interpreter import poison_array
 from offcut.core.interpret.values import lane_of
-from offcut.core.tile_limits import limits
 from offcut.costmodel import Machine
+from offcut.costmodel.closed.count_statements import operations
 from offcut.costmodel.closed.counting import count_program
 from offcut.costmodel.closed.counts import Exactness
-from offcut.costmodel.closed.operations import operations
 from offcut.ir import Form, Store, Tile, walk
 from offcut.partition.strategies.catalog import parse_strategy
 from tests.agree import nearly

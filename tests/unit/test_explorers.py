@@ -20,8 +20,8 @@ from offcut import Schedule
 from offcut.errors import PartitionError
 from offcut.search import Sizes, Times
 from offcut.search.explorers import EXPLORERS, Explorer, Judge
-from offcut.search.explorers.coarse_key import coarse_key
 from offcut.search.explorers.gradient import coordinates, gradient, round_to
+from offcut.search.explorers.tree import coarse_key
 from tests.facade import ExpectedCost, ScheduleSpace, TriedSchedule, get_explorer
 from tests.spaces import space, with_planted
 

@@ -12,7 +12,7 @@ import pytest
 from compiled import in_child, needs_fork
 
 from offcut.backends.cpu.machine import jit
-from offcut.core import fork_safety
+from offcut.core import process
 from offcut.core.memo import lazy_property
 from offcut.polyhedral import isl_budget
 
@@ -76,7 +76,7 @@ def test_a_fork_waits_until_no_thread_is_in_llvm() -> None:
 
 def test_a_child_takes_a_lock_that_another_thread_had() -> None:
     lost: list[str] = []
-    lock = fork_safety.ForkSafeLock(lost=lambda: lost.append("lost"))
+    lock = process.ForkSafeLock(lost=lambda: lost.append("lost"))
 
     def asked() -> None:
         with lock:
@@ -88,7 +88,7 @@ def test_a_child_takes_a_lock_that_another_thread_had() -> None:
 
 
 def test_a_child_keeps_a_lock_that_it_was_forked_with() -> None:
-    lock = fork_safety.ForkSafeLock(lost=lambda: pytest.fail("nobody lost it"))
+    lock = process.ForkSafeLock(lost=lambda: pytest.fail("nobody lost it"))
     took: list[bool] = []
 
     def take() -> None:

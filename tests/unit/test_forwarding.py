@@ -7,7 +7,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.normal_forms.copy_forwarding import forward_copies
+from offcut.proof.normal_forms.copies import forward_copies
 from offcut.proof.normal_forms.window_expansion import expand_windows
 
 HEAD = "program p\nsize n in 0:40\ninput X: float32[n]\ninput F: float32[3]\n"

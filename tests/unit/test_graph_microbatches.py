@@ -16,8 +16,7 @@ from offcut.core import index as ix
 from offcut.errors import InternalError
 from offcut.graph.fusion.batch_axes import Coupling, parallel_axes
 from offcut.graph.models.batches.arena_plan import pack_slots
-from offcut.graph.models.batches.microbatches import MicroBatches
-from offcut.graph.models.batches.parts import Part, Parts, parse_parts
+from offcut.graph.models.batches.microbatches import MicroBatches, Part, Parts, parse_parts
 from offcut.graph.models.compiling.batch_strides import couplings
 from offcut.graph.sizes.extents import product
 from offcut.ir import Expr

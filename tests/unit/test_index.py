@@ -16,7 +16,7 @@ from offcut.core.conditions import conjunction, conjuncts, negate
 from offcut.core.expr import Select, Unary, variables
 from offcut.core.intervals import Interval, ends, interval
 from offcut.ir import Binary, Compare, Const, Expr, Load, Logic, Var
-from offcut.polyhedral.enclosing_scope import Ranges, holds_syntactically
+from offcut.polyhedral.facts import Ranges, holds_syntactically
 from tests.facade import evaluate, format_expr, parse_expr
 
 NAMES = ("n", "m", "i")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.gpu import copies, mma
+from offcut.backends.gpu import instructions
 from offcut.core.panels import panels
 from offcut.core.program import Cover, Tile, walk
 from offcut.describe.microkernel import Microkernel
@@ -208,7 +208,7 @@ def warp_product(kernel: Microkernel, scope: str = "registers") -> oc.HandSchedu
 
 
 def test_a_declared_warp_product_covers_a_tile_inside_a_loop_over_k() -> None:
-    kernel = mma.MMA[1]
+    kernel = instructions.MMA[1]
     program = warp_product(kernel).lower()
 
     text = str(program)
@@ -241,7 +241,7 @@ for g in 0:1  @{unit}
 
 
 def test_copies_and_products_of_a_gpu_are_covers_of_their_units() -> None:
-    kernels = {kernel.name: kernel for kernel in copies.UNITS}
+    kernels = {kernel.name: kernel for kernel in instructions.UNITS}
     covered = str(with_covers(oc.parse(RING.format(unit="warpgroup", by="load")), kernels.get))
     assert "@cover(tma_load_2d_float16; i=i, p=p; A=A, C=As)" in covered
     assert "@cover(wgmma_m64nNk16_kn_float16; i=i, j=j, p=p; A=As, B=Bs, C=acc)" in covered

@@ -12,7 +12,7 @@ from conftest import refusals, rejection
 
 import offcut as oc
 from offcut.backends.cpu import packed_constants
-from offcut.backends.gpu import layouts as gpu
+from offcut.backends.gpu import instructions as gpu
 from offcut.core.layout import ROWS, Digit, Layout, Swizzle
 from offcut.core.panels import PanelShape, as_panels, order, panels, words
 from offcut.core.text.layouts import format_layout, layout_of

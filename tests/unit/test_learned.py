@@ -18,14 +18,16 @@ from offcut.costmodel.learned.corrected_model import fit_domain
 from offcut.costmodel.learned.dataset import centered_features
 from offcut.costmodel.learned.ensemble import Trees, consensus, parts
 from offcut.costmodel.learned.metrics import (
+    LEVEL,
+    TEMPERATURE,
     coverage,
+    gradient,
     kendall_tau,
     pairs,
     pairwise_accuracy,
     recall_at,
     regret,
 )
-from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 from tests.agree import agree, nearly, of_peer
 from tests.facade import CorrectedModel, Dataset
 

@@ -10,7 +10,7 @@ import offcut as oc
 from offcut.errors import PartitionError
 from offcut.proof import check_equal
 from offcut.proof.normal_forms.iterations import bodies
-from offcut.proof.normal_forms.launch_fission import separate_launches
+from offcut.proof.normal_forms.loop_fusion import separate_launches
 from offcut.proof.normal_forms.narrowed_blocks import without_unread_blocks
 from offcut.proof.normal_forms.narrowing import narrow_terms, without_unread_elements
 

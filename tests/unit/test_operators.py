@@ -13,7 +13,6 @@ from offcut.backends.cpu.machine.isa import host
 from offcut.studies.contraction import parse_contraction
 from offcut.studies.operators import read_operators
 from offcut.studies.peers import load_peers
-from offcut.studies.peers.model_tasks import results_of
 from offcut.studies.peers.operators import (
     Attention,
     Convolution,
@@ -21,6 +20,7 @@ from offcut.studies.peers.operators import (
     LayerNorm,
     Problem,
     Softmax,
+    results_of,
 )
 from tests.facade import numpy_dtype
 from tests.problems import draw, make_problem

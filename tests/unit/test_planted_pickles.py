@@ -163,7 +163,7 @@ def test_an_extent_is_arithmetic_alone() -> None:
 TRUSTED = {
     "backends/accelerator/lowering/python_codegen.py exec": "loops of a program, printed",
     "backends/gpu/launches.py eval": "arithmetic, of which every node is checked",
-    "core/cached_hash.py exec": "constructors of the names of fields of classes here",
+    "core/memo.py exec": "constructors of the names of fields of classes here",
     "core/unpickle.py Unpickler": "the reader that looks names up here",
     "graph/models/compiling/compile_pool.py load": "a pipe from the process that started this one",
     "graph/sizes/extent_values.py eval": "arithmetic of sizes, of known operators",

@@ -14,8 +14,7 @@ import offcut as oc
 from offcut import Partition
 from offcut.errors import CallError, OffcutError, PartitionError
 from offcut.partition.show.plot import plot
-from offcut.partition.show.rectangles import minus, outline, points, strips_of
-from offcut.partition.show.tile_shapes import tiles
+from offcut.partition.show.tile_shapes import minus, outline, points, strips_of, tiles
 
 n, m = oc.dim("n"), oc.dim("m")
 k = oc.reduce_axis(16, "k")

@@ -18,9 +18,8 @@ from offcut.costmodel import Machine, select_options
 from offcut.errors import PartitionError
 from offcut.schedule import Separate, Split
 from offcut.search import product_space
-from offcut.search.decisions import AllOf, CaseOf, Decision, OneOf
 from offcut.search.explorers import Explorer
-from offcut.search.schedule_space import Point
+from offcut.search.schedule_space import AllOf, CaseOf, Decision, OneOf, Point
 from tests.agree import nearly
 from tests.facade import LoopCuts, OpenDecisions, TriedSchedule, get_explorer, processor
 

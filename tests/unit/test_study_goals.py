@@ -18,9 +18,9 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.limits import Bound
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.errors import Place
+from offcut.studies.folder import locked
 from offcut.studies.goals import Goal
 from offcut.studies.groups import measure_group
-from offcut.studies.lock import locked
 from offcut.studies.models import TorchWorkload
 from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.results import results_of
@@ -201,7 +201,7 @@ def test_a_lock_whose_process_was_killed_is_taken_over_with_a_word(
     monkeypatch.setattr("offcut.studies.progress.LINE_SECONDS", 3600.0)
     out = tmp_path / "out"
     code = (
-        "import os, signal, sys, pathlib\nfrom offcut.studies.lock import locked\n"
+        "import os, signal, sys, pathlib\nfrom offcut.studies.folder import locked\n"
         "with locked(pathlib.Path(sys.argv[1])):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(out)])

@@ -20,12 +20,11 @@ from offcut.studies.compile_options import change_fields
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.entries import expand_table
 from offcut.studies.errors import Place
-from offcut.studies.keep import keep_results, machine_name
-from offcut.studies.order import order_table
+from offcut.studies.folder import keep_results, machine_name
 from offcut.studies.results import Results, results_of
 from offcut.studies.rows import Row
 from offcut.studies.samples import FILE, Sample, append_samples, read_samples
-from offcut.studies.target_tables import program_size, target_tables
+from offcut.studies.target_tables import order_table, program_size, target_tables
 from tests.agree import agree
 
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 2\nprocesses = 1\n'

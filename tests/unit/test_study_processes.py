@@ -16,13 +16,6 @@ from offcut.experiment.timing import KERNELS, Ratio
 from offcut.studies import compare
 from offcut.studies.compare import Change, Comparison
 from offcut.studies.definition import read_definition
-from offcut.studies.processes import (
-    false_discovery_limit,
-    mean_interval,
-    processes_needed,
-    quantile,
-    tail,
-)
 from offcut.studies.resampling import mean_ratio
 from offcut.studies.samples import (
     FILE,
@@ -36,10 +29,15 @@ from offcut.studies.samples import (
 from offcut.studies.statistics import (
     call_interval,
     call_seconds,
+    false_discovery_limit,
     geometric_mean,
     geometric_mean_of_pairs,
     is_of_one_process,
+    mean_interval,
+    processes_needed,
+    quantile,
     ratio,
+    tail,
 )
 from offcut.studies.tasks import LAYOUT, at_page_offset
 from tests.agree import nearly

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from offcut.cli import take_extents
 from offcut.core.extras import is_installed
 from offcut.errors import DescribeError
-from offcut.experiment import plots
+from offcut.experiment import outputs
 from offcut.experiment.sizes import sample
 from offcut.studies.contraction import parse_contraction
 from offcut.studies.errors import Place
@@ -135,7 +135,7 @@ def test_the_picture_is_a_png_with_the_machine_in_it(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     path = tmp_path / "new" / "sweep.png"
 
-    plots.plot_lines(path, {"auto": [(1, 2), (4, 3)]}, title="t", x_label="m", footer="a machine")
+    outputs.plot_lines(path, {"auto": [(1, 2), (4, 3)]}, title="t", x_label="m", footer="a machine")
 
     assert path.read_bytes().startswith(b"\x89PNG")
     assert b"a machine" in path.read_bytes()

@@ -15,7 +15,7 @@ import pytest
 
 import offcut as oc
 from offcut import Outcome, Record, Records
-from offcut.backends.tuned_schedule import find_tuned_schedule
+from offcut.backends.driver import find_tuned_schedule
 from offcut.errors import InternalError, PartitionError
 from offcut.search import trials
 from offcut.search.trials import BEST, DEFAULT, machine_kind

@@ -11,14 +11,13 @@ from offcut.backends.accelerator.host_device_split import HostDeviceProgram, Nes
 from offcut.backends.accelerator.isa import MemorySpace, Stream
 from offcut.backends.accelerator.isa.listing import Names
 from offcut.backends.accelerator.lowering.emit import Image, emit_stream
-from offcut.backends.accelerator.lowering.host import run_host_copies
 from offcut.backends.accelerator.lowering.nest import LoweredNest, WordImage
-from offcut.backends.accelerator.lowering.python_codegen import Values
+from offcut.backends.accelerator.lowering.python_codegen import Values, run_host_copies
 from offcut.backends.accelerator.lowering.word_layout import LaneLayout, from_words, to_words
 from offcut.backends.accelerator.simulator import SimulationResult, simulate
 from offcut.backends.accelerator.simulator.run_result import concatenate
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.core.accesses import stored_arrays
+from offcut.core.analysis import stored_arrays
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Kind, Program, Stmt

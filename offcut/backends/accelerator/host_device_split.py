@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.nest import LoweredNest, lower_nest
-from offcut.backends.accelerator.lowering.python_codegen import Values
+from offcut.backends.accelerator.lowering.python_codegen import Values, check_copy, is_host
 from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.core.accesses import read_arrays, stored_arrays
+from offcut.core.analysis import read_arrays, stored_arrays
 from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import evaluate
 from offcut.core.memo import lazy_property

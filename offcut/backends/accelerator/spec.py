@@ -17,14 +17,14 @@ from offcut.backends.accelerator.isa import (
     Unit,
 )
 from offcut.costmodel import Accelerator, Device, Energy
-from offcut.costmodel.resources import BUS, MachineResources, resources_of
-from offcut.costmodel.word_geometry import (
+from offcut.costmodel.machine_validation import (
     instructions,
     matrix_unit,
     operand_memory,
     word_bytes,
     word_capacity,
 )
+from offcut.costmodel.resources import BUS, MachineResources, resources_of
 from offcut.errors import TargetError
 
 

@@ -32,7 +32,7 @@ from offcut.backends.accelerator.planning.planner import (
     plan_program,
     prepare_computation,
 )
-from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
+from offcut.backends.accelerator.planning.roles import typical_sizes
 from offcut.backends.accelerator.simulator import SimulationResult, simulate_timing
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.compile_request import CompileRequest
@@ -47,9 +47,8 @@ from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.plain_loops import is_synchronized
 from offcut.core.program import Program, Store, Sync, Tile, walk
-from offcut.core.text.parser import parse
+from offcut.core.text.parser import parse, read_back
 from offcut.core.text.printer import format_head
-from offcut.core.text.round_trip import read_back
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel

@@ -18,7 +18,7 @@ from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.cpu.packed_constants import PackedBuffer, PackedConstants, Reading
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
-from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
+from offcut.backends.cpu.planning.lanes import mark_row_reductions
 from offcut.backends.cpu.planning.vectorize import vectorize
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.parallel import check_race_free
@@ -29,7 +29,7 @@ from offcut.backends.host.call import make_callable
 from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
 from offcut.backends.llvm.loader import JitModule
 from offcut.core import index as ix
-from offcut.core.fork_safety import ForkSafeLock
+from offcut.core.process import ForkSafeLock
 from offcut.core.program import Buffer, Kind, Program
 from offcut.core.text.layouts import format_layout, layout_of
 from offcut.core.traversal import canonicalize

@@ -13,7 +13,7 @@ from offcut.backends.compile_request import CompileRequest
 from offcut.backends.cpu import build
 from offcut.backends.cpu.build import lower_kernel, microkernel_ir
 from offcut.backends.cpu.lowering.lower import Lowered
-from offcut.backends.cpu.machine import cpuid, isa, jit
+from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels import amx
 from offcut.backends.cpu.microkernels.available import families
@@ -22,22 +22,21 @@ from offcut.backends.cpu.packed_constants import pack
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.competing_plans import first_schedule
 from offcut.backends.cpu.planning.cover_report import check_covers, external_kernels, report_covers
-from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan, threads_note
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan as CpuPlanned
 from offcut.backends.cpu.planning.nest_plan import computation_of, variant_cost_model
-from offcut.backends.cpu.planning.predicted_seconds import threads_note
+from offcut.backends.cpu.planning.schedule_words import check_machine_words
 from offcut.backends.cpu.planning.search_space import OpenDecisions
-from offcut.backends.cpu.planning.words import check_machine_words
-from offcut.backends.cpu.threads import pool, pool_ir
+from offcut.backends.cpu.threads import pool
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
-from offcut.backends.host.thread_pool import FORGET, OPEN
+from offcut.backends.host.shared_library import FORGET, OPEN
 from offcut.backends.options import KernelPart
 from offcut.backends.predict import hardware_of
 from offcut.backends.target import Loaded, Options, Strategies, Target, TargetPlan
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.program import THREAD, Program, Tile
-from offcut.core.text.c_keywords import LIBRARY, is_word
+from offcut.core.text.c_expressions import LIBRARY, is_word
 from offcut.costmodel import Device, Hardware, Machine, processor
 from offcut.describe.computation import Computation
 from offcut.describe.external import unverified_notes
@@ -289,7 +288,7 @@ def portable_code(
     glue     modules of LLVM IR that call these functions
     symbols  those that are exported, by their names in these modules; beside them is ``offcut_supported``
     from_python  whether ``offcut_fastcall`` of each kernel is in it
-    threads  that a call may use: more than 1 are a pool of the object, which `offcut.backends.host.thread_pool` opens; 1: a call runs on
+    threads  that a call may use: more than 1 are a pool of the object, which `offcut.backends.host.shared_library` opens; 1: a call runs on
              the thread that makes it
 
     Raises DescribeError for external microkernels whose names the program cannot define.
@@ -308,9 +307,9 @@ def portable_code(
                 texts.append(str(optimized))
             jit.link(module, texts[-1], partial(_prefix_symbols, part.symbol))
         texts += microkernel_ir(lowered, host)
-        features = cpuid.required_features(host, texts) if parts else cpuid.all_features(host)
-        supported = cpuid.emit_feature_test(_SUPPORTED, features, host.triple)
-        pools = [pool_ir.text(host.machine.threads)] if has_pool else []
+        features = isa.required_features(host, texts) if parts else isa.all_features(host)
+        supported = isa.emit_feature_test(_SUPPORTED, features, host.triple)
+        pools = [pool.text(host.machine.threads)] if has_pool else []
         for text in (*texts[len(parts) :], *pools, *glue, supported):
             jit.link(module, text)
         if has_pool:

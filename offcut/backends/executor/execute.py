@@ -15,13 +15,19 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from offcut.backends.executor.agent_state import AgentState, AsyncTile, Lane, LateWrite
-from offcut.backends.executor.clocks import START, Clock, meet
 from offcut.backends.executor.faults import ExecutionFault
 from offcut.backends.executor.launch_statements import cheapest
-from offcut.backends.executor.leaves import Footprint, Leaves, box_of
-from offcut.backends.executor.memory import Access
-from offcut.backends.executor.races import LATE, Races
+from offcut.backends.executor.leaves import LATE, Footprint, Leaves, Races, box_of
+from offcut.backends.executor.state import (
+    START,
+    Access,
+    AgentState,
+    AsyncTile,
+    Clock,
+    Lane,
+    LateWrite,
+    meet,
+)
 from offcut.backends.executor.steps import (
     MAIN,
     Agent,
@@ -34,7 +40,7 @@ from offcut.backends.executor.steps import (
     is_of_blocks,
 )
 from offcut.backends.executor.synchronization import Synchronization
-from offcut.core.accesses import stored_arrays
+from offcut.core.analysis import stored_arrays
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes, declaration
 from offcut.core.interpret.values import Array, evaluate

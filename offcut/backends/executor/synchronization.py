@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 from random import Random
 
-from offcut.backends.executor.agent_state import AgentState, Arrival, AsyncTile
-from offcut.backends.executor.clocks import Clock
 from offcut.backends.executor.faults import ExecutionFault, fault
-from offcut.backends.executor.rings import Ring, Wait
+from offcut.backends.executor.state import AgentState, Arrival, AsyncTile, Clock, Ring, Wait
 from offcut.backends.executor.steps import Agent, Step, UnitPath
 from offcut.core.program import Action, Program, Sync, Token
 from offcut.polyhedral.sync import Agents, Ends, Unit

@@ -19,19 +19,19 @@ import numpy as np
 from offcut import debug
 from offcut.backends.abi import Signature
 from offcut.backends.gpu.driver import Device, Module, open_device
-from offcut.backends.gpu.launches import (
-    ArrayParameter,
-    DeviceArray,
-    LaunchPlan,
-    TensorMapParameter,
-)
+from offcut.backends.gpu.launches import ArrayParameter, DeviceArray, LaunchPlan, TensorMapParameter
 from offcut.backends.gpu.nvrtc import architecture_of, cached_cubin
 from offcut.backends.gpu.text import cuda_kernels
 from offcut.backends.host import arrays
-from offcut.backends.host.arrays import ArrayView
+from offcut.backends.host.arrays import (
+    ArrayView,
+    current_stream,
+    empty_on_cuda,
+    is_on_cuda,
+    rows_of,
+)
 from offcut.backends.host.binding import Call, bind, out_names
 from offcut.backends.host.call import SlowPath
-from offcut.backends.host.cuda_arrays import current_stream, empty_on_cuda, is_on_cuda, rows_of
 from offcut.backends.options import Loaded
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.program import Program

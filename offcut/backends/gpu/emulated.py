@@ -21,7 +21,7 @@ from offcut.backends.gpu.executor import ExecutionFault, Limits, execute
 from offcut.backends.host.call import python_callable
 from offcut.backends.memory import Block, Memory
 from offcut.backends.signature import boundary_buffers, run_by_name
-from offcut.core.accesses import windowed_arrays
+from offcut.core.analysis import windowed_arrays
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Buffer, Kind, Program

@@ -29,12 +29,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar
 
-from offcut.backends.covered_stages import Covered, cover_stage, definition_of
+from offcut.backends.covers import Covered, cover_stage, definition_of
 from offcut.backends.generic import Plans
 from offcut.backends.gpu.boxes import has_whole_rows
-from offcut.backends.gpu.copies import boxes, rows
-from offcut.backends.gpu.loop_stages import loop_schedule
-from offcut.backends.gpu.plain_stages import plain_decisions
+from offcut.backends.gpu.instructions import boxes, rows
+from offcut.backends.gpu.plain_stages import loop_schedule, plain_decisions
 from offcut.backends.gpu.product_kinds import (
     ProductKind,
     begins_at_cells,
@@ -53,7 +52,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.partition import GUARD, MASK, Strategy, Users
 from offcut.polyhedral.affine import coefficient
 from offcut.polyhedral.index_maximum import upper_bound
-from offcut.proof.normal_forms.copy_removal import without_copies
+from offcut.proof.normal_forms.copies import without_copies
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule, each_decision
 from offcut.schedule.decisions import At, Bind, Cover, Inline, Level, Order, Split
 

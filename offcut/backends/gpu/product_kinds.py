@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offcut.backends.covered_stages import Covered, cover_stage
-from offcut.backends.gpu import mma, wgmma
+from offcut.backends.covers import Covered, cover_stage
+from offcut.backends.gpu import instructions
 from offcut.backends.gpu.boxes import CELL, has_whole_rows, is_descriptor_product
-from offcut.backends.gpu.layouts import BOXES
+from offcut.backends.gpu.instructions import BOXES
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, variables
@@ -58,8 +58,16 @@ class ProductKind:
 
 _WARP_TILES = (64, 128), (64, 64), (32, 64), (128, 256)
 _GROUP_TILES = (128, 256), (128, 128), (128, 64), (192, 128)
-WARPS = ProductKind("warp", mma.ROWS, 2 * mma.DEPTH, 4 * mma.DEPTH, _WARP_TILES)
-GROUPS = ProductKind("warpgroup", wgmma.ROWS, BOXES.multiple[-1], 128, _GROUP_TILES, boxes=True)
+WARPS = ProductKind(
+    "warp",
+    instructions.MMA_ROWS,
+    2 * instructions.MMA_DEPTH,
+    4 * instructions.MMA_DEPTH,
+    _WARP_TILES,
+)
+GROUPS = ProductKind(
+    "warpgroup", instructions.WGMMA_ROWS, BOXES.multiple[-1], 128, _GROUP_TILES, boxes=True
+)
 
 
 def kind_of(kernel: Microkernel) -> ProductKind:

@@ -9,28 +9,24 @@ from typing import ClassVar
 
 from offcut.backends import generic
 from offcut.backends.abi import Signature
+from offcut.backends.choices import Price, with_priced_options
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.decide import attempt
-from offcut.backends.gpu.boxes import check_boxes
+from offcut.backends.gpu.block_limits import check_registers, check_room
+from offcut.backends.gpu.boxes import check_boxes, check_cells
 from offcut.backends.gpu.calls import load_on_device, lowered_kernels
-from offcut.backends.gpu.cells import check_cells
-from offcut.backends.gpu.copies import UNITS, rows
-from offcut.backends.gpu.device_memory import DeviceMemory
+from offcut.backends.gpu.driver import DeviceMemory
 from offcut.backends.gpu.emulated import MEMORY, EmulatedCode
 from offcut.backends.gpu.executor import Limits
-from offcut.backends.gpu.mma import MMA, PRODUCTS
+from offcut.backends.gpu.instructions import MMA, PRODUCTS, UNITS, rows
 from offcut.backends.gpu.policy import GridPlans
-from offcut.backends.gpu.registers import check_registers
-from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED, check_units, check_words
 from offcut.backends.memory import Memory
-from offcut.backends.mixed_strategies import with_priced_options
 from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece
 from offcut.backends.predict import cost_at
 from offcut.backends.target import Strategies, Target
-from offcut.backends.tilings_by_size import Price
 from offcut.backends.verify import unproved_step
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Tile
@@ -39,18 +35,13 @@ from offcut.core.text.printer import format_head
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.costmodel.arrays import Calls
 from offcut.costmodel.closed.prediction import SampledPrediction, WayNumber
-from offcut.costmodel.grid import (
-    grid_cost,
-    grid_of,
-    grid_prediction,
-    option_cost,
-)
+from offcut.costmodel.grid import grid_cost, grid_of, grid_prediction, option_cost
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError, TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
 from offcut.proof.normal_forms.condition_hoisting import unswitch
-from offcut.proof.normal_forms.launch_fission import separate_launches
+from offcut.proof.normal_forms.loop_fusion import separate_launches
 from offcut.proof.normal_forms.narrowed_stages import narrowing_steps, synchronized_stages
 from offcut.schedule import HandSchedule, Schedule, create_schedule
 from offcut.search import ScheduleSpace

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from offcut.backends.executor.steps import MAIN
-from offcut.core.accesses import last_stored
-from offcut.core.analysis import analysis
+from offcut.core.analysis import analysis, last_stored
 from offcut.core.expr import all_loads
 from offcut.core.program import LANE, UNROLL, Alloc, For, Program, Stmt, Store, blocks
 from offcut.core.text.printer import format_head

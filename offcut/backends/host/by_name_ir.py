@@ -6,7 +6,7 @@ does; what that raises, it raises. Saved models hold its code: the table stays a
 
 from __future__ import annotations
 
-from offcut.backends.host.array_access_ir import BuiltinWriter
+from offcut.backends.host.array_ir import BuiltinWriter
 from offcut.backends.host.builtin_function import TYPE_OF
 from offcut.backends.host.by_name import FIELDS, PAIR_WORDS, SYMBOL
 

@@ -19,7 +19,7 @@ from offcut.backends.abi import STATUS_OUT_OF_BOUNDS, Argument, Exported, Portab
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import FunctionWriter, extent_of, holds
 from offcut.core.dtypes import HALVES, INTEGERS
-from offcut.core.text.c_keywords import LIBRARY, is_word
+from offcut.core.text.c_expressions import LIBRARY, is_word
 from offcut.errors import DescribeError
 
 C_SUFFIXES = {

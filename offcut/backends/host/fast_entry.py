@@ -14,8 +14,7 @@ from collections.abc import Collection, Sequence
 
 from offcut.backends.abi import Argument, Signature
 from offcut.backends.host import scratch
-from offcut.backends.host.array_access_ir import READ_ARRAY, BuiltinWriter, dlpack_code
-from offcut.backends.host.array_allocation_ir import ALLOCATE_ARRAY
+from offcut.backends.host.array_ir import ALLOCATE_ARRAY, READ_ARRAY, BuiltinWriter, dlpack_code
 from offcut.backends.host.builtin_function import (
     ALIGNED,
     FIELDS,

@@ -46,8 +46,12 @@ from offcut.backends.host.container import (
     unreadable,
     write_container,
 )
-from offcut.backends.host.shared_library import LibraryFile, is_own_architecture, open_library
-from offcut.backends.host.thread_pool import open_pool
+from offcut.backends.host.shared_library import (
+    LibraryFile,
+    is_own_architecture,
+    open_library,
+    open_pool,
+)
 from offcut.backends.typed_call import TypedCall
 from offcut.core.extras import is_installed
 from offcut.core.program import Size

@@ -1,4 +1,7 @@
-"""The machine code of a file as a shared library beside it, opened where no package but numpy is installed."""
+"""The machine code of a file as a shared library beside it, opened where no package but numpy is installed.
+
+The pool of threads of some machine code, which it brings along, made ready for calls in this process and in those forked from it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from offcut.backends.abi import PortableCode
+from offcut.core import process
 from offcut.core.extras import extra_help, is_installed
 from offcut.errors import TargetError
 
@@ -133,3 +137,33 @@ def _linkers(architecture: str, is_own: bool) -> Iterator[Sequence[str]]:
             yield (path,)
     if is_installed(_PACKAGE):
         yield sys.executable, "-m", _PACKAGE, "ld.lld"
+
+
+MOST = 1024
+"""Threads of a job."""
+OPEN, FORGET = "offcut_pool_open", "offcut_pool_forget"
+_NO_MEMORY, _SURVIVES_FORK = 1, 2
+_opened = set[int]()
+
+
+def open_pool(code: Any) -> bool:
+    """Return whether the pool of some code could be made; done once for the code at an address.
+
+    code  loaded: it gives addresses by symbols, and lives as long as the process from here on, since workers run it
+    """
+    address = code.address(OPEN)
+    if address in _opened:
+        return True
+    answer = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(address)(usable_processors())
+    if answer == _NO_MEMORY:
+        return False
+    _opened.add(address)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+    if answer == _SURVIVES_FORK:
+        process.run_in_children(ctypes.CFUNCTYPE(None)(code.address(FORGET)))
+    return True
+
+
+def usable_processors() -> int:
+    """Return how many threads of this process can run at once."""
+    return min(len(os.sched_getaffinity(os.getpid())), MOST)

@@ -18,8 +18,7 @@ at a time has the arena and the records: a second, where the first lets other th
 
 from __future__ import annotations
 
-from offcut.backends.host.array_access_ir import READ_ARRAY, BuiltinWriter
-from offcut.backends.host.array_allocation_ir import ALLOCATE_ARRAY
+from offcut.backends.host.array_ir import ALLOCATE_ARRAY, READ_ARRAY, BuiltinWriter
 from offcut.backends.host.builtin_function import ALIGNED, DATA, FIELDS
 
 SYMBOL = "offcut_sized_call"

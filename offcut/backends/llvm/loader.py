@@ -9,11 +9,11 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from offcut.core import fork_safety
+from offcut.core import process
 from offcut.errors import InternalError
 
 # llvmlite's own: what it lets others register is called when a thread has it already, and a fork may come between.
-fork_safety.hold_across_fork(llvm.ffi.lib._lock)
+process.hold_across_fork(llvm.ffi.lib._lock)
 
 
 @cache

@@ -21,7 +21,7 @@ from typing import TypeAlias, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from offcut.core.analysis import analysis
+from offcut.core.analysis import analysis, is_independent
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Expr, all_loads, variables
 from offcut.core.interpret.run_arguments import (
@@ -32,7 +32,6 @@ from offcut.core.interpret.run_arguments import (
     declaration,
 )
 from offcut.core.interpret.values import Array, Lanes, Values, Window, distinct, evaluate, lane_of
-from offcut.core.loop_independence import is_independent
 from offcut.core.program import (
     Alloc,
     Buffer,

@@ -10,12 +10,12 @@ from dataclasses import replace
 from math import ceil
 
 from offcut.core import index as ix
+from offcut.core.analysis import limits, normalize_start
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Const, Expr, substitute, variables
 from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.scan import ScanContext
-from offcut.core.tile_limits import limits, normalize_start
 from offcut.costmodel.closed.count_loops import Scope, StagedRows, Tally, extent_of
 from offcut.costmodel.closed.count_statements import StatementCounts
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts
@@ -26,7 +26,7 @@ from offcut.costmodel.simplification import select, simplify_index
 from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import Match, matches
-from offcut.polyhedral.units.independence import begins_with_store
+from offcut.polyhedral.units import begins_with_store
 from offcut.schedule import beside
 
 

@@ -1,4 +1,9 @@
-"""What one instance of a statement counts on a processor, and what lanes of its vectors do."""
+"""What one instance of a statement counts on a processor, and what lanes of its vectors do.
+
+What a statement computes with elements: operations, one for each operator and function of values, and their energy.
+
+A product that is added is two, a comparison that keeps the larger value one, a conversion none.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,21 @@ from dataclasses import replace
 from math import ceil
 
 from offcut.core import index as ix
-from offcut.core.accesses import only_reduces
+from offcut.core.analysis import only_reduces
 from offcut.core.conditions import conjunction
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, Load, Var, substitute, walk
+from offcut.core.expr import (
+    Binary,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    children,
+    dtype_of,
+    substitute,
+    walk,
+)
 from offcut.core.program import LANE, Alloc, For, Program, Stmt, Store
 from offcut.core.scan import ScanContext
 from offcut.costmodel.closed.count_loops import APART, BytesOf, Scope, Tally
@@ -24,12 +40,84 @@ from offcut.costmodel.closed.counts import (
     sum_counts,
 )
 from offcut.costmodel.closed.footprints import Box, box
-from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.sums import SumMethod
 from offcut.costmodel.closed.traffic import Held
+from offcut.costmodel.device import Energy, Picojoules
 from offcut.costmodel.resources import Hardware
 from offcut.costmodel.simplification import simplify_index
 from offcut.costmodel.statement_costs import Inside, StatementPrices
+
+_ALIKE = {
+    **dict.fromkeys(("int8", "uint8", "bool"), "int8"),
+    **dict.fromkeys(("int16", "uint16", "int32", "uint32", "int64", "uint64", "index"), "int32"),
+    **dict.fromkeys(("float16", "bfloat16"), "float16"),
+    **dict.fromkeys(("float32", "float64"), "float32"),
+}
+"""By element type, the one of a table of energies that stands for it: no table has numbers of 16 or 64 bits but float16."""
+
+
+def operations(store: Store) -> int:
+    """Operations of one instance; of a choice between values, those of the longest."""
+    return len(_of(_term(store))) + (store.reduce is not None)
+
+
+def is_even(store: Store) -> bool:
+    """Whether every instance does as many operations: both sides of each choice between values do."""
+    choices = (node for node in walk(store.value) if isinstance(node, Select))
+    return all(len(_of(one.then)) == len(_of(one.other)) for one in choices)
+
+
+def instructions(store: Store) -> int:
+    """What one instance, or a vector of them, issues: each of its operations once, a load for each element that is
+    read, the store.
+    """
+    computed = sum(
+        isinstance(node, Load)
+        or (isinstance(node, Binary | Unary) and dtype_of(node) not in ("index", "bool"))
+        for node in set(walk(store.value))
+    )
+    return computed + 1 + (store.reduce is not None)
+
+
+def picojoules(store: Store, program: Program, energy: Energy) -> float:
+    """Energy of the operations of one instance; of a function, that of a multiplication."""
+    total = sum(
+        _energy(
+            energy.add if op in ("+", "-", "min", "max", "neg", "abs") else energy.multiply, dtype
+        )
+        for op, dtype in _of(_term(store))
+    )
+    if store.reduce is not None:
+        total += _energy(energy.add, program.buffer(store.buffer).dtype)
+    return total
+
+
+def _term(store: Store) -> Expr:
+    """What a store takes; of a sum that takes something away, that: a subtraction is one operation."""
+    match store:
+        case Store(value=Unary("neg", part), reduce="sum"):
+            return part
+        case _:
+            return store.value
+
+
+def _energy(table: Picojoules, dtype: str) -> float:
+    picojoules: float = getattr(table, _ALIKE[dtype])
+    return picojoules
+
+
+def _of(expr: Expr) -> list[tuple[str, str]]:
+    """The operators in an expression, and the types that they are of."""
+    if isinstance(expr, Load) or dtype_of(expr) in ("index", "bool"):
+        return []
+    if isinstance(expr, Select):
+        return max(_of(expr.then), _of(expr.other), key=len)
+    inside = [one for part in children(expr) for one in _of(part)]
+    match expr:
+        case Binary(op, _, _) | Unary(op, _):
+            return [*inside, (op, dtype_of(expr))]
+        case _:
+            return inside
 
 
 class StatementCounts(ProgramCounts):

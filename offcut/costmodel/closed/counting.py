@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from offcut.core import index as ix
-from offcut.core.accesses import last_stored
+from offcut.core.analysis import last_stored, limits, residual_conditions
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
     Binary,
@@ -38,7 +38,6 @@ from offcut.core.program import (
     TileAxis,
 )
 from offcut.core.program import walk as statements
-from offcut.core.tile_limits import limits, residual_conditions
 from offcut.core.traversal import map_blocks, map_body, rewrite_body, substitute_coordinates
 from offcut.costmodel.closed.count_loops import (
     OPEN,

@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from offcut.core.expr import Binary, Const, Expr, Select, Unary, Var, substitute
 from offcut.core.program import Program, Size
-from offcut.core.samples import samples
+from offcut.core.sizes import samples
 from offcut.core.text.printer import format_expr
 from offcut.core.text.tables import table
 from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.closed.prediction import Predicted, Prediction, SampledPrediction
 from offcut.errors import CallError
-from offcut.partition.show.figure_io import check_drawable, new_figure, write
+from offcut.partition.show.figures import check_drawable, new_figure, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

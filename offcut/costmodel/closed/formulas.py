@@ -15,9 +15,9 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var, real, substitute
 from offcut.core.interpret.values import evaluate_all
 from offcut.core.memo import lazy_property
+from offcut.core.names import RenamedAttribute
 from offcut.core.program import Program
-from offcut.core.renamed import RenamedAttribute
-from offcut.core.samples import samples
+from offcut.core.sizes import samples
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.arrays import Calls
 from offcut.costmodel.clock import stage_formula

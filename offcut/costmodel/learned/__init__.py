@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from offcut.core.renamed import renamed_names
+from offcut.core.names import renamed_names
 from offcut.costmodel.learned import metrics as metrics
 from offcut.costmodel.learned import xgboost_loader as xgboost_loader
 from offcut.costmodel.learned.case import Case as Case
@@ -16,12 +16,12 @@ from offcut.costmodel.learned.corrected_model import train as train
 from offcut.costmodel.learned.corrected_model import useless_in as useless_in
 from offcut.costmodel.learned.dataset import Dataset as Dataset
 from offcut.costmodel.learned.ensemble import Settings as Settings
-from offcut.costmodel.learned.feature_registry import Feature as Feature
-from offcut.costmodel.learned.feature_registry import check_names as check_names
-from offcut.costmodel.learned.feature_registry import compute_features as compute_features
-from offcut.costmodel.learned.feature_registry import load_features as load_features
 from offcut.costmodel.learned.features import CLOSED as CLOSED
 from offcut.costmodel.learned.features import FEATURES as FEATURES
+from offcut.costmodel.learned.features import Feature as Feature
+from offcut.costmodel.learned.features import check_names as check_names
+from offcut.costmodel.learned.features import compute_features as compute_features
+from offcut.costmodel.learned.features import load_features as load_features
 
 if not TYPE_CHECKING:
     __getattr__ = renamed_names(

@@ -30,7 +30,7 @@ from offcut.core.memo import lazy_property
 from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned import xgboost_loader
 from offcut.costmodel.learned.dataset import Dataset
-from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
+from offcut.costmodel.learned.metrics import LEVEL, TEMPERATURE, gradient
 
 
 @dataclass(frozen=True, slots=True)

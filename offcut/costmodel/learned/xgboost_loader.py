@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from offcut.core.extras import installing, is_installed
-from offcut.core.renamed import renamed_names
+from offcut.core.names import renamed_names
 from offcut.errors import TargetError
 
 ABSENT = "xgboost is not installed"

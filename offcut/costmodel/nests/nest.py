@@ -27,14 +27,15 @@ from offcut.costmodel.closed.counts import THOUSANDTHS, Counted
 from offcut.costmodel.nests.parametric import (
     GROUPS,
     OWNED,
+    Earlier,
     Loops,
     Parametric,
+    Reuse,
     active_parameter,
     count_parameter,
     group_parameter,
     height_parameter,
 )
-from offcut.costmodel.nests.reuse import Earlier, Reuse
 from offcut.costmodel.nests.tile_runs import Shape, tiles_of, tiles_of_nest
 from offcut.costmodel.resources import ISSUE, Hardware, resources_of
 from offcut.describe.computation import Computation

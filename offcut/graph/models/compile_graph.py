@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from offcut.core.gc_scope import freeze_gc
+from offcut.core.process import freeze_gc
 from offcut.errors import DescribeError, trim_traceback
 from offcut.graph.graph import Bound, Graph
-from offcut.graph.models.batches.parts import Parts, check_parts
+from offcut.graph.models.batches.microbatches import Parts, check_parts
 from offcut.graph.models.compiling import plan_cache
-from offcut.graph.models.compiling.kernels import Kernels
+from offcut.graph.models.compiling.kernels import Kernels, steps_of_bound
 from offcut.graph.models.compiling.split import Targets, as_targets, resolve_targets, texts_of
-from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.models.model import Model
 from offcut.graph.passes import DEFAULT, Pass, run_passes
-from offcut.graph.passes.product_layout import insert_output_copies
+from offcut.graph.passes.products import insert_output_copies
 
 
 @freeze_gc()

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from itertools import chain
 from typing import Any, NamedTuple
 
-from offcut.backends.host.array_access_ir import dlpack_code
+from offcut.backends.host.array_ir import dlpack_code
 from offcut.backends.host.arrays import c_strides
 from offcut.backends.host.builtin_function import (
     builtin_callable,

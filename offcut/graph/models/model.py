@@ -15,7 +15,7 @@ import numpy as np
 from offcut import debug
 from offcut.backends.abi import Exported
 from offcut.backends.host import arrays as host
-from offcut.backends.host.cached_models import write_model
+from offcut.backends.host.cache import write_model
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
 from offcut.backends.host.saved import write_saved
 from offcut.backends.memory import Block
@@ -27,14 +27,13 @@ from offcut.errors import CallError, trim_traceback
 from offcut.graph.graph import Bound
 from offcut.graph.interpret import declaration_of
 from offcut.graph.layout.placement import ONE
-from offcut.graph.models.batches.microbatches import MicroBatches
-from offcut.graph.models.batches.parts import Parts, check_parts
+from offcut.graph.models.batches.microbatches import MicroBatches, Parts, check_parts
 from offcut.graph.models.compiling.plan_cache import Stepped, from_kernels, from_later
 from offcut.graph.models.compiling.split import (
     memory_of,
     resolve_targets,
 )
-from offcut.graph.models.cost import ModelCost, cost_of
+from offcut.graph.models.cost import ModelCost, ModelPlan, cost_of, make_plan
 from offcut.graph.models.frames import ARENA, Frame, Prepared, extents_of, limits_of, refusal
 from offcut.graph.models.kernel_step import OBSERVER, Observer, for_memory, open_slices
 from offcut.graph.models.known_calls import KnownCalls
@@ -42,6 +41,7 @@ from offcut.graph.models.memory.arena import Arena, arena_of
 from offcut.graph.models.memory.call_memory import (
     Lent,
     MemoryBlocks,
+    OutputArrays,
     Passage,
     check_constant,
     copy_to_memory,
@@ -52,8 +52,6 @@ from offcut.graph.models.memory.call_memory import (
     stream_of,
 )
 from offcut.graph.models.memory.calls import Calls, Operands
-from offcut.graph.models.memory.results import OutputArrays
-from offcut.graph.models.plan import ModelPlan, make_plan
 from offcut.graph.models.profile import ModelProfile, profile_of
 from offcut.graph.models.saving import (
     GraphSteps,
@@ -367,7 +365,7 @@ class Model:
         returns: str,
         source: Mapping[str, Any],
     ) -> None:
-        """Keep the model by a key, as `offcut.backends.host.cached_models` reads it; nothing where its kernels are not all machine code of
+        """Keep the model by a key, as `offcut.backends.host.cache` reads it; nothing where its kernels are not all machine code of
         this process alone.
 
         inputs, outputs, returns, source  as `save` says

@@ -120,7 +120,7 @@ class ModelProfile:
 
         Raises TargetError without matplotlib, CallError where it cannot be written.
         """
-        from offcut.partition.show.figure_io import check_drawable, new_figure, write
+        from offcut.partition.show.figures import check_drawable, new_figure, write
 
         check_drawable("a profile")
         slowest = sorted(self.kernels, key=lambda one: -one.seconds)[:_MOST_BARS]

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from offcut.core.renamed import renamed_names
+from offcut.core.names import renamed_names
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
-from offcut.graph.passes.constant_folding import fold_constants
-from offcut.graph.passes.cse import eliminate_common_subexpressions, eliminate_dead_code
-from offcut.graph.passes.im2col import convolution_to_matmul
 from offcut.graph.passes.masks import masks_as_domains
-from offcut.graph.passes.product_layout import insert_layout_copies
-from offcut.graph.passes.product_merging import merge_products
+from offcut.graph.passes.products import convolution_to_matmul, insert_layout_copies, merge_products
 from offcut.graph.passes.quantized import integer_products
-from offcut.graph.passes.repeats import read_unrepeated
 from offcut.graph.passes.reshapes import sink_reshapes
+from offcut.graph.passes.simplification import (
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+    fold_constants,
+    read_unrepeated,
+)
 
 Pass: TypeAlias = Callable[[Bound], Bound]
 

@@ -30,8 +30,8 @@ from offcut.core.expr import Compare, Const, Expr, Logic, Select, Var, variables
 from offcut.graph.builder import rebuilt
 from offcut.graph.graph import Bound, Node, Ref
 from offcut.graph.passes.elements import Elements, TooManyError, is_index, to_mask_form
+from offcut.graph.sizes.extent_values import plain
 from offcut.graph.sizes.extents import normal, span
-from offcut.graph.sizes.numbers import plain
 from offcut.graph.tensor_semantics import is_affine
 
 ROW, COLUMN = Var("row'"), Var("column'")

@@ -31,7 +31,7 @@ from offcut.graph.passes.byte_products import (
     Parameter,
     Quantized,
 )
-from offcut.graph.passes.cse import with_operands
+from offcut.graph.passes.simplification import with_operands
 
 TAKEN = {"bias", "dilation", "groups", "padding", "stride", "transpose_w"}
 """Options of products that are seen through."""

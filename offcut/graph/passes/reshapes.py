@@ -25,7 +25,7 @@ from offcut.graph.builder import Builder, rebuilt
 from offcut.graph.fusion.access_analysis import NodeAccesses
 from offcut.graph.graph import Bound, Node, Ref, Value
 from offcut.graph.operators import Kind
-from offcut.graph.passes.cse import with_operands
+from offcut.graph.passes.simplification import with_operands
 from offcut.graph.tensor_semantics import Alike, alike, description_of
 from offcut.graph.views import VIEWS
 

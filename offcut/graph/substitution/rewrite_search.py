@@ -16,9 +16,8 @@ from typing import TypeAlias
 
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.graph import Bound
-from offcut.graph.models.compiling.kernels import Kernels
+from offcut.graph.models.compiling.kernels import Kernels, steps_of_bound
 from offcut.graph.models.compiling.split import Targets
-from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.passes import (
     Pass,
     eliminate_common_subexpressions,
@@ -26,8 +25,7 @@ from offcut.graph.passes import (
     fold_constants,
     run_passes,
 )
-from offcut.graph.sizes.extent_values import Numbers
-from offcut.graph.sizes.numbers import typical_sizes
+from offcut.graph.sizes.extent_values import Numbers, typical_sizes
 from offcut.graph.substitution.matching import apply_rule, matches
 from offcut.graph.substitution.rules import Rule, rule
 

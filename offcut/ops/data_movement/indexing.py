@@ -19,11 +19,11 @@ from offcut.ops.checks import (
     flag,
     is_one,
     pair_error,
+    result_name,
     same_extent,
     several,
 )
 from offcut.ops.elementwise.broadcasting import broadcast_shape, element_of
-from offcut.ops.naming import result_name
 
 
 def take(

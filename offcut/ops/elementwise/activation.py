@@ -11,9 +11,8 @@ from offcut.describe.functions import absolute, erf, exp, log1p, maximum, minimu
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.checks import axis_letters, check_tensor, choice, finite, wider
+from offcut.ops.checks import axis_letters, check_tensor, choice, finite, result_name, wider
 from offcut.ops.elementwise.functions import of_each
-from offcut.ops.naming import result_name
 
 
 def _relu(x: Value) -> Value:

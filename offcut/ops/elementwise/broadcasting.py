@@ -15,14 +15,15 @@ from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
 from offcut.ops.checks import (
+    Option,
     axis_letters,
     check_dtype,
     is_one,
     of_operands,
+    result_name,
     same_extent,
     unequal_error,
 )
-from offcut.ops.naming import Option, result_name
 
 Operand: TypeAlias = Tensor | float
 """A tensor, or a number of Python's or numpy's."""

@@ -13,9 +13,8 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
-from offcut.ops.checks import axis_letters, check_result, check_tensor, wider
+from offcut.ops.checks import Option, axis_letters, check_result, check_tensor, result_name, wider
 from offcut.ops.elementwise.broadcasting import Operand, number_of, pointwise
-from offcut.ops.naming import Option, result_name
 
 if TYPE_CHECKING:
     from offcut.core.functions import *  # noqa: F403 - a name for each row

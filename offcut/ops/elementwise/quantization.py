@@ -21,10 +21,10 @@ from offcut.ops.checks import (
     narrower,
     of_operands,
     parameter,
+    result_name,
     scale_of,
     zero_of,
 )
-from offcut.ops.naming import result_name
 
 FAR = 65536.0
 """Further from 0 than integers of 8 bits are apart: what is beyond is an end of them."""

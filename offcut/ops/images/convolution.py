@@ -18,13 +18,13 @@ from offcut.ops.checks import (
     element,
     integer,
     pair_error,
+    result_name,
     same_extent,
     unequal_error,
     wider,
 )
 from offcut.ops.images.window import Padding, Pair, Window, windows
-from offcut.ops.naming import result_name
-from offcut.ops.products.epilogue import epilogue
+from offcut.ops.products.matmul import epilogue
 
 NARROW = 8
 """Channels of a group up to which lanes run along all groups: as a product, each would fill half of a wide vector at most. No machine is

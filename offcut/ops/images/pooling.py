@@ -15,11 +15,19 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.checks import check_dtype, check_tensor, element, flag, integers, wider
+from offcut.ops.checks import (
+    Option,
+    check_dtype,
+    check_tensor,
+    element,
+    flag,
+    integers,
+    result_name,
+    wider,
+)
 from offcut.ops.data_movement.arrangement import MOST_ALONG
 from offcut.ops.images.convolution import check_layout, window_names, within
 from offcut.ops.images.window import Padding, Pair, Window, windows
-from offcut.ops.naming import Option, result_name
 from offcut.ops.reductions.reduction import mean
 
 LAYOUTS = ("NCHW", "NHWC")

@@ -25,7 +25,7 @@ from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.checks import check_result, element, integers, wider
+from offcut.ops.checks import check_result, element, integers, result_name, wider
 from offcut.ops.images.convolution import (
     check_channels,
     check_operands,
@@ -33,8 +33,7 @@ from offcut.ops.images.convolution import (
     window_names,
 )
 from offcut.ops.images.window import Padding, Pair, paddings
-from offcut.ops.naming import result_name
-from offcut.ops.products.epilogue import epilogue
+from offcut.ops.products.matmul import epilogue
 
 
 def conv_transpose2d(

@@ -14,9 +14,16 @@ from typing import Any, NamedTuple
 from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
-from offcut.ops.checks import axis_number, check_dtype, check_tensor, choice, flag, wider
+from offcut.ops.checks import (
+    axis_number,
+    check_dtype,
+    check_tensor,
+    choice,
+    flag,
+    result_name,
+    wider,
+)
 from offcut.ops.loop_programs.program_writer import Written
-from offcut.ops.naming import result_name
 
 FEW = 8  # lines that run next to each other, and elements behind an axis that are worth a vector
 

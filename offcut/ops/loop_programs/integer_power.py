@@ -5,9 +5,8 @@ from __future__ import annotations
 from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
-from offcut.ops.checks import axis_letters, check_tensor, pair_error, same_extent
+from offcut.ops.checks import axis_letters, check_tensor, pair_error, result_name, same_extent
 from offcut.ops.loop_programs.program_writer import Written
-from offcut.ops.naming import result_name
 
 
 def integer_power(x: Tensor, y: Tensor, *, name: str | None = None) -> Program:

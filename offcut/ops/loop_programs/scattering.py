@@ -16,10 +16,10 @@ from offcut.ops.checks import (
     check_tensor,
     choice,
     flag,
+    result_name,
     wider,
 )
 from offcut.ops.loop_programs.program_writer import Written
-from offcut.ops.naming import result_name
 
 _REDUCED = {"add": "{} + {}", "mul": "{} * {}", "max": "max({}, {})", "min": "min({}, {})"}
 

@@ -30,11 +30,11 @@ from offcut.ops.checks import (
     is_one,
     of_operands,
     pair_error,
+    result_name,
     same_extent,
     unequal_error,
     wider,
 )
-from offcut.ops.naming import result_name
 
 MASKS = DTYPES
 

@@ -13,8 +13,15 @@ from offcut.describe import functions
 from offcut.describe.functions import reduce_axis
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.checks import axis_letters, axis_numbers, check_tensor, element, flag, wider
-from offcut.ops.naming import result_name
+from offcut.ops.checks import (
+    axis_letters,
+    axis_numbers,
+    check_tensor,
+    element,
+    flag,
+    result_name,
+    wider,
+)
 
 Axes: TypeAlias = int | Sequence[int] | None
 

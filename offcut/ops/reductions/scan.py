@@ -17,8 +17,7 @@ from offcut.core.dtypes import NUMBERS, reduction_start
 from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.checks import axis_letters, axis_number, check_tensor, wider
-from offcut.ops.naming import result_name
+from offcut.ops.checks import axis_letters, axis_number, check_tensor, result_name, wider
 
 BLOCK = 64  # elements, a power of 2
 

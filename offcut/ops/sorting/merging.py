@@ -12,9 +12,8 @@ from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value
-from offcut.ops.checks import axis_number, check_tensor, flag
+from offcut.ops.checks import axis_number, check_tensor, flag, result_name
 from offcut.ops.loop_programs.program_writer import Written
-from offcut.ops.naming import result_name
 from offcut.ops.sorting.ranking import precedes
 
 BLOCK = 64

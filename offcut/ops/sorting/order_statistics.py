@@ -23,9 +23,8 @@ from offcut.core.program import Program
 from offcut.core.sizes import size_expr
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.checks import axis_number, check_tensor, flag, integer
+from offcut.ops.checks import axis_number, check_tensor, flag, integer, result_name
 from offcut.ops.loop_programs.program_writer import Written
-from offcut.ops.naming import result_name
 from offcut.ops.sorting.merging import NO_PLACE, Lines
 
 BLOCK = 64

@@ -18,8 +18,7 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.checks import axis_letters, axis_number, check_tensor, flag, integer
-from offcut.ops.naming import result_name
+from offcut.ops.checks import axis_letters, axis_number, check_tensor, flag, integer, result_name
 
 FEW = 8  # elements that are found one after the other
 

@@ -32,11 +32,11 @@ from offcut.partition.judge.covers import uncovered_notes as uncovered_notes
 from offcut.partition.judge.covers import with_covers as with_covers
 from offcut.partition.judge.judge import cover as cover
 from offcut.partition.judge.judge import is_run as is_run
+from offcut.partition.judge.match import BEFORE_STAGING as BEFORE_STAGING
 from offcut.partition.judge.match import Match as Match
+from offcut.partition.judge.match import Question as Question
+from offcut.partition.judge.match import Refusal as Refusal
 from offcut.partition.judge.match import all_matches as all_matches
 from offcut.partition.judge.match import matches as matches
+from offcut.partition.judge.match import pairings as pairings
 from offcut.partition.judge.places import is_multiple as is_multiple
-from offcut.partition.judge.question import BEFORE_STAGING as BEFORE_STAGING
-from offcut.partition.judge.question import Question as Question
-from offcut.partition.judge.question import Refusal as Refusal
-from offcut.partition.judge.terms import pairings as pairings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from offcut.core.accesses import last_stored, stored_arrays
-from offcut.core.analysis import analysis
+from offcut.core.analysis import analysis, last_stored, stored_arrays
 from offcut.core.program import Cover, Program, Stmt, Tile
 from offcut.core.traversal import rewrite
 from offcut.core.traversal import walk_with_parents as paths
@@ -14,8 +13,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition.judge.coverage import Coverage, Covered, Surroundings, interval
 from offcut.partition.judge.judge import cover
-from offcut.partition.judge.match import Match
-from offcut.partition.judge.question import BEFORE_STAGING, Question, Refusal
+from offcut.partition.judge.match import BEFORE_STAGING, Match, Question, Refusal
 
 _MOST_NOTES = 8  # of one microkernel
 _ANYWHERE = Surroundings((), lambda expr: interval(expr, {}))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.core import index as ix
+from offcut.core.analysis import limits, normalize_start, residual_conditions
 from offcut.core.conditions import conditional_term
 from offcut.core.dtypes import ANY_ORDER, FLOATS, reduction_start
 from offcut.core.expr import (
@@ -21,14 +22,11 @@ from offcut.core.panels import as_panels
 from offcut.core.program import Choose, Cover, For, Form, Program, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr, format_stmt
-from offcut.core.tile_limits import limits, normalize_start, residual_conditions
 from offcut.core.traversal import substitute_coordinates
 from offcut.describe.microkernel import CORE, LOOP_UNITS, Microkernel
-from offcut.partition.judge.coverage import Coverage, Covered, Surroundings
-from offcut.partition.judge.extents import extents_refusal
-from offcut.partition.judge.match import Match
+from offcut.partition.judge.coverage import Coverage, Covered, Surroundings, extents_refusal
+from offcut.partition.judge.match import Match, Question, Refusal
 from offcut.partition.judge.places import Places, element_text
-from offcut.partition.judge.question import Question, Refusal
 from offcut.partition.judge.ways import find_ways, no_way_refusal
 from offcut.polyhedral import coefficient
 

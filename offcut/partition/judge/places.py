@@ -13,8 +13,7 @@ from offcut.core.program import walk as statements
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr
 from offcut.partition.judge.coverage import Surroundings
-from offcut.partition.judge.match import Match
-from offcut.partition.judge.question import Question, Refusal
+from offcut.partition.judge.match import Match, Question, Refusal
 from offcut.polyhedral import NEXT, coefficient, row_spacing
 
 

@@ -8,10 +8,7 @@ from offcut.core.expr import Binary, Expr, Load, dtype_of
 from offcut.core.program import Cover, For, Program, Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.microkernel import Microkernel
-from offcut.partition.judge.match import Match, matches
-from offcut.partition.judge.moves import Movement
-from offcut.partition.judge.question import Question, Refusal
-from offcut.partition.judge.terms import pairings
+from offcut.partition.judge.match import Match, Movement, Question, Refusal, matches, pairings
 
 _AS_BINARY = {"sum": "+", "max": "max", "min": "min"}
 

@@ -21,10 +21,19 @@ from offcut.core.program import Form, Role
 from offcut.core.text.printer import format_expr
 from offcut.errors import CallError, PartitionError
 from offcut.partition.pieces import Piece
-from offcut.partition.show.figure_io import check_drawable, new_figure, write
-from offcut.partition.show.nest_panels import Nest, nest_panels
-from offcut.partition.show.rectangles import Area, Line, minus, outline, points, strips_of
-from offcut.partition.show.tile_shapes import TileShape, TooManyTiles, first, tiles
+from offcut.partition.show.figures import Nest, check_drawable, nest_panels, new_figure, write
+from offcut.partition.show.tile_shapes import (
+    Area,
+    Line,
+    TileShape,
+    TooManyTiles,
+    first,
+    minus,
+    outline,
+    points,
+    strips_of,
+    tiles,
+)
 from offcut.partition.strategies.segment_placement import Segment
 
 if TYPE_CHECKING:

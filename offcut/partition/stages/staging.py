@@ -33,8 +33,7 @@ from offcut.core.expr import (
 )
 from offcut.core.program import Buffer, Kind
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
-from offcut.partition.stages.conversion import place_of_conversions
-from offcut.partition.stages.staged_value import StagedValue, converted_last
+from offcut.partition.stages.staged_value import StagedValue, converted_last, place_of_conversions
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,8 @@ from offcut.partition.strategies.segment_loops import TilePlace, segment_loops
 from offcut.partition.strategies.segment_placement import Segment
 from offcut.polyhedral import Space
 from offcut.proof import Theorem
-from offcut.proof.by_axis.coverage import prove_containment, prove_coverage
+from offcut.proof.by_axis.coverage import prove_containment, prove_coverage, strips_of
 from offcut.proof.by_axis.decision import CoverageCounterexample
-from offcut.proof.by_axis.product import strips_of
 from offcut.proof.by_axis.strips import Strip, Value
 
 

@@ -19,8 +19,8 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Select, substitute
 from offcut.core.integers import whole
 from offcut.core.memo import memo
+from offcut.core.names import similar_names
 from offcut.core.program import Form
-from offcut.core.spelling import similar_names
 from offcut.errors import DescribeError, PartitionError, trim_traceback
 from offcut.partition.strategies.segment_placement import Segment, place_segments
 from offcut.partition.strategies.tiled_axis import (

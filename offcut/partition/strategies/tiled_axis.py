@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var, children, substitute, variables
-from offcut.core.renamed import warn_renamed
+from offcut.core.names import warn_renamed
 from offcut.core.text.printer import format_expr
 from offcut.describe.value import Value
 from offcut.errors import DescribeError, InternalError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import element_accesses, stored_arrays
+from offcut.core.analysis import element_accesses, stored_arrays
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, Var, variables
 from offcut.core.program import Action, Alloc, For, If, Let, Program, Stmt, Store, Sync, Tile, walk

@@ -6,13 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
+from offcut.core.analysis import accessed_arrays, at_most
 from offcut.core.expr import Binary, Const, Expr, Load, Var, variables
 from offcut.core.expr import rewrite as rewrite_expr
 from offcut.core.layout import Digit, Layout
 from offcut.core.program import Alloc, Buffer, For, Kind, Let, Program, Stmt, Store, Tile, walk
 from offcut.core.text.printer import format_expr
-from offcut.core.tile_limits import at_most
 from offcut.core.traversal import all_bound_names, map_blocks, map_own_expressions
 from offcut.errors import PartitionError
 

@@ -28,9 +28,8 @@ from offcut.ir import (
     expressions,
     walk,
 )
-from offcut.plugins.mlir.nest import DTYPES, Extent, import_error
+from offcut.plugins.mlir.nest import DTYPES, Extent, import_error, is_natural
 from offcut.plugins.mlir.scalars import expression
-from offcut.plugins.mlir.signs import is_natural
 from offcut.polyhedral import accesses_outside
 
 UNKNOWN = Var("?")

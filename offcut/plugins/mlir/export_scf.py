@@ -54,10 +54,9 @@ from offcut.ir import (
     walk,
 )
 from offcut.plugins.hosts import HARDWARE, HostProgram, View, call_of
-from offcut.plugins.mlir.emit_scalars import Scalars, constant
 from offcut.plugins.mlir.lanes import check_lanes, export_lanes
-from offcut.plugins.mlir.nest import TYPES, Extent, Nest
-from offcut.plugins.mlir.signs import is_natural
+from offcut.plugins.mlir.nest import TYPES, Extent, Nest, is_natural
+from offcut.plugins.mlir.scalars import Scalars, constant
 
 
 @dataclass(frozen=True)

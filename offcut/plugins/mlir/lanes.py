@@ -18,9 +18,8 @@ from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import COMBINED, substitute, variables
 from offcut.ir import Binary, Expr, For, If, Load, Stmt, Store, Unary, Var, dtype_of
-from offcut.plugins.mlir.emit_scalars import Scalars
-from offcut.plugins.mlir.nest import TYPES
-from offcut.plugins.mlir.operators import FLOAT, INTEGER, OPERATIONS
+from offcut.plugins.mlir.nest import FLOAT, INTEGER, OPERATIONS, TYPES
+from offcut.plugins.mlir.scalars import Scalars
 
 if TYPE_CHECKING:
     from offcut.plugins.mlir.export_scf import _Scope, _Writer

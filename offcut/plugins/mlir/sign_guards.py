@@ -15,9 +15,9 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from offcut.ir import Const, For, Program, Stmt, Var, blocks, expressions, free
 from offcut.plugins.hosts import HostProgram
-from offcut.plugins.mlir.emit_scalars import constant
 from offcut.plugins.mlir.export_scf import EmittedNest, export_nest
 from offcut.plugins.mlir.nest import Nest
+from offcut.plugins.mlir.scalars import constant
 
 
 def guard_nest(nest: Nest, program: Program | HostProgram) -> EmittedNest:

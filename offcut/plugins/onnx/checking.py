@@ -1,4 +1,7 @@
-"""Checks of a model proto by onnx, and its nodes in an order in which each follows what it reads."""
+"""Checks of a model proto by onnx, and its nodes in an order in which each follows what it reads.
+
+Errors of files of ONNX by their cause, so that `offcut.onnxruntime` can raise those of onnxruntime.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,29 @@ from typing import Any
 
 import onnx
 
-from offcut.plugins.onnx.file_errors import InvalidModelError
+from offcut.errors import DescribeError
 from offcut.plugins.onnx.importer.size_facts import OP
+
+
+class UnreadableFileError(DescribeError):
+    """A file, or bytes, that cannot be read as a model."""
+
+
+class InvalidModelError(DescribeError):
+    """A model that the specification does not allow."""
+
+
+class UnsupportedNodesError(DescribeError):
+    """Nodes that cannot be taken."""
+
+
+class UnknownSizeError(DescribeError):
+    """A bound of a size that a file does not have.
+
+    size  its name
+    """
+
+    size: str = ""
 
 
 def check_proto(proto: Any) -> None:
@@ -106,6 +130,3 @@ def _names_read(node: Any) -> Iterator[str]:
             yield from (one.name for one in graph.output)
             for inner in graph.node:
                 yield from _names_read(inner)
-
-
-__all__ = ["check_consistent", "check_proto", "in_order"]

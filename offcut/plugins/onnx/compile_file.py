@@ -13,7 +13,7 @@ import onnx
 from offcut.describe.request import Array, borrow
 from offcut.errors import DescribeError
 from offcut.graph import Model, compile_graph
-from offcut.plugins.onnx.file_errors import UnreadableFileError
+from offcut.plugins.onnx.checking import UnreadableFileError
 from offcut.plugins.onnx.import_model import Imported, import_proto
 from offcut.plugins.onnx.importer.size_facts import OP
 from offcut.plugins.onnx.weights import apart, arrays_in, let_go, map_file

@@ -21,8 +21,14 @@ from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph import Bound, Model, Ref, extents
 from offcut.graph.passes import eliminate_dead_code
-from offcut.graph.sizes.numbers import arithmetic, plain
-from offcut.plugins.onnx.checking import check_consistent, check_proto, in_order
+from offcut.graph.sizes.extent_values import arithmetic, plain
+from offcut.plugins.onnx.checking import (
+    UnknownSizeError,
+    UnsupportedNodesError,
+    check_consistent,
+    check_proto,
+    in_order,
+)
 from offcut.plugins.onnx.evaluation.graph_walk import (
     STANDARD,
     RejectedNode,
@@ -31,11 +37,15 @@ from offcut.plugins.onnx.evaluation.graph_walk import (
     of_array,
     of_tensor,
 )
-from offcut.plugins.onnx.file_errors import UnknownSizeError, UnsupportedNodesError
 from offcut.plugins.onnx.file_facts import FileFacts
 from offcut.plugins.onnx.importer.context import Context
-from offcut.plugins.onnx.importer.dtypes import dtype_of
-from offcut.plugins.onnx.importer.operands import Element, KnownArray, Operand, UnsupportedNode
+from offcut.plugins.onnx.importer.operands import (
+    Element,
+    KnownArray,
+    Operand,
+    UnsupportedNode,
+    dtype_of,
+)
 from offcut.plugins.onnx.importer.size_facts import OP, FactsRequired, SizeFacts
 from offcut.plugins.onnx.weights import restore, strip_weights
 

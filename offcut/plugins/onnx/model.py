@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offcut.backends.abi import Argument
-from offcut.backends.host.cached_models import model_key, read_model
+from offcut.backends.host.cache import model_key, read_model
 from offcut.backends.host.saved import SavedModel
 from offcut.core.extras import check_installed
-from offcut.core.fork_safety import ForkSafeLock
-from offcut.core.gc_scope import freeze_gc
+from offcut.core.process import ForkSafeLock, freeze_gc
 from offcut.core.program import MAX_SIZE, Size
 from offcut.errors import CallError, DescribeError, OffcutError, trim_traceback
 from offcut.plugins.onnx.weights import apart, let_go, map_file
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
     from offcut.backends.abi import Exported
     from offcut.describe.request import Array
     from offcut.graph import Graph, Model, Targets
-    from offcut.graph.models.batches.parts import Parts
-    from offcut.graph.models.cost import ModelCost
-    from offcut.graph.models.plan import ModelPlan
+    from offcut.graph.models.batches.microbatches import Parts
+    from offcut.graph.models.cost import ModelCost, ModelPlan
     from offcut.graph.models.profile import ModelProfile
     from offcut.plugins.onnx.compile_file import CompiledFile
     from offcut.plugins.onnx.file_facts import FileFacts

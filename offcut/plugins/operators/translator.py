@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from offcut.graph.sizes.numbers import Extent
+from offcut.graph.sizes.extent_values import Extent
 
 
 class Translator(Protocol):

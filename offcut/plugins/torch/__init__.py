@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from offcut.core.extras import check_installed
-from offcut.core.gc_scope import freeze_gc
+from offcut.core.process import freeze_gc
 from offcut.errors import trim_traceback
 from offcut.plugins.torch.report import programs, report
 
 if TYPE_CHECKING:
     from offcut.graph import Targets
-    from offcut.graph.models.batches.parts import Parts
+    from offcut.graph.models.batches.microbatches import Parts
     from offcut.plugins.torch.dynamo import backend
     from offcut.plugins.torch.exported_model import TorchModel
 
@@ -23,9 +23,9 @@ def __getattr__(name: str) -> Any:
     """The backend, which is told of compilations from when it is named: ``torch.compile`` does that before it traces."""
     if name != "backend":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from offcut.plugins.torch import dynamo, trace_hooks
+    from offcut.plugins.torch import dynamo, trace_settings
 
-    trace_hooks.install_hook(dynamo.backend)
+    trace_settings.install_hook(dynamo.backend)
     return dynamo.backend
 
 
@@ -59,7 +59,7 @@ def from_torch(
     Raises DescribeError for what is neither, or cannot be exported. Raises TargetError where torch is not installed.
     """
     check_installed("from_torch", "cannot take a model of torch", "torch")
-    from offcut.graph.models.batches.parts import check_parts
+    from offcut.graph.models.batches.microbatches import check_parts
     from offcut.plugins.torch import exported_model
     from offcut.plugins.torch.options import parse_options
 

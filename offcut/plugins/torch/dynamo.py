@@ -19,16 +19,15 @@ from torch._dynamo.exc import TensorifyScalarRestartAnalysis, UnspecializeRestar
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
-from offcut.core.gc_scope import freeze_gc
+from offcut.core.process import freeze_gc
 from offcut.plugins.torch.decompositions import taken_apart
 from offcut.plugins.torch.opaque_recurrences import keep_whole
 from offcut.plugins.torch.options import Options, parse_options
 from offcut.plugins.torch.program import EagerProgram, Program
 from offcut.plugins.torch.report import register_program
+from offcut.plugins.torch.rule_table import Unsupported
 from offcut.plugins.torch.size_facts import Facts, read_shape_env
-from offcut.plugins.torch.trace_hooks import install_hook
-from offcut.plugins.torch.trace_settings import DynamicTraceSettings
-from offcut.plugins.torch.unsupported import Unsupported
+from offcut.plugins.torch.trace_settings import DynamicTraceSettings, install_hook
 
 CHANGES = 3
 """So often the constants of a program may be changed; then they become inputs."""

@@ -24,7 +24,6 @@ from offcut.graph import ModelCost, ModelPlan
 from offcut.graph.models.compiling.compile_pool import helper_in_advance
 from offcut.graph.models.profile import ModelProfile, profile_of
 from offcut.plugins.torch.decompositions import taken_apart
-from offcut.plugins.torch.export_program import export_with_conditions
 from offcut.plugins.torch.graph_split import is_size
 from offcut.plugins.torch.module_copy import ModuleCopy
 from offcut.plugins.torch.opaque_recurrences import trace_recurrences_whole
@@ -33,7 +32,7 @@ from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.report import count_duplicates
 from offcut.plugins.torch.rule_table import TABLE
 from offcut.plugins.torch.trace_guards import GuardError
-from offcut.plugins.torch.traced_program import FixedSizeError, Traced
+from offcut.plugins.torch.traced_program import FixedSizeError, Traced, export_with_conditions
 
 TRACES = 8
 """So many programs of a module at most, as dynamo's ``recompile_limit``; calls for none of them run in torch."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 from torch.utils._sympy import functions as sf
 
-from offcut.plugins.torch.unsupported import Unsupported
+from offcut.plugins.torch.rule_table import Unsupported
 
 if TYPE_CHECKING:
     from offcut.plugins.torch.translation import Translation

@@ -19,10 +19,10 @@ import torch
 from offcut.describe.request import Array
 from offcut.graph import Bound
 from offcut.plugins.torch import rules
+from offcut.plugins.torch.rule_table import Unsupported
 from offcut.plugins.torch.size_facts import Facts
 from offcut.plugins.torch.sizes import is_size_symbol
 from offcut.plugins.torch.translation import Translation
-from offcut.plugins.torch.unsupported import Unsupported
 
 assert rules.__all__  # the table is filled
 

@@ -9,7 +9,7 @@ from typing import Any
 from offcut.backends.target import Target
 from offcut.errors import TargetError
 from offcut.graph import Targets
-from offcut.graph.models.batches.parts import Parts
+from offcut.graph.models.batches.microbatches import Parts
 from offcut.graph.models.compiling.split import as_targets, memory_of, resolve_targets
 from offcut.pipeline import targets
 

@@ -16,23 +16,22 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.graph import Model, ModelCost, ModelPlan, compile_graph
 from offcut.plugins.torch.dtypes import array_of, is_held, tensor_of
 from offcut.plugins.torch.graph_split import Region, is_view, split
-from offcut.plugins.torch.known_sizes import KnownSizes
-from offcut.plugins.torch.microbatch_options import in_parts
 from offcut.plugins.torch.options import DEFAULT, Options
-from offcut.plugins.torch.program_cost import ProgramCost
+from offcut.plugins.torch.program_cost import ProgramCost, in_parts
+from offcut.plugins.torch.rule_table import unsupported_reason
 from offcut.plugins.torch.size_facts import Facts
-from offcut.plugins.torch.solutions import solutions_of
 from offcut.plugins.torch.steps import (
     FallbackStep,
+    KnownSizes,
     RegionStep,
     Step,
     TorchStep,
     Values,
     attribute_of,
+    memory_order,
+    solutions_of,
 )
-from offcut.plugins.torch.strides import memory_order
 from offcut.plugins.torch.trace_guards import Conditions
-from offcut.plugins.torch.unsupported import unsupported_reason
 
 SETTLED = 256
 """Shapes of calls whose sizes are kept."""

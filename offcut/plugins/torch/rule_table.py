@@ -1,4 +1,7 @@
-"""The operators of aten that we take: one function of a translation for each."""
+"""The operators of aten that we take: one function of a translation for each.
+
+What is not ours: why an operator stays with torch.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,29 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 
-from offcut.plugins.torch.unsupported import Unsupported
+from offcut.debug import verifies
+from offcut.errors import OffcutError
 
 if TYPE_CHECKING:
     from offcut.plugins.torch.translation import Translation
+
+
+class Unsupported(Exception):
+    """An operator stays with torch; the text is the reason."""
+
+
+def unsupported_reason(failed: Exception) -> str:
+    """Why operators stay with torch, in one line; what is no refusal is an error of ours, and is named so.
+
+    Raises what is no refusal, where ``OFFCUT_VERIFY=1``.
+    """
+    text = " ".join(str(failed).split())
+    if isinstance(failed, OffcutError):
+        return text
+    if verifies():
+        raise failed
+    return f"internal error: {type(failed).__name__}: {text}"
+
 
 Rule: TypeAlias = Callable[..., Any]
 """``rule(translation, *arguments, **options)`` with values of the graph for tensors: its result, or several."""

@@ -13,8 +13,8 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var
 from offcut.core.program import MAX_SIZE
 from offcut.graph.sizes.extents import at, equate_terms, normal
+from offcut.plugins.torch.rule_table import Unsupported
 from offcut.plugins.torch.sizes import FLOORS, REMAINDERS, canonical, extent_of, in_sympy
-from offcut.plugins.torch.unsupported import Unsupported
 
 Bounds = Callable[[sympy.Symbol], tuple[Any, Any]]
 """The least and the greatest value of a symbol; either may be infinite."""

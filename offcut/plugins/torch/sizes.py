@@ -17,7 +17,7 @@ from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.integers import MOST_PARTS, binary_fraction
 from offcut.graph.sizes.extent_values import Valued
 from offcut.graph.sizes.extents import normal, quotient
-from offcut.plugins.torch.unsupported import Unsupported
+from offcut.plugins.torch.rule_table import Unsupported
 
 FLOORS = (sf.FloorDiv, sf.CleanDiv)
 REMAINDERS = (sf.Mod, sf.PythonMod, sympy.Mod)

@@ -1,14 +1,24 @@
-"""The steps of a program: regions by our kernels, operators by torch, and torch in place of a region."""
+"""The steps of a program: regions by our kernels, operators by torch, and torch in place of a region.
+
+How the results of torch lie in memory: the strides that it expects, as functions of sizes.
+
+Calls of a program that is one region, at sizes that it had before: they skip what was checked then.
+
+How the sizes of a call are read from its arguments.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import sympy
 import torch
+from torch.autograd import _profiler_enabled
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import Max
 
 from offcut.errors import CallError, PartitionError
 from offcut.graph import Model
@@ -16,8 +26,62 @@ from offcut.graph.models.kernel_step import Observed, observed_by
 from offcut.graph.models.kernel_step import Step as KernelStep
 from offcut.plugins.torch.dtypes import plain_of, tensor_of
 from offcut.plugins.torch.graph_split import Region, is_size
-from offcut.plugins.torch.sizes import value_of
-from offcut.plugins.torch.strides import expected_strides, with_strides
+from offcut.plugins.torch.rule_table import Unsupported
+from offcut.plugins.torch.sizes import symbols_of, sympy_of, value_of, values_of
+
+Strides: TypeAlias = Callable[[Mapping[str, int]], tuple[int, ...]]
+"""Of a tensor, as a function of sizes."""
+
+
+def expected_strides(fake: Any) -> Strides | None:
+    """Return the strides that torch expects of a result, as a function of sizes; None where they are those of an array by rows."""
+    own = [_without_max(sympy_of(stride)) for stride in fake.stride()]
+    if _is_dense(fake, range(fake.dim())) or 0 in own:
+        return None
+    return values_of(own)
+
+
+def memory_order(fake: Any) -> tuple[int, ...] | None:
+    """Return the axes as they lie in memory, outermost first; None where elements do not lie side by side."""
+    symbols = sorted(symbols_of(fake.stride()), key=str)
+    apart = {symbol: 97 + number for number, symbol in enumerate(symbols)}
+    steps = [int(sympy_of(stride).subs(apart)) for stride in fake.stride()]
+    order = tuple(sorted(range(fake.dim()), key=lambda axis: -steps[axis]))
+    return order if _is_dense(fake, order) else None
+
+
+def _is_dense(fake: Any, order: Iterable[int]) -> bool:
+    """Return whether elements lie side by side, by the axes in that order, outermost first."""
+    step = sympy.Integer(1)
+    for axis in reversed([*order]):
+        extent = sympy_of(fake.shape[axis])
+        if extent != 1 and _without_max(sympy_of(fake.stride(axis))) != step:
+            return False
+        step = step * extent
+    return True
+
+
+def _without_max(stride: Any) -> Any:
+    """Return a stride without ``Max(1, s)``, which torch writes for sizes that may be 0."""
+
+    def bare(*args: Any) -> Any:
+        others = [one for one in args if one != 1]
+        return others[0] if len(others) == 1 else Max(*args)
+
+    return stride.replace(Max, bare)
+
+
+def with_strides(tensor: Any, strides: Strides | None, sizes: Mapping[str, int]) -> Any:
+    """Return a tensor, or a copy of it, in the strides that torch expects."""
+    if strides is None:
+        return tensor.contiguous()
+    expected = strides(sizes)
+    if tensor.stride() == expected:
+        return tensor
+    copy = torch.empty_strided(tensor.shape, expected, dtype=tensor.dtype, device=tensor.device)
+    copy.copy_(tensor)
+    return copy
+
 
 Values = dict[Any, Any]
 """Tensors and ints by node."""
@@ -214,4 +278,119 @@ def attribute_of(module: Any, target: str) -> Any:
     return attribute
 
 
-__all__ = ["FallbackStep", "RegionStep", "Step", "TorchStep", "Values", "attribute_of"]
+class KnownSizes:
+    """A program of one region, by its model.
+
+    places   of the arguments that the model takes, in its order
+    results  the places, among the model's outputs, of the results
+    """
+
+    def __init__(self, model: Model, places: Sequence[int], results: Sequence[int]) -> None:
+        self.model, self.places, self.results = model, places, results
+        self._takes_all = [*places] == [*range(len(places))]
+        self._gives_all = [*results] == [*range(len(model.bound.graph.outputs))]
+
+    @classmethod
+    def of(
+        cls, steps: Sequence[Any], nodes: Sequence[Any], results: Sequence[Any]
+    ) -> KnownSizes | None:
+        """Return the calls of a program; None unless it is a single region that runs in this process.
+
+        nodes    the arguments of the program, in order
+        results  its results, in order
+        """
+        if len(steps) != 1 or not isinstance(steps[0], RegionStep) or steps[0].sizes:
+            return None
+        (step,) = steps
+        outputs = {
+            node: place
+            for node, place, is_shared, strides, device in step.outputs
+            if not is_shared and strides is None and device.type == "cpu"
+        }
+        if not {*step.inputs} <= {*nodes} or not all(one in outputs for one in results):
+            return None
+        places = [nodes.index(node) for node in step.inputs]
+        return cls(step.model, places, [outputs[one] for one in results])
+
+    def among(self, places: Sequence[int]) -> KnownSizes | None:
+        """Return the calls that take only the arguments at `places`; None if the model does not take exactly these."""
+        if sorted(self.places) != sorted(places):
+            return None
+        own = [places.index(place) for place in self.places]
+        return KnownSizes(self.model, own, self.results)
+
+    def __call__(self, arguments: Sequence[Any]) -> Sequence[Any] | None:
+        """Return the results; None if no call had these sizes, if an argument is not a plain tensor, or while the profiler is on."""
+        if _profiler_enabled():
+            return None
+        if not self._takes_all or len(arguments) != len(self.places):
+            arguments = [arguments[place] for place in self.places]
+        for one in arguments:
+            if type(one) is not torch.Tensor:
+                return None
+        outputs = self.model.at_known_sizes(*arguments)
+        if outputs is None or self._gives_all:
+            return outputs
+        return [outputs[place] for place in self.results]
+
+
+class SizeSource(NamedTuple):
+    """How a size is read from a placeholder.
+
+    called  what a user calls it: ``x_0``, the first extent of x
+    """
+
+    node: Any
+    read: Callable[[Values], int]
+    called: str
+
+
+def solutions_of(inputs: Sequence[Any]) -> dict[str, SizeSource]:
+    """Return how each symbol is read from the arguments.
+
+    Raises Left for one that no argument shows.
+    """
+    solutions: dict[str, SizeSource] = {}
+    symbols: set[str] = set()
+    for node in inputs:
+        value = node.meta["val"]
+        if isinstance(value, torch.SymInt):
+            symbols |= {symbol.name for symbol in value.node.expr.free_symbols}
+            if value.node.expr.is_Symbol:
+                solutions[value.node.expr.name] = SizeSource(node, _item(node), node.name)
+        elif isinstance(value, torch.Tensor):
+            symbols |= {symbol.name for symbol in symbols_of(value.shape)}
+            for axis, extent in enumerate(value.shape):
+                if isinstance(extent, torch.SymInt):
+                    _add_solution(node, axis, extent.node.expr, solutions)
+    missing = symbols - solutions.keys()
+    if missing:
+        raise Unsupported(f"no argument shows the size {', '.join(sorted(missing))}")
+    return solutions
+
+
+def _add_solution(node: Any, axis: int, expr: Any, solutions: dict[str, SizeSource]) -> None:
+    """Add what an extent says of its symbol: ``a * s + b``."""
+    if len(expr.free_symbols) != 1:
+        return
+    (symbol,) = expr.free_symbols
+    if symbol.name in solutions and not expr.is_Symbol:
+        return
+    factor = expr.coeff(symbol)
+    rest = (expr - factor * symbol).simplify()
+    if factor.is_Integer and factor > 0 and rest.is_Integer:
+        by, less = int(factor), int(rest)
+        before = solutions.get(symbol.name)
+        if before is not None and before.called != symbol.name:
+            called = before.called  # by the first argument that shows it
+        else:
+            called = f"{node.name}_{axis}" if expr.is_Symbol else symbol.name
+        solutions[symbol.name] = SizeSource(
+            node,
+            lambda values: (values[node].shape[axis] - less) // by,
+            called,
+        )
+
+
+def _item(node: Any) -> Callable[[Values], int]:
+    return lambda values: int(values[node])

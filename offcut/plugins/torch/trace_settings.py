@@ -10,22 +10,31 @@ A size of 1 may be one that happens to be 1, as a batch, or one that is broadcas
 is traced as a size where it is 1; elsewhere a 1 is a number, and what comes with another is compiled once more. A first axis that
 is broadcast becomes a guard by torch's references of operators; its fast paths for fake tensors take it for unequal instead and
 fail, so they are not taken. A size of 0 is a number, too: of such, torch cannot tell whether it is to be broadcast.
+
+When dynamo begins to trace a frame for us: the settings of `offcut.plugins.torch.trace_settings` hold from then on.
+
+Dynamo hands a backend what it has traced. To ask for another trace then costs the first one, most of what torch takes for a model. So
+the backend is told of each compilation as it begins, and reads from the frame that compiles whose it is, and which tensors it is called with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch._dynamo import callback as dynamo_callbacks
 from torch._dynamo import config as dynamo
+from torch._dynamo import convert_frame
 from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.fx.experimental import _config as symbolic
+from torch.utils import _pytree as pytree
 
 from offcut.plugins.torch.opaque_recurrences import trace_recurrences_whole
 from offcut.plugins.torch.tracing_patches import trace_without_guards
-from offcut.plugins.torch.tracing_patches.linspace import Counting
+from offcut.plugins.torch.tracing_patches.numbers import Counting
 
 _STATIC = "_dynamo_static_indices"
 """Where dynamo looks for the axes of a tensor whose sizes are numbers."""
@@ -124,3 +133,49 @@ def dynamic_trace() -> Iterator[None]:
             yield
     finally:
         DynamicTraceSettings.leave()
+
+
+def install_hook(backend: Callable[..., Any]) -> None:
+    """Be told of compilations that begin.
+
+    backend  whose frames are meant
+    """
+    _Begins.backend = backend
+    for known, callback in (
+        (dynamo_callbacks.callback_handler.start_callbacks, _begin),
+        (dynamo_callbacks.callback_handler.end_callbacks, DynamicTraceSettings.leave),
+    ):
+        if callback not in known:
+            known.append(callback)
+
+
+class _Begins:
+    """The backend whose frames are meant."""
+
+    backend: Callable[..., Any] | None = None
+
+
+def _begin(_: Any) -> None:
+    """Enter the settings where a frame of ours is about to be traced with sizes."""
+    frame: Any = sys._getframe()
+    while frame is not None and not _compiles(frame.f_code):
+        frame = frame.f_back
+    if frame is None or torch._dynamo.config.assume_static_by_default:
+        return
+    compiler = frame.f_locals.get("compiler_fn")
+    if getattr(compiler, "compiler_fn", compiler) is _Begins.backend:
+        DynamicTraceSettings.enter(tensors_of(frame.f_locals.get("locals")))
+
+
+def _compiles(code: Any) -> bool:
+    return (code.co_name, code.co_filename) == ("_compile", convert_frame.__file__)
+
+
+def tensors_of(values: Any) -> tuple[Any, ...]:
+    """The tensors in what a frame is called with, but for parameters."""
+    leaves = pytree.tree_leaves(values)
+    return tuple(
+        one
+        for one in leaves
+        if isinstance(one, torch.Tensor) and not isinstance(one, torch.nn.Parameter)
+    )

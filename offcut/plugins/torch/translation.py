@@ -22,16 +22,21 @@ from offcut.graph import Builder, Ref
 from offcut.graph.call_conditions import assert_shape, of_size
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import eliminate_dead_code
+from offcut.graph.sizes.extent_values import Extent, plain, product
 from offcut.graph.sizes.extents import normal, span
-from offcut.graph.sizes.numbers import Extent, plain, product
 from offcut.graph.views import VIEWS
-from offcut.plugins.torch.dtypes import NAMES
+from offcut.plugins.torch.dtypes import NAMES, is_rounded, rounds_again
 from offcut.plugins.torch.floats import float_of
-from offcut.plugins.torch.half_precision import is_rounded, rounds_again
-from offcut.plugins.torch.rule_table import ROUND_EACH, Rule, check_taken, rule_for
+from offcut.plugins.torch.rule_table import (
+    ROUND_EACH,
+    Rule,
+    Unsupported,
+    check_taken,
+    rule_for,
+    unsupported_reason,
+)
 from offcut.plugins.torch.size_facts import Facts
 from offcut.plugins.torch.sizes import extent_of, is_extent_symbol, sympy_of
-from offcut.plugins.torch.unsupported import Unsupported, unsupported_reason
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
 

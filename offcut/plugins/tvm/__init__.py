@@ -8,9 +8,8 @@ from offcut.core.extras import imports
 with imports("offcut.plugins.tvm", "tvm"):
     from offcut.plugins.tvm.export_tir import write
     from offcut.plugins.tvm.import_tir import Reading, read
-    from offcut.plugins.tvm.operators import RULES
     from offcut.plugins.tvm.packed_function import register_kernel, to_packed_function
-    from offcut.plugins.tvm.relax_dispatch import dispatch_pass
+    from offcut.plugins.tvm.relax_dispatch import RULES, dispatch_pass
     from offcut.plugins.tvm.tir_pass import (
         Report,
         lowering_passes,

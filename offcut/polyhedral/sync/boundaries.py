@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.accesses import stored_arrays
-from offcut.core.analysis import analysis
+from offcut.core.analysis import analysis, stored_arrays
 from offcut.core.expr import Binary, Const, Var, reads_memory
 from offcut.core.program import Action, Alloc, For, If, Let, Program, Stmt, Sync, Tile, blocks, walk
 from offcut.core.text.printer import format_head
@@ -27,8 +26,7 @@ from offcut.core.traversal import (
 )
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.events import sync_error
-from offcut.polyhedral.units.footprints import Conflicts
-from offcut.polyhedral.units.independence import Independence
+from offcut.polyhedral.units import Conflicts, Independence
 
 LATER = " later"
 """How many more than 1 an iteration is behind another one: a name that no text has."""

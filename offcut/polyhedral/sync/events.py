@@ -19,8 +19,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.accesses import last_stored
-from offcut.core.analysis import analysis
+from offcut.core.analysis import analysis, last_stored
 from offcut.core.conditions import negate
 from offcut.core.expr import (
     Expr,
@@ -50,7 +49,7 @@ from offcut.core.text.printer import format_head
 from offcut.core.traversal import Place, expressions
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_of
-from offcut.polyhedral.units.independence import tile_buffers
+from offcut.polyhedral.units import tile_buffers
 
 Key: TypeAlias = tuple[str, int]
 """A unit, and the number of loops bound to it around a loop bound to it."""

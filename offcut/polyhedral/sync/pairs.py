@@ -1,8 +1,11 @@
-"""Finds the pairs of instances of which the second must wait for the first: both touch one element, and one writes it."""
+"""Finds the pairs of instances of which the second must wait for the first: both touch one element, and one writes it.
+
+Statements of synchronization that a program does not need: without them all is ordered, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -10,8 +13,9 @@ import islpy as isl
 
 from offcut.core import index as ix
 from offcut.core.expr import variables
-from offcut.core.program import For, Let, Tile
+from offcut.core.program import Action, For, Let, Tile
 from offcut.core.traversal import walk_with_paths
+from offcut.errors import PartitionError
 from offcut.polyhedral.sync.events import (
     Access,
     Event,
@@ -21,9 +25,10 @@ from offcut.polyhedral.sync.events import (
     multicast_keys,
     sync_error,
 )
-from offcut.polyhedral.sync.order import Pair
+from offcut.polyhedral.sync.order import Order, Pair
 from offcut.polyhedral.sync.relations import Relations, alike
-from offcut.polyhedral.units.independence import Independence
+from offcut.polyhedral.sync.run_at_sizes import RunsAtSizes
+from offcut.polyhedral.units import Independence
 
 
 def pairs_of(relations: Relations) -> list[Pair]:
@@ -203,3 +208,49 @@ def _is_known(relations: Relations, event: Event, access: Access) -> bool:
         part is not None and relations.space.expr(relations.with_parameters(part), axes) is not None
         for part in parts
     )
+
+
+_OF_TOKENS = (Action.ARRIVE, Action.WAIT)
+
+
+def find_redundant(order: Order) -> list[Event]:
+    """Return statements without which all is ordered, too: a barrier, a fence, a wait for a group, or all arrivals and
+    waits of a token that are for each other; none if all are needed.
+
+    A token is needed if no others lead from its source to its target: each wait is for an arrival that something behind
+    it needs (`check_match`), and between it and the next wait nothing else comes from there.
+    """
+    runs = RunsAtSizes(order.events)
+    alone = [[one] for one in order.events.syncs if one.stmt.action not in _OF_TOKENS]
+    for events in (*alone, *_implied_tokens(order)):
+        without = {event.number for event in events}
+        if runs.smallest_fault(without) is None:
+            try:
+                Order(order.relations, order.pairs, without).check()
+            except PartitionError:
+                continue
+            return events
+    return []
+
+
+def _implied_tokens(order: Order) -> Iterator[list[Event]]:
+    """Return the arrivals and waits that are for each other, of each token to whose target others lead from its source,
+    or whose waits are for later arrivals than they need.
+    """
+    for token in order.program.tokens:
+        others = [(t.source, t.target) for t in order.program.tokens if t is not token]
+        reached = {token.source}
+        for _ in others:
+            reached |= {target for source, target in others if source in reached}
+        if token.target not in reached and order.matches[token.name].by_need:
+            continue
+        ordered = order.keeps_order(order.matches[token.name])
+        rest = order.syncs(Action.ARRIVE, token.name) + order.syncs(Action.WAIT, token.name)
+        while rest:
+            some = more = [rest.pop(0)]
+            while more:
+                of = order.relations.union(more)
+                both = of.apply(ordered).union(of.apply(ordered.reverse()))
+                more = [one for one in rest if not both.is_disjoint(order.relations.of(one))]
+                some, rest = [*some, *more], [one for one in rest if one not in more]
+            yield some

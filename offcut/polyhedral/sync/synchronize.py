@@ -64,12 +64,11 @@ from offcut.polyhedral.sync.launches import (
     options_of,
 )
 from offcut.polyhedral.sync.order import Order, Pair
-from offcut.polyhedral.sync.pairs import pairs_of
-from offcut.polyhedral.sync.redundant import find_redundant
+from offcut.polyhedral.sync.pairs import find_redundant, pairs_of
 from offcut.polyhedral.sync.relations import Relations, alike, is_inside
 from offcut.polyhedral.sync.room import fits_capacity, max_tokens
 from offcut.polyhedral.sync.run_at_sizes import RunsAtSizes
-from offcut.polyhedral.units.independence import Independence
+from offcut.polyhedral.units import Independence
 
 MOST_PENDING = 8
 """The most groups under way that a wait allows; where there are more, it waits for some of them too."""

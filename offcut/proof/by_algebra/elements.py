@@ -36,19 +36,20 @@ from offcut.core.expr import (
 from offcut.describe.computation import Computation, Stage
 from offcut.polyhedral import Facts
 from offcut.proof.by_algebra import terms as tm
-from offcut.proof.by_algebra.reduction_terms import (
+from offcut.proof.by_algebra.terms import (
     _FLIPPED,
+    NotShown,
+    Polynomial,
     Undecided,
-    _alternatives,
     _check_there,
     _components,
     _linear,
     _number_of,
+    _values_of_extreme,
     end_of,
     extreme,
     identity,
 )
-from offcut.proof.by_algebra.terms import NotShown, Polynomial
 
 MAX_STEPS = 200_000
 """Nodes of expressions that are looked at for one pair of computations, at most."""
@@ -365,11 +366,11 @@ class Elements:
         if len(inner_conditions) < len(set(other_conditions)):
             raise NotShown("a reduction is cut by a condition that is not followed")
         if op != "sum":
-            several = _alternatives(op, body)
+            several = _values_of_extreme(op, body)
             if len(several) > 1:
                 each = [
                     self.normalized_reduction(op, one, extents, conditions, at, dtype)
-                    for one in _alternatives(op, inner)
+                    for one in _values_of_extreme(op, inner)
                 ]
                 return extreme(op, each, dtype)
             if tm.coordinates(body) & sizes.keys() or inner_conditions:

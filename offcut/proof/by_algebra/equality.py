@@ -15,8 +15,7 @@ from offcut.describe.computation import Computation
 from offcut.polyhedral import Facts, Space
 from offcut.proof.by_algebra import terms as tm
 from offcut.proof.by_algebra.elements import Elements
-from offcut.proof.by_algebra.reduction_terms import Undecided, end_of
-from offcut.proof.by_algebra.terms import NotShown
+from offcut.proof.by_algebra.terms import NotShown, Undecided, end_of
 
 Side: TypeAlias = tuple[Computation, Mapping[str, Expr]]
 

@@ -14,10 +14,15 @@ from offcut.core.expr import Const, Expr, Var, substitute, variables
 from offcut.core.memo import memo
 from offcut.core.program import Size
 from offcut.polyhedral import Set, Space, parse_map, project_onto_sizes, smallest_point
-from offcut.polyhedral.enclosing_scope import in_range
-from offcut.proof.by_axis.contiguity import Quotients, are_contiguous
+from offcut.polyhedral.facts import in_range
+from offcut.proof.by_axis.contiguity import (
+    Quotients,
+    Span,
+    are_contiguous,
+    is_partition,
+    join_spans,
+)
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
-from offcut.proof.by_axis.two_heights import Span, is_partition, join_spans
 
 _KEPT = 4096  # theorems
 

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import (
+from offcut.core.analysis import (
     accessed_arrays,
+    analysis,
     indices,
     read_arrays,
     statement_arrays,
     windowed_arrays,
 )
-from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Load, Var, dtype_of, loads, substitute, variables
 from offcut.core.program import Alloc, Choose, For, Kind, Program, Stmt, Store, Tile, blocks, walk
 from offcut.core.text.printer import format_expr, format_stmt

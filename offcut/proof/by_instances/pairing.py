@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import read_arrays
-from offcut.core.analysis import Analysis, analysis
+from offcut.core.analysis import Analysis, analysis, read_arrays
 from offcut.core.dtypes import ANY_ORDER
 from offcut.core.expr import (
     Expr,

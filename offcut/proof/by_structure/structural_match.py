@@ -24,8 +24,7 @@ from itertools import product, takewhile
 from typing import assert_never
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
-from offcut.core.analysis import analysis
+from offcut.core.analysis import accessed_arrays, analysis
 from offcut.core.conditions import conjuncts, negate
 from offcut.core.expr import Compare, Const, Expr, Var, loads, reads_memory
 from offcut.core.memo import lazy_property, memo
@@ -53,11 +52,12 @@ from offcut.core.traversal import (
 )
 from offcut.polyhedral import Dependence, Facts, Space, dependences
 from offcut.proof.by_axis.strips import NotSeparable
-from offcut.proof.by_structure.coordinates import check_in_any_order, check_in_turn
 from offcut.proof.by_structure.places import (
     NotStructural,
     Place,
     Steps,
+    check_in_any_order,
+    check_in_turn,
     tile_at,
     tiles_of,
     without_guard,

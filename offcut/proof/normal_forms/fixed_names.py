@@ -59,7 +59,7 @@ from offcut.core.traversal import (
     map_own_expressions,
 )
 from offcut.polyhedral import INDEX_LIMIT, Facts, Space, coefficient
-from offcut.polyhedral.enclosing_scope import equal
+from offcut.polyhedral.facts import equal
 
 Entry: TypeAlias = For | Let | Alloc | Expr
 """A statement around a body, without its own body, or a condition."""

@@ -46,7 +46,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, statement_arrays, stored_arrays
+from offcut.core.analysis import accessed_arrays, statement_arrays, stored_arrays
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.plain_loops import strip_annotations

@@ -27,7 +27,7 @@ from enum import Enum, auto
 from functools import reduce
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, stored_arrays
+from offcut.core.analysis import accessed_arrays, stored_arrays
 from offcut.core.conditions import conditional_term, conjunction, conjuncts
 from offcut.core.expr import (
     Compare,
@@ -59,7 +59,7 @@ from offcut.core.traversal import map_blocks, substitute_coordinates, used_names
 from offcut.describe.computation import Names
 from offcut.polyhedral import Facts
 from offcut.proof.normal_forms.condition_hoisting import bound
-from offcut.proof.normal_forms.copy_removal import without_copies
+from offcut.proof.normal_forms.copies import without_copies
 from offcut.proof.normal_forms.narrowed_blocks import narrow_blocks
 from offcut.proof.normal_forms.narrowing import (
     TileRewriting,

@@ -32,13 +32,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import pairwise
 
-from offcut.core.accesses import (
+from offcut.core.analysis import (
     accessed_arrays,
+    analysis,
     stored_arrays,
     unwindowed_arrays,
     windowed_arrays,
 )
-from offcut.core.analysis import analysis
 from offcut.core.program import Alloc, Buffer, Kind, Program, Stmt, walk
 from offcut.proof.by_instances.pairing import SCRATCH
 

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import indices, read_arrays
+from offcut.core.analysis import indices, read_arrays
 from offcut.core.dtypes import FLOATS, INTEGERS, is_identity
 from offcut.core.expr import Binary, Const, Expr, Load, Var, loads, rewrite, variables
 from offcut.core.program import For, Kind, Program, Stmt, Store, walk

@@ -20,15 +20,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from offcut.core.accesses import accessed_arrays, stored_arrays
-from offcut.core.analysis import analysis
+from offcut.core.analysis import accessed_arrays, analysis, stored_arrays
 from offcut.core.expr import Expr, Load, Var, rewrite
 from offcut.core.program import Alloc, Kind, Program, Stmt, Store
 from offcut.core.program import walk as statements
 from offcut.core.traversal import map_blocks, map_expressions
 from offcut.describe.computation import Names
 from offcut.proof.by_instances.pairing import SCRATCH
-from offcut.proof.normal_forms.copy_forwarding import find_whole_copy
+from offcut.proof.normal_forms.copies import find_whole_copy
 
 
 def undo_relayout(program: Program, live_buffers: Collection[str] = ()) -> Program:

@@ -36,7 +36,7 @@ from offcut.core.memo import memo
 from offcut.core.program import If, Kind, Program, Stmt, Store, Tile
 from offcut.core.traversal import map_blocks
 from offcut.polyhedral import try_isl
-from offcut.proof.normal_forms.copy_forwarding import forward_copies
+from offcut.proof.normal_forms.copies import forward_copies
 
 
 def guard_zero_terms(

@@ -20,8 +20,8 @@ from offcut.core import index as ix
 from offcut.core import program as tile
 from offcut.core.expr import Load, variables
 from offcut.core.memo import memo
+from offcut.core.names import suggestion
 from offcut.core.program import Store, Tile, TileAxis
-from offcut.core.spelling import suggestion
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Stage
 from offcut.describe.intrinsic import find_instruction

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from offcut.core.accesses import stored_arrays
+from offcut.core.analysis import stored_arrays
 from offcut.core.memo import memo
 from offcut.core.program import For, Form, Program, Stmt, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.traversal import used_names
 from offcut.describe.computation import Computation, Names
+from offcut.describe.computation import source as source_of
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.source import source as source_of
 from offcut.errors import PartitionError
 from offcut.partition import (
     CUT,

@@ -19,8 +19,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Const, Expr
 from offcut.core.memo import lazy_property
 from offcut.core.program import Cover, For, Form, Stmt, Tile
-from offcut.describe.computation import Computation, Stage, StageAxis
-from offcut.describe.source import instance, plain_loops
+from offcut.describe.computation import Computation, Stage, StageAxis, instance, plain_loops
 from offcut.partition import (
     AxisCut,
     LoopCut,
@@ -32,7 +31,7 @@ from offcut.partition.cutting import Carried, Cutting
 from offcut.partition.judge import match_cover
 from offcut.proof.normal_forms.narrowing import unconditional
 from offcut.schedule.apply.apply_decision import apply_decision
-from offcut.schedule.apply.block_bytes import min_block_bytes
+from offcut.schedule.apply.bounds import min_block_bytes
 from offcut.schedule.apply.covering import match_by_axes
 from offcut.schedule.apply.emit import Lowering
 from offcut.schedule.apply.loop_cutter import LoopCutter

@@ -13,7 +13,7 @@ from offcut.core.interpret import interpreter
 from offcut.core.layout import Layout
 from offcut.core.plain_loops import strip_synchronization
 from offcut.core.program import Kind, Program
-from offcut.core.text.round_trip import read_back
+from offcut.core.text.parser import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import read_arrays
+from offcut.core.analysis import read_arrays
 from offcut.core.expr import (
     Expr,
     Load,

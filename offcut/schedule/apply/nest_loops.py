@@ -31,7 +31,7 @@ from offcut.partition.strategies.segment_loops import (
 )
 from offcut.partition.strategies.tiled_axis import EXTENT
 from offcut.polyhedral import Facts
-from offcut.schedule.apply.block_bytes import capacity_condition, window_of_block
+from offcut.schedule.apply.bounds import capacity_condition, window_of_block
 from offcut.schedule.apply.offsets import At, Offsets, Open
 from offcut.schedule.apply.placing import sum_terms
 from offcut.schedule.apply.staged_form import Nest, Nests

@@ -10,8 +10,7 @@ from offcut.core.expr import walk as nodes
 from offcut.core.program import For, If, Kind, Program, Stmt, Store, walk
 from offcut.core.text.printer import format_head
 from offcut.core.traversal import canonicalize, expressions, substitute_coordinates
-from offcut.describe.computation import Names, computation
-from offcut.describe.source import source
+from offcut.describe.computation import Names, computation, source
 from offcut.describe.tensor import Tensor
 from offcut.errors import PartitionError
 from offcut.partition import Users

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import read_arrays
+from offcut.core.analysis import read_arrays
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import UNITS, Buffer, Cover, For, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names, Stage

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import read_arrays
+from offcut.core.analysis import read_arrays
 from offcut.core.dtypes import ITEM_BYTES, reduction_start
 from offcut.core.expr import (
     Const,

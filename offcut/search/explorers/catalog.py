@@ -12,7 +12,6 @@ from typing import Any
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule
 from offcut.search.entry_points import load_entry_point
-from offcut.search.explorers.coarse_key import FINEST, coarse_key
 from offcut.search.explorers.explorer import (
     Exhaustive,
     Explorer,
@@ -23,7 +22,7 @@ from offcut.search.explorers.explorer import (
     Trials,
 )
 from offcut.search.explorers.gradient import Gradient
-from offcut.search.explorers.tree import TreeSearch
+from offcut.search.explorers.tree import FINEST, TreeSearch, coarse_key
 from offcut.search.schedule_space import ScheduleSpace
 
 

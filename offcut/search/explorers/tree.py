@@ -7,19 +7,53 @@ A node of the tree is all schedules that decide alike down to a grain: covers, t
 
 until it comes to a node with fewer children than ``widening * sqrt(visits)``: there a schedule of the node is drawn, and is
 counted in the node of each of its grains.
+
+The decisions of a schedule from coarse to fine: what covers a nest, by which strategies, in which tiles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import inf, log, sqrt
 from random import Random
 
-from offcut.schedule import Schedule
-from offcut.search.explorers.coarse_key import FINEST, coarse_key
+from offcut.schedule import Bind, Choose, Order, Schedule, Separate, Split, Step
 from offcut.search.explorers.explorer import Judge, Schedules, Trials
 from offcut.search.schedule_space import ScheduleSpace
+
+FINEST = 3
+"""The level at which different schedules have different keys."""
+
+
+def coarse_key(schedule: Schedule, level: int) -> Hashable:
+    """Return a key of the decisions down to a level; schedules that differ only in finer decisions have equal keys.
+
+    level  0: covers, copies and shared loops; 1: strategies, too; 2: tiles, too; 3: all
+    """
+    if level >= FINEST:
+        return schedule
+    keys = (_of_step(step, level) for step in schedule.steps)
+    return tuple(key for key in keys if key is not None)
+
+
+@lru_cache(1 << 16)
+def _of_step(step: Step, level: int) -> Hashable:
+    """Return the key of a decision, None if it is a finer one; cached, since most schedules of a search share decisions."""
+    match step:
+        case Split(stage, axis, levels):
+            tiles = tuple((one.tile, one.heights, one.classes) for one in levels)
+            return stage, axis, (levels[-1].tail,)[:level], tiles if level > 1 else ()
+        case Choose(options):
+            return frozenset(tuple(_of_step(own, level) for own in one.steps) for one in options)
+        case Separate():
+            return step if level > 1 else None
+        case Bind() | Order():
+            return None
+        case _:
+            return step
+
 
 LAST = FINEST - 1
 """The level of the nodes that have no children."""

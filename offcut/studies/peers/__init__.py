@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from offcut.core.renamed import warn_renamed
+from offcut.core.names import warn_renamed
 from offcut.errors import DescribeError
 from offcut.studies.peers.loops import COMPILERS
 from offcut.studies.peers.loops import LOOP_COMPILERS as LOOP_COMPILERS

@@ -23,8 +23,16 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import COMBINED, Expr, Load
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, If, Kind, Let, Program, Stmt, Store
-from offcut.core.text.c_expressions import OR, PRODUCT, UNARY, CExpressions, CStatements, Dialect
-from offcut.core.text.c_keywords import LIBRARY, is_word
+from offcut.core.text.c_expressions import (
+    LIBRARY,
+    OR,
+    PRODUCT,
+    UNARY,
+    CExpressions,
+    CStatements,
+    Dialect,
+    is_word,
+)
 from offcut.core.text.printer import format_head
 from offcut.describe.request import Array
 from offcut.errors import DescribeError

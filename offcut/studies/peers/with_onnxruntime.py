@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from offcut.describe.request import Array
 from offcut.studies.peers.graphs import Graph, graphs
 from offcut.studies.peers.matmul import Way
-from offcut.studies.peers.model_tasks import ModelTask, TorchTask, as_onnx
+from offcut.studies.peers.operators import ModelTask, TorchTask, as_onnx
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.describe.request import Array
 from offcut.studies.peers.graphs import Graph, graphs
 from offcut.studies.peers.matmul import Way
-from offcut.studies.peers.model_tasks import ModelTask, TorchTask, as_onnx
+from offcut.studies.peers.operators import ModelTask, TorchTask, as_onnx
 
 INTEGER_OPERATORS = ("MatMulInteger", "DequantizeLinear")
 """What OpenVINO computes in another way than asked: in float32, or with operands quantised anew."""

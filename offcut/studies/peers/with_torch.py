@@ -13,7 +13,6 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.describe.request import Array
 from offcut.experiment.timing import Run
 from offcut.studies.peers.matmul import Matmul, Way, as_matmul
-from offcut.studies.peers.model_tasks import TorchTask
 from offcut.studies.peers.operators import (
     EPSILON,
     Attention,
@@ -22,6 +21,7 @@ from offcut.studies.peers.operators import (
     LayerNorm,
     Problem,
     Softmax,
+    TorchTask,
 )
 
 Offer = tuple[str, Callable[[], Run]]

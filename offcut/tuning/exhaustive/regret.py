@@ -18,7 +18,7 @@ from math import fsum, inf
 from typing import Any
 
 from offcut.backends.decide import proved_plan
-from offcut.backends.result_checks import check_result
+from offcut.backends.options import check_result
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.errors import DescribeError, TargetError

@@ -18,14 +18,13 @@ from rich.table import Table as Grid
 from offcut.core.extras import absent, is_installed
 from offcut.core.program import Program
 from offcut.experiment.machine import describe
-from offcut.experiment.outputs import check_writable, wide_console
-from offcut.experiment.plots import plot_lines
-from offcut.partition.show.figure_io import check_format
+from offcut.experiment.outputs import check_writable, plot_lines, wide_console
+from offcut.partition.show.figures import check_format
 from offcut.search import Outcome
 from offcut.tuning.exhaustive.regret import Findings, Tell, measure_space
 from offcut.tuning.learning.online_model import LEARNED
 from offcut.tuning.progress import bar_on
-from offcut.tuning.record_tables import seconds_text, sizes_text
+from offcut.tuning.recorded_trials import seconds_text, sizes_text
 
 
 def report(

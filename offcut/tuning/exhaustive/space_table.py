@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from offcut.core.memo import lazy_property
-from offcut.core.renamed import RenamedAttribute
+from offcut.core.names import RenamedAttribute
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule, nests_in, parts_of, with_variants
 from offcut.search import ExpectedCost, Outcome, ScheduleSpace

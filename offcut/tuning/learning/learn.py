@@ -18,7 +18,7 @@ from typing import Any
 
 import offcut
 from offcut.backends.compile_request import CompileRequest
-from offcut.backends.result_checks import check_result
+from offcut.backends.options import check_result
 from offcut.core.text.parser import parse
 from offcut.costmodel import of_plain
 from offcut.costmodel.learned import (

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.correction import model_path
+from offcut.backends.predict import model_path
 from offcut.core.memo import lazy_property
 from offcut.costmodel import Cost
 from offcut.costmodel.arrays import Values

@@ -22,7 +22,7 @@ from typing import Any
 
 from offcut import ops
 from offcut.backends.decide import proved_plan
-from offcut.backends.result_checks import check_result
+from offcut.backends.options import check_result
 from offcut.backends.target import Options, Target
 from offcut.core.sizes import dim
 from offcut.describe.functions import maximum, minimum, reduce_axis

@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.host.fast_entry import solving_order
 from offcut.backends.signature import boundary_buffers, signature_of
-from offcut.core.accesses import element_accesses
-from offcut.core.analysis import analysis
+from offcut.core.analysis import analysis, element_accesses
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import (
     Cast,

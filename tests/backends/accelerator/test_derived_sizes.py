@@ -12,7 +12,7 @@ from conftest import rejection, slow
 import offcut as oc
 from offcut import Tensor
 from offcut.backends.accelerator.isa import AluOp
-from offcut.backends.accelerator.lowering.division import exact_range, to_multiply_shift
+from offcut.backends.accelerator.lowering.arithmetic import exact_range, to_multiply_shift
 from offcut.polyhedral.derived_sizes import derive_sizes
 
 SIZES = (1, 15, 16, 17, 33, 100, 512)

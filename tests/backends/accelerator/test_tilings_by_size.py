@@ -29,8 +29,8 @@ from offcut.backends.accelerator.planning.planner import (
     stage_groups,
     tilings_at,
 )
+from offcut.backends.accelerator.planning.roles import typical_sizes
 from offcut.backends.accelerator.planning.tilings import WALKED, Tiling, Tilings, sizes_of
-from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.options import TargetPlan

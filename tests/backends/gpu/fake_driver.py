@@ -18,7 +18,7 @@ from groups_on_cpu import map_of
 from on_cpu import COMPILER, UNCHECKED, check_fault, compiled, parameters_of
 
 from offcut.backends.gpu import driver, nvrtc
-from offcut.backends.gpu.tensor_maps import Encode
+from offcut.backends.gpu.launches import Encode
 
 H200 = {
     "MULTIPROCESSOR_COUNT": 132,

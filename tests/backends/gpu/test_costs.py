@@ -9,8 +9,7 @@ import pytest
 
 import offcut as oc
 from offcut.costmodel.grid import grid_cost
-from offcut.costmodel.launch_blocks import count_blocks
-from offcut.costmodel.launch_counts import ASSUMED_TRIPS
+from offcut.costmodel.launch_counts import ASSUMED_TRIPS, count_blocks
 from offcut.search import Records, Source
 from tests.agree import nearly
 from tests.facade import evaluate

@@ -13,14 +13,14 @@ from conftest import rejection, slow
 from executor import fault_of
 
 import offcut as oc
-from offcut.backends.gpu import copies, mma
+from offcut.backends.gpu import instructions
+from offcut.backends.gpu.block_limits import RegisterSplit, split_registers
 from offcut.backends.gpu.executor import FINDERS, ExecutionFault, Limits, execute
-from offcut.backends.gpu.registers import RegisterSplit, split_registers
 from offcut.backends.gpu.units import AGENTS
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind
 
-KERNELS = (*mma.MMA, *copies.UNITS)
+KERNELS = (*instructions.MMA, *instructions.UNITS)
 
 WARPS = """program warps
 size n in 0:321 multiple_of 32

@@ -13,7 +13,7 @@ from offcut.core.expr import Expr, dtype_of, walk
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, If, Let, Stmt, Sync, Tile, blocks
 from offcut.core.traversal import expressions
-from offcut.polyhedral.index_overflow import index_bounds
+from offcut.polyhedral.index_maximum import index_bounds
 
 LOOPS = """\
 program P

@@ -14,7 +14,7 @@ from fake_driver import FakeNvrtc
 
 import offcut as oc
 from offcut.backends.gpu import driver, nvrtc
-from offcut.backends.gpu.ptxas_log import KernelUsage, kernel_usages, slow_line
+from offcut.backends.gpu.nvrtc import KernelUsage, kernel_usages, slow_line
 from offcut.errors import InternalError
 
 INSTALLED = importlib.util.find_spec("cuda") is not None

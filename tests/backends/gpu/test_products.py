@@ -11,7 +11,7 @@ from conftest import slow
 from on_cpu import COMPILER, run_text
 
 import offcut as oc
-from offcut.backends.gpu.mma import PRODUCTS
+from offcut.backends.gpu.instructions import PRODUCTS
 from tests.agree import Array, agree, exact_matmul
 
 SIZES = (0, 1, 63, 64, 65)

@@ -13,10 +13,10 @@ from conftest import rejection, slow
 
 import offcut as oc
 from offcut.backends import generic
-from offcut.backends.gpu.room import check_room
+from offcut.backends.gpu.block_limits import check_room
 from offcut.backends.gpu.units import AGENTS
 from offcut.backends.options import TargetPlan
-from offcut.polyhedral.window_room import window_rooms
+from offcut.polyhedral.index_maximum import window_rooms
 from offcut.proof import UNDECIDED
 from tests.agree import nearly
 from tests.facade import own_strategies

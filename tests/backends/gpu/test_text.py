@@ -13,8 +13,7 @@ from conftest import rejection, slow
 from on_cpu import COMPILER, run_text, variants
 
 import offcut as oc
-from offcut.backends.gpu.nvrtc import compile_cubin
-from offcut.backends.gpu.ptxas_log import kernel_usages
+from offcut.backends.gpu.nvrtc import compile_cubin, kernel_usages
 from offcut.backends.gpu.text import cuda_kernels
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kernels"

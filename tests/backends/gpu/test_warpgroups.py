@@ -11,8 +11,8 @@ from conftest import rejection, slow
 from on_cpu import COMPILER, run_text
 
 import offcut as oc
+from offcut.backends.gpu.block_limits import check_registers
 from offcut.backends.gpu.boxes import check_boxes
-from offcut.backends.gpu.registers import check_registers
 
 SIZES = (0, 1, 64, 65, 127, 129)
 KINDS = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}

@@ -1,7 +1,7 @@
 """Instructions and micro-ops as bits, and back; what does not fit its field is refused.
 
 ``decode(encode(x, spec), spec) == x`` for every instruction that fits; the widths of fields are those of
-`costmodel.word_geometry`, so both need the machine.
+`costmodel.machine_validation`, so both need the machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offcut.backends.accelerator.isa.listing import summary
 from offcut.backends.accelerator.isa.validation import check_instruction, check_spec
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.integers import whole
-from offcut.costmodel.word_geometry import INSTRUCTION_BITS, Fields, instructions, micro_op
+from offcut.costmodel.machine_validation import INSTRUCTION_BITS, Fields, instructions, micro_op
 from offcut.errors import StreamError
 
 _OPCODES = {"load": 0, "store": 1, "gemm": 2, "finish": 3, "alu": 4}

@@ -16,7 +16,7 @@ from offcut.backends.accelerator.lowering.issue_tree import (
     leaves_and_ancestors,
     ranges_of,
 )
-from offcut.backends.accelerator.lowering.operand_addresses import OperandAddress
+from offcut.backends.accelerator.lowering.word_layout import OperandAddress
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Expr
 from offcut.core.program import Alloc, Program

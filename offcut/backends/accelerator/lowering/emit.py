@@ -24,17 +24,19 @@ from offcut.backends.accelerator.isa import (
     Tokens,
 )
 from offcut.backends.accelerator.lowering.capacity import allocate_regions, first_free_word
-from offcut.backends.accelerator.lowering.dma import RowTransfer, TransferAxis, dma_instructions
+from offcut.backends.accelerator.lowering.instruction_loops import (
+    Limits,
+    RowTransfer,
+    Steps,
+    TransferAxis,
+    dma_instructions,
+    split_into_instructions,
+)
 from offcut.backends.accelerator.lowering.instruction_selection import (
     Copy,
     Operation,
     Product,
     Result,
-)
-from offcut.backends.accelerator.lowering.micro_op_loops import (
-    Limits,
-    Steps,
-    split_into_instructions,
 )
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
 from offcut.backends.accelerator.lowering.python_codegen import Shape

@@ -11,8 +11,13 @@ from math import inf
 from typing import ClassVar, TypeAlias
 
 from offcut.backends.accelerator.isa import MemorySpace, Unit
-from offcut.backends.accelerator.lowering.arithmetic import Recipe, ValueRanges, literal, recipe
-from offcut.backends.accelerator.lowering.division import exact_range
+from offcut.backends.accelerator.lowering.arithmetic import (
+    Recipe,
+    ValueRanges,
+    exact_range,
+    literal,
+    recipe,
+)
 from offcut.backends.accelerator.lowering.issue_tree import Leaf
 from offcut.backends.accelerator.lowering.word_layout import LaneLayout, layout_of, word_order
 from offcut.backends.accelerator.microkernels import (

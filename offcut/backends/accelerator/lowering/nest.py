@@ -10,7 +10,6 @@ from itertools import takewhile
 from offcut.backends.accelerator.isa import MemorySpace, Tokens, Unit
 from offcut.backends.accelerator.lowering.arithmetic import ValueRanges
 from offcut.backends.accelerator.lowering.capacity import WindowPlace, check_fits, slots_of
-from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.instruction_selection import (
     Copy,
     Does,
@@ -28,11 +27,20 @@ from offcut.backends.accelerator.lowering.issue_tree import (
     build_issue_tree,
     leaves,
 )
-from offcut.backends.accelerator.lowering.operand_addresses import OperandAddress, operand_address
-from offcut.backends.accelerator.lowering.python_codegen import Issue, Values, compile_walker
+from offcut.backends.accelerator.lowering.python_codegen import (
+    Issue,
+    Values,
+    check_copy,
+    compile_walker,
+    is_host,
+)
 from offcut.backends.accelerator.lowering.queues import SILENT, Conditions, Touch, token_conditions
 from offcut.backends.accelerator.lowering.word_blocks import lanes_per_word
-from offcut.backends.accelerator.lowering.word_layout import LaneLayout
+from offcut.backends.accelerator.lowering.word_layout import (
+    LaneLayout,
+    OperandAddress,
+    operand_address,
+)
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Load, Var

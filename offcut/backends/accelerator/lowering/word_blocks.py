@@ -17,7 +17,7 @@ from offcut.backends.accelerator.lowering.instruction_selection import (
     InstructionSelection,
 )
 from offcut.backends.accelerator.lowering.issue_tree import Leaf
-from offcut.backends.accelerator.lowering.operand_addresses import OperandAddress
+from offcut.backends.accelerator.lowering.word_layout import OperandAddress
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
 from offcut.core.text.printer import format_expr

@@ -13,7 +13,7 @@ from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.backends.accelerator.planning.planner import LABEL
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.plan import PlanAlternative, PlannedPiece
-from offcut.core.accesses import stored_arrays
+from offcut.core.analysis import stored_arrays
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Tile, walk
 

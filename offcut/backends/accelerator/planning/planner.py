@@ -14,7 +14,6 @@ from itertools import count
 
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.decide import decisions, tiling_of
-from offcut.backends.accelerator.planning.dma_volume import load_volume, store_volume
 from offcut.backends.accelerator.planning.elementary import (
     Operations,
     lanes,
@@ -24,16 +23,17 @@ from offcut.backends.accelerator.planning.elementary import (
 )
 from offcut.backends.accelerator.planning.grouped_products import is_regrouping, split_groups
 from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
-from offcut.backends.accelerator.planning.roles import Roles
-from offcut.backends.accelerator.planning.tilings import Tiling, Tilings, by_size, sizes_of
-from offcut.backends.accelerator.planning.typical_sizes import (
+from offcut.backends.accelerator.planning.roles import (
     AROUND,
     BETWEEN,
+    Roles,
     least_sizes,
     sizes_around,
     typical_extents,
     typical_sizes,
 )
+from offcut.backends.accelerator.planning.tile_work import load_volume, store_volume
+from offcut.backends.accelerator.planning.tilings import Tiling, Tilings, by_size, sizes_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
 from offcut.backends.target import TargetPlan

@@ -10,13 +10,12 @@ import numpy as np
 
 from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.lowering.arithmetic import Recipe, recipe_of
-from offcut.backends.accelerator.planning.dma_volume import Transfer
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
-from offcut.backends.accelerator.planning.tile_work import TileWork
+from offcut.backends.accelerator.planning.tile_work import TileWork, Transfer
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Load, all_loads
 from offcut.core.program import Store
-from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, Work
+from offcut.costmodel.clock import End, Ends, Loop, Node, Run, Work
 
 BOX, BOXES = "box of ", 4
 """The window of a box that the vector unit fills, and how many of them it is ahead of rows at most."""

@@ -20,7 +20,7 @@ from offcut.backends.accelerator.isa import (
 )
 from offcut.backends.accelerator.simulator.timing import Event, moved_bytes, step_count
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.partition.show.figure_io import check_drawable, new_figure, write
+from offcut.partition.show.figures import check_drawable, new_figure, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

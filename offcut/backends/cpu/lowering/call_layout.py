@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, prod
 
-from offcut.backends.cpu.lowering.accesses import is_one_element
 from offcut.backends.cpu.lowering.addressing import Memory
+from offcut.backends.cpu.lowering.expressions import is_one_element
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
@@ -20,7 +20,7 @@ from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import FunctionWriter
 from offcut.backends.signature import boundary_buffers
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, statement_arrays, windowed_arrays
+from offcut.core.analysis import accessed_arrays, statement_arrays, windowed_arrays
 from offcut.core.expr import Binary, Expr, Var, variables
 from offcut.core.intervals import interval
 from offcut.core.layout import Layout
@@ -39,7 +39,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.partition import is_multiple
-from offcut.polyhedral.units.independence import is_written_before_read
+from offcut.polyhedral.units import is_written_before_read
 
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
 WINDOW_BYTES = 16384  # of the windows that are open at a time, likewise

@@ -25,7 +25,7 @@ from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.gathers import Gathers
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
-from offcut.core.accesses import only_reduces
+from offcut.core.analysis import only_reduces
 from offcut.core.dtypes import FLOATS, HALVES, identity
 from offcut.core.expr import COMBINED, loads
 from offcut.core.program import LANE, For, Program, Stmt, Store, walk

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.accesses import panels_read_by
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
 from offcut.backends.cpu.lowering.call_layout import Storage, runs_as_loops
+from offcut.backends.cpu.lowering.expressions import panels_read_by
 from offcut.backends.cpu.lowering.microkernel_calls import lower_to_microkernel_calls
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family, Variant
@@ -28,7 +28,7 @@ from offcut.backends.llvm import ir, math_via_float64, vector_math
 from offcut.backends.llvm.ir import FunctionWriter
 from offcut.backends.llvm.outline import Outliner
 from offcut.core import index as ix
-from offcut.core.accesses import indices
+from offcut.core.analysis import indices, limits, normalize_start
 from offcut.core.expr import Binary, Expr, Unary, Var, variables
 from offcut.core.expr import walk as nodes
 from offcut.core.plain_loops import tile_to_loops
@@ -50,13 +50,12 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.tile_limits import limits, normalize_start
 from offcut.core.traversal import expressions, runs_parts
 from offcut.describe.intrinsic import find_instruction
 from offcut.errors import InternalError
 from offcut.partition import Covered, Parts, Question, Refusal, Surroundings
 from offcut.partition import cover as judge
-from offcut.polyhedral.units.independence import begins_with_store
+from offcut.polyhedral.units import begins_with_store
 
 
 @dataclass(frozen=True, slots=True)

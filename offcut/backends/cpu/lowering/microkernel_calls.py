@@ -12,16 +12,16 @@ from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Family, Var
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.core import index as ix
+from offcut.core.analysis import limits, normalize_start
 from offcut.core.expr import Expr, Load, Var, variables
 from offcut.core.panels import as_panels
 from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.tile_limits import limits, normalize_start
 from offcut.errors import InternalError
 from offcut.partition import Covered, Match, Parts, is_multiple, is_run
 from offcut.polyhedral import coefficient
-from offcut.polyhedral.units.independence import begins_with_store
+from offcut.polyhedral.units import begins_with_store
 
 ANY = Variant(unit_depth=True, panels=True)  # of a family that has one function
 

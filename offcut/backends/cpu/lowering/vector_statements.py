@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.accesses import is_one_element, loaded_buffers
 from offcut.backends.cpu.lowering.addressing import Lanes
+from offcut.backends.cpu.lowering.expressions import is_one_element, loaded_buffers
 from offcut.backends.cpu.lowering.lane_reductions import Reductions, reduction_lanes
 from offcut.core import index as ix
-from offcut.core.accesses import indices
+from offcut.core.analysis import indices
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, loads
 from offcut.core.plain_loops import tile_to_loops
@@ -36,7 +36,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.traversal import substitute_coordinates
 from offcut.errors import InternalError
-from offcut.polyhedral.units.independence import begins_with_store
+from offcut.polyhedral.units import begins_with_store
 
 
 class VectorStatements(Reductions):

@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import partial
 from math import gcd
 
-from offcut.backends.cpu.lowering.accesses import store_apart, streamed_buffers
 from offcut.backends.cpu.lowering.addressing import Lanes, Memory
+from offcut.backends.cpu.lowering.expressions import store_apart, streamed_buffers
 from offcut.backends.cpu.lowering.interleave import (
     emit_interleaved_pack,
     emit_transpose_step,
@@ -28,10 +28,10 @@ from offcut.backends.cpu.microkernels.family import Variant
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import item_bytes
 from offcut.core import index as ix
+from offcut.core.analysis import at_most, limits, residual_conditions
 from offcut.core.expr import Expr, dtype_of, loads, variables
 from offcut.core.program import For, Form, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
-from offcut.core.tile_limits import at_most, limits, residual_conditions
 from offcut.polyhedral import BACK, NEXT, SAME
 
 TILE_SCRATCH = "%tile_scratch"

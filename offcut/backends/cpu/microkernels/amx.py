@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from offcut.backends.cpu.machine.cpuid import TILE_PERMISSION
-from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.machine.isa import TILE_PERMISSION, Host
 from offcut.backends.cpu.microkernels.amx_code import (
     MAX_ROWS,
     STEP_BYTES,

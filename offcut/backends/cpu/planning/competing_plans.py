@@ -30,13 +30,12 @@ from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.expr import Binary
 from offcut.core.program import Alloc, Buffer, Choose, Option, Program, Stmt, Store
-from offcut.describe.computation import Computation
-from offcut.describe.source import source
+from offcut.describe.computation import Computation, source
 from offcut.errors import PartitionError
 from offcut.partition import Partition
 from offcut.proof import Certificate
 from offcut.schedule import Applied, Choice, Schedule, decisions, parts_of
-from offcut.schedule.costs import check_cost
+from offcut.schedule.checks import check_cost
 from offcut.schedule.decisions import Alternative
 from offcut.schedule.diagnostics import with_source_line
 

@@ -10,10 +10,9 @@ from offcut.backends.cpu.lowering.lower import Lowering, is_scalar_code
 from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
+from offcut.backends.cpu.planning.lanes import mark_row_reductions
 from offcut.core import index as ix
-from offcut.core.accesses import stored_arrays
-from offcut.core.analysis import analysis
+from offcut.core.analysis import analysis, stored_arrays
 from offcut.core.plain_loops import tile_to_loops
 from offcut.core.program import Option, Program, Stmt, Store, Tile, walk
 from offcut.errors import PartitionError

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, stored_arrays
+from offcut.core.analysis import accessed_arrays, stored_arrays
 from offcut.core.expr import Binary, Compare, Var, loads, variables
 from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store, walk
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from offcut.backends.cpu.planning.row_reductions import is_row_reduction
+from offcut.backends.cpu.planning.lanes import is_row_reduction
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation
 from offcut.schedule import (

@@ -14,9 +14,8 @@ from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.lowering.call_layout import MAX_VARYING_ELEMENTS, windows_of
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.planning.bound_schedule import with_leading_separate
 from offcut.backends.cpu.planning.cover_report import check_covers, report_covers, vector_tile_notes
-from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan, seconds_of_program
 from offcut.backends.cpu.planning.embedded_nests import cut_nests, has_product
 from offcut.backends.cpu.planning.nest_plan import (
     computation_of,
@@ -26,7 +25,7 @@ from offcut.backends.cpu.planning.nest_plan import (
     reads_bounds,
     separate_conditions,
 )
-from offcut.backends.cpu.planning.predicted_seconds import seconds_of_program
+from offcut.backends.cpu.planning.schedule_words import with_leading_separate
 from offcut.backends.cpu.planning.unit_binding import bind_units
 from offcut.backends.decide import attempt
 from offcut.backends.options import Options

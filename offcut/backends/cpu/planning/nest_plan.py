@@ -11,18 +11,17 @@ from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.bound_schedule import with_thread_binds
 from offcut.backends.cpu.planning.cover_report import (
     CoverReport,
     reasons_without_cover,
     report_covers,
     vector_tile_notes,
 )
-from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan, seconds_of_choices
 from offcut.backends.cpu.planning.operand_layout import OperandChoice
 from offcut.backends.cpu.planning.padded_terms import PaddedTerms
 from offcut.backends.cpu.planning.policy import policy
-from offcut.backends.cpu.planning.predicted_seconds import seconds_of_choices
+from offcut.backends.cpu.planning.schedule_words import with_thread_binds
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.backends.cpu.planning.unit_binding import bind_units
 from offcut.backends.cpu.planning.vectorize import privatize
@@ -36,8 +35,7 @@ from offcut.core.program import Choose, For, Let, Program, Store, Tile
 from offcut.core.traversal import expressions
 from offcut.costmodel import Inside, Machine, StatementPrices, copies_worth, simplify_cost
 from offcut.costmodel.nests import over_rows
-from offcut.describe.computation import Computation, Stage
-from offcut.describe.source import source
+from offcut.describe.computation import Computation, Stage, source
 from offcut.errors import PartitionError
 from offcut.partition import (
     Users,

@@ -13,7 +13,7 @@ from itertools import combinations
 from math import inf
 
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.row_reductions import is_row_reduction
+from offcut.backends.cpu.planning.lanes import is_row_reduction
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Cast, Expr, Var, variables

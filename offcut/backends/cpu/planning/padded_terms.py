@@ -17,7 +17,7 @@ from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.planning.cover_report import report_covers
 from offcut.backends.options import Options
-from offcut.core.accesses import stored_arrays
+from offcut.core.analysis import stored_arrays
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Expr, variables
 from offcut.core.program import For, Form, If, Kind, Program, Stmt, Store, Tile, walk

@@ -27,7 +27,6 @@ from functools import partial
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.planning.bound_schedule import with_thread_binds
 from offcut.backends.cpu.planning.competing_plans import (
     competing_schedules,
     lines_below,
@@ -44,8 +43,8 @@ from offcut.backends.cpu.planning.nest_plan import (
     nest_schedule,
     plan_nests,
 )
+from offcut.backends.cpu.planning.schedule_words import check_machine_words, with_thread_binds
 from offcut.backends.cpu.planning.unit_binding import with_threads
-from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
 from offcut.backends.options import DEFAULT, Options, Strategies
 from offcut.backends.verify import Unproved, verify_pass
@@ -53,8 +52,7 @@ from offcut.core.expr import Select, reads_memory
 from offcut.core.program import Program
 from offcut.core.traversal import canonicalize
 from offcut.costmodel import tile_price
-from offcut.describe.computation import Computation, Stage
-from offcut.describe.source import source
+from offcut.describe.computation import Computation, Stage, source
 from offcut.errors import PartitionError
 from offcut.partition import Users
 from offcut.proof.normal_forms.zero_terms import conditions

@@ -17,10 +17,9 @@ from typing import Literal
 
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.gather_lanes import GatherOrder, gather_orders
 from offcut.backends.cpu.planning.iteration_blocks import iteration_block
+from offcut.backends.cpu.planning.lanes import GatherOrder, gather_orders, is_row_reduction
 from offcut.backends.cpu.planning.operand_layout import OperandChoice, OperandPlanner
-from offcut.backends.cpu.planning.row_reductions import is_row_reduction
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES

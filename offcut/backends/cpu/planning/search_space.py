@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offcut.backends.cpu.planning.loop_decisions import LoopCuts, LoopDecisions, Steps
-from offcut.backends.cpu.planning.variant_decisions import (
+from offcut.backends.cpu.planning.nest_decisions import (
+    LoopCuts,
+    LoopDecisions,
     NestTree,
+    Steps,
     VariantDecision,
     VariantSet,
     limit_variants,
@@ -50,7 +52,7 @@ from offcut.schedule import (
     with_orders_of_terms,
 )
 from offcut.search import ScheduleSpace
-from offcut.search.decisions import AllOf, CaseOf, OneOf
+from offcut.search.schedule_space import AllOf, CaseOf, OneOf
 
 Decided = tuple[Steps, tuple[bool, ...], tuple[VariantSet, ...]]
 """An alternative of a case: what is said beside nests, which shared loops stay, the variants of each nest."""

@@ -19,21 +19,21 @@ from typing import NoReturn, TypeVar
 
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.planning.bound_schedule import (
+from offcut.backends.cpu.planning.cover_report import external_kernels
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.planning.lanes import mark_row_reductions
+from offcut.backends.cpu.planning.schedule_words import (
     with_loop_names,
     with_thread_binds,
     with_unit_splits,
     without_unrolled_splits,
 )
-from offcut.backends.cpu.planning.cover_report import external_kernels
-from offcut.backends.cpu.planning.cpu_plan import CpuPlan
-from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
 from offcut.backends.cpu.planning.unroll_and_jam import unroll_and_jam, without_factors
 from offcut.backends.cpu.planning.vectorize import vectorize
 from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops, single_threaded
 from offcut.backends.verify import verify_pass
 from offcut.core import index as ix
-from offcut.core.accesses import only_reduces
+from offcut.core.analysis import only_reduces
 from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import LANE, THREAD, UNROLL, For, Program, Stmt, Tile, walk
 from offcut.core.traversal import map_blocks

@@ -24,16 +24,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
-from offcut.backends.cpu.lowering.accesses import is_one_element, store_apart
 from offcut.backends.cpu.lowering.call_layout import buffers_in_memory
+from offcut.backends.cpu.lowering.expressions import is_one_element, store_apart
 from offcut.backends.cpu.lowering.lane_reductions import has_lane_reductions
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.core import index as ix
+from offcut.core.analysis import residual_conditions
 from offcut.core.expr import Expr, Load, loads, variables
 from offcut.core.program import STATUS, THREAD, UNROLL, For, If, Program, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
-from offcut.core.tile_limits import residual_conditions
 from offcut.core.traversal import expressions, map_blocks
 from offcut.errors import PartitionError
 from offcut.polyhedral import coefficient

@@ -38,7 +38,7 @@ from offcut.partition import (
     segments,
 )
 from offcut.schedule import KernelAxes, LoopVariant, Nest, Pack, Staging, beside, pack_of
-from offcut.search.decisions import AllOf, Decision, OneOf
+from offcut.search.schedule_space import AllOf, Decision, OneOf
 
 _ANY = Var("extent")
 

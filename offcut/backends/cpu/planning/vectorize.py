@@ -27,7 +27,7 @@ from offcut.backends.cpu.lowering.lane_reductions import reduction_lanes
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.planning.embedded_nests import extract_nest
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, statement_arrays
+from offcut.core.analysis import accessed_arrays, at_most, statement_arrays
 from offcut.core.expr import (
     Expr,
     Var,
@@ -55,7 +55,6 @@ from offcut.core.program import (
     blocks,
 )
 from offcut.core.program import walk as statements
-from offcut.core.tile_limits import at_most
 from offcut.core.traversal import used_names, with_buffer_renamed
 from offcut.costmodel import Inside, Loops, StatementPrices
 from offcut.describe.computation import Names
@@ -64,7 +63,7 @@ from offcut.polyhedral import (
     carried_by,
     try_isl,
 )
-from offcut.polyhedral.units.independence import begins_with_store
+from offcut.polyhedral.units import begins_with_store
 from offcut.schedule import EVERY, Binds
 
 MOST_STORES = 32  # in a nest of which isl is asked, in pairs, whether it may run as lanes

@@ -24,7 +24,7 @@ from offcut import debug
 from offcut.backends.host import cache
 from offcut.backends.verify import check_parallel_loops
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, statement_arrays, stored_arrays
+from offcut.core.analysis import accessed_arrays, statement_arrays, stored_arrays
 from offcut.core.expr import Expr, Var, reads_memory
 from offcut.core.memo import memo
 from offcut.core.plain_loops import strip_synchronization
@@ -49,7 +49,7 @@ from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.polyhedral import Facts, Space, try_isl
 from offcut.polyhedral.sync import check_barriers, has_loops_of, windows_in_step, with_barriers
-from offcut.polyhedral.units.independence import Independence, Path
+from offcut.polyhedral.units import Independence, Path
 from offcut.schedule import EVERY, NO_LOOP, Binds, Split
 
 

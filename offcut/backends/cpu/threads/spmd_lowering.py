@@ -25,7 +25,7 @@ from offcut.backends.cpu.lowering.lower import Lowered, Lowering
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.threads.parallel import Parallel
-from offcut.backends.cpu.threads.pool_ir import BARRIER, DECLARATIONS, RUN
+from offcut.backends.cpu.threads.pool import BARRIER, DECLARATIONS, RUN
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core.analysis import analysis

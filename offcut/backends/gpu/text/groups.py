@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offcut.backends.gpu.boxes import accesses, is_box_copy
-from offcut.backends.gpu.copies import MAX_BOX, UNITS
-from offcut.backends.gpu.layouts import BOXES
-from offcut.backends.gpu.text.expressions import name_of, no_text
-from offcut.backends.gpu.text.windows import SharedWindow, Windows
-from offcut.backends.gpu.wgmma import DEPTH, WGMMA
+from offcut.backends.gpu.instructions import BOXES, MAX_BOX, UNITS, WGMMA, WGMMA_DEPTH
+from offcut.backends.gpu.text.windows import SharedWindow, Windows, name_of, no_text
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, all_loads, substitute, variables
 from offcut.core.program import For, Program, Stmt, Store, Tile, blocks, walk
@@ -126,7 +123,7 @@ class GroupWriter:
             turned = terms.iter in variables(index[-2])
             kinds += [str(window.rows), "true" if turned else "false"]
             texts.append(self.address(window, [substitute(part, begin) for part in index], turned))
-        kind = ", ".join([*kinds, str(-(-most // DEPTH) * DEPTH)])
+        kind = ", ".join([*kinds, str(-(-most // WGMMA_DEPTH) * WGMMA_DEPTH)])
         columns = accumulators.shape[1]
         return [f"multiply_boxes<{columns}, {kind}>({accumulators.name}, {texts[0]}, {texts[1]});"]
 

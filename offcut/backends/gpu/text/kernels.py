@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from offcut.backends.executor.launch_statements import launch_statements
+from offcut.backends.gpu.block_limits import RegisterSplit, split_registers
 from offcut.backends.gpu.boxes import CELL, is_box_copy
 from offcut.backends.gpu.launches import (
     INDEX_LIMIT,
@@ -23,22 +24,19 @@ from offcut.backends.gpu.launches import (
     TensorMapParameter,
     python_name,
 )
-from offcut.backends.gpu.registers import RegisterSplit, split_registers
-from offcut.backends.gpu.text.expressions import TYPES, name_of, no_text, writer
 from offcut.backends.gpu.text.groups import KERNELS, arrays_but_in_boxes, tensor_maps
 from offcut.backends.gpu.text.primitives import head
 from offcut.backends.gpu.text.unit_statements import LANES, WARPS_OF_A_GROUP, UnitStatements
-from offcut.backends.gpu.text.windows import NUMBER_OF, Windows
+from offcut.backends.gpu.text.windows import NUMBER_OF, TYPES, Windows, name_of, no_text, writer
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
+from offcut.core.analysis import accessed_arrays
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, reads_memory, substitute
 from offcut.core.program import Alloc, Choose, For, If, Kind, Program, Stmt, Sync, Tile, Token, walk
 from offcut.core.text.c_expressions import CExpressions, signed_names
 from offcut.core.text.printer import format_expr, format_head
 from offcut.core.traversal import map_blocks, substitute_coordinates
-from offcut.polyhedral.index_overflow import index_bounds
-from offcut.polyhedral.window_room import agent_count
+from offcut.polyhedral.index_maximum import agent_count, index_bounds
 
 REGISTERS = 65536
 """Registers of 32 bits of a multiprocessor, of compute capability 9.0 as of 8.0."""

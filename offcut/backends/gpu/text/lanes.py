@@ -18,12 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from offcut.backends.gpu.text.expressions import CUDA, TYPES, name_of, no_text
+from offcut.backends.gpu.text.windows import CUDA, TYPES, name_of, no_text
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
+from offcut.core.analysis import accessed_arrays, is_independent
 from offcut.core.dtypes import HALVES, identity
 from offcut.core.expr import Const, Load, all_loads, variables
-from offcut.core.loop_independence import is_independent
 from offcut.core.program import LANE, For, If, Let, Stmt, Store, Tile, walk
 from offcut.core.text.c_expressions import CStatements, braces
 from offcut.core.text.printer import format_head

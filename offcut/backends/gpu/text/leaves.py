@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from offcut.backends.gpu.mma import BY_NAME
-from offcut.backends.gpu.text.expressions import name_of, no_text, writer
+from offcut.backends.gpu.instructions import BY_NAME, RESET
 from offcut.backends.gpu.text.groups import GroupWriter
 from offcut.backends.gpu.text.lanes import MEET, LaneWriter
-from offcut.backends.gpu.text.windows import Fragments, SharedWindow, Windows, at_warp
-from offcut.backends.gpu.wgmma import RESET
+from offcut.backends.gpu.text.windows import (
+    Fragments,
+    SharedWindow,
+    Windows,
+    at_warp,
+    name_of,
+    no_text,
+    writer,
+)
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
+from offcut.core.analysis import accessed_arrays
 from offcut.core.dtypes import HALVES
 from offcut.core.expr import COMBINED, Expr, Load, Var, all_loads, rewrite, substitute, variables
 from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile, walk

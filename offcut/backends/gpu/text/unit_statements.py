@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from offcut.backends.gpu.text.expressions import CUDA, TYPES, name_of, no_text
 from offcut.backends.gpu.text.leaves import LeafWriter
-from offcut.backends.gpu.text.windows import NUMBER_OF, Windows
+from offcut.backends.gpu.text.windows import CUDA, NUMBER_OF, TYPES, Windows, name_of, no_text
 from offcut.backends.gpu.units import ASYNC_SHARED
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
+from offcut.core.analysis import accessed_arrays
 from offcut.core.conditions import negate
 from offcut.core.expr import Expr
 from offcut.core.program import (

@@ -1,20 +1,84 @@
-"""The places of windows: stages of rows in shared memory, and fragments in the registers of each warp."""
+"""The places of windows: stages of rows in shared memory, and fragments in the registers of each warp.
+
+CUDA C++ as a dialect of C: types, names, and the numbers of units.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offcut.backends.gpu.layouts import ATOM_BYTES, BOXES
-from offcut.backends.gpu.text.expressions import GROUP, TYPES, WARP, name_of, no_text
+from offcut.backends.gpu.instructions import ATOM_BYTES, BOXES
+from offcut.backends.gpu.text.primitives import PRIMITIVE_NAMES
 from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.expr import Expr, Load, Var, substitute, variables
 from offcut.core.program import Alloc, Buffer, For, Program, Stmt, Store, Tile, blocks, walk
+from offcut.core.text.c_expressions import LIBRARY, CExpressions, Dialect, is_word
 from offcut.core.text.printer import format_head
+from offcut.errors import DescribeError
 from offcut.polyhedral.index_maximum import upper_bound
 from offcut.polyhedral.sync import slot_of
+
+TYPES: Mapping[str, str] = {
+    "float32": "float",
+    "float64": "double",
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "bool": "bool",
+    "index": "int",
+}
+"""The types of elements, and of indices."""
+WARP = Var("the warp")
+"""The number of the warp, which iterators of loops over warps stand for; no program can name it so."""
+GROUP = Var("the warpgroup")
+"""The number of the warpgroup, which iterators of loops over warpgroups stand for."""
+NUMBERS = {WARP.name: "warp", GROUP.name: "group"}
+_OWN_NAMES = frozenset(
+    [
+        *("warp", "group", "lane", "bytes", "shared", "row_tile", "column_tile", "element"),
+        *("barrier", "bf16", "f16", "min", "max", "tensor_map", "multiply_async"),
+        *("blockIdx", "threadIdx", "gridDim", "blockDim"),
+    ]
+)
+"""Names of the text and of CUDA, which names of a program may not equal, beside those of C++ and of its library."""
+
+
+def name_of(name: str) -> str:
+    """Return a name of a program as the text has it."""
+    is_taken = name in _OWN_NAMES | PRIMITIVE_NAMES | LIBRARY or is_word(name)
+    return f"{name}_" if is_taken else name
+
+
+def no_text(at: str, because: str) -> DescribeError:
+    """Return the error for a construct that has no text in CUDA C++."""
+    return DescribeError(
+        "source", 'cannot show "cuda"', at=at, because=because, help=('source("loops")',)
+    )
+
+
+CUDA = Dialect(
+    TYPES, lambda name: NUMBERS.get(name) or name_of(name), "to_whole<{type}>({value})", no_text
+)
+
+
+def writer(element: Callable[[Load], str], signed: frozenset[str] = frozenset()) -> CExpressions:
+    """Return a writer of expressions.
+
+    element  from a load to the text of its value
+    signed   the iterators that may be below 0
+    """
+    return CExpressions(CUDA, element, signed)
+
 
 ROUNDED, ROUNDED_BYTES = 16, 32
 """Rows and columns of windows in shared memory are multiples of so many elements, and of as many as have so many bytes: products read

@@ -1,4 +1,5 @@
 """Micro-batches: kernels that run one after the other for a few of a batch at a time, so that what one writes is still near
+
 when the next reads it.
 
 A convolution of many images writes more than the last cache holds, of one image less. A kernel is compiled for every batch, so running it for a part is a call with other sizes and addresses. What lies
@@ -12,16 +13,22 @@ path through the steps ``s``, with a state for each count ``c``, in cycles::
     run(s, c)    = passes(s, c) + (parts(c) - 1) * (holds(s) + policy.part_cycles)
 
 Counts begin at the threads that share a kernel, so that each has one of the batch, or where the size does.
+
+Micro-batches as data: which kernels of a model run for a part of the batch at a time. A line says it of several kernels that follow
+one another, by the values that the first and the last of them give::
+
+    relu_1 to mean: 2 of b at a time
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 from math import inf, lcm
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,14 +37,84 @@ from offcut.core.expr import Expr
 from offcut.core.program import Size
 from offcut.costmodel import Device, Machine
 from offcut.describe.request import Array
-from offcut.errors import PartitionError
+from offcut.errors import DescribeError, PartitionError, blamed_on_another
 from offcut.graph.graph import Value
-from offcut.graph.models.batches.parts import Part, Parts, parse_parts, said_by
 from offcut.graph.models.compiling.batch_strides import couplings
 from offcut.graph.models.kernel_step import Step
 from offcut.graph.models.memory.calls import Calls, Operands
 from offcut.graph.sizes.extent_values import Numbers, Valued
 from offcut.graph.sizes.extents import product
+from offcut.schedule.lines import Line
+
+SHOWN = "relu_1 to mean: 2 of b at a time"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Kernels from that of `first` to that of `last`, one after the other, for `count` of a size, then for the next."""
+
+    first: str
+    last: str
+    count: int
+    size: str
+
+    def __str__(self) -> str:
+        return f"{self.first} to {self.last}: {self.count} of {self.size} at a time"
+
+
+Parts: TypeAlias = bool | str | Callable[[Mapping[str, int]], str]
+"""Which kernels run so: those that the machine's memories say, none, those of a text, or those of what a rule gives for sizes."""
+
+
+def check_parts(op: str, parts: object) -> None:
+    """Refuse what is no `Parts`.
+
+    op  the call as the user made it
+    """
+    if not (isinstance(parts, bool | str) or callable(parts)):
+        raise DescribeError(
+            op,
+            f"cannot take parts={parts!r}",
+            because="it is True, False, a text of parts, or a function from sizes to one",
+            help=(f'parts="{SHOWN}"', f'parts=lambda sizes: "{SHOWN}" if sizes[\'b\'] > 8 else ""'),
+        )
+
+
+def said_by(rule: Callable[[Mapping[str, int]], str], sizes: Mapping[str, int]) -> str:
+    """The text that a rule gives for sizes.
+
+    Raises PartitionError where it gives none.
+    """
+    at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    help = f"a function of {{{', '.join(map(repr, sizes))}}}", f'"{SHOWN}", or ""'
+
+    def refused(did: str) -> PartitionError:
+        what = "cannot ask the rule"
+        return PartitionError("parts", what, at=at, because=f"it {did}", help=help)
+
+    with blamed_on_another(refused):
+        text = rule(dict(sizes))
+    if not isinstance(text, str):
+        raise refused(f"gave {text!r}, and parts are text")
+    return text
+
+
+def parse_parts(text: str) -> tuple[Part, ...]:
+    """The parts that print as the lines of `text`; what follows a # is left out.
+
+    Raises ParseError, with the line, where one is of another form.
+    """
+    lines = enumerate((raw.partition("#")[0].strip() for raw in text.split("\n")), 1)
+    return tuple(_read_part(Line(number, 0, line, "parts")) for number, line in lines if line)
+
+
+def _read_part(line: Line) -> Part:
+    pattern = r"(\S+) to (\S+): (\d+) of (\S+) at a time"
+    first, last, count, size = line.match(pattern, SHOWN).groups()
+    if not line.size(count):
+        line.refuse("a part is of one at least", SHOWN)
+    return Part(first, last, int(count), size)
+
 
 _LISTED = 8
 """Kernels that a refusal names."""

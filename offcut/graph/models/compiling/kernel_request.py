@@ -16,9 +16,8 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.core.index import literal_value
 from offcut.core.program import Kind, Program, Size
-from offcut.describe.computation import computation
+from offcut.describe.computation import computation, source
 from offcut.describe.request import Array, take_ownership
-from offcut.describe.source import source
 from offcut.describe.tensor import Tensor, tensors_of
 from offcut.graph.fusion.batch_axes import Coupling, parallel_axes
 from offcut.graph.fusion.folding import with_folded_factors

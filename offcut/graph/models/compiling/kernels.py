@@ -1,4 +1,7 @@
-"""Regions as kernels: one for each distinct computation, bound to the constants of each region that asks for it."""
+"""Regions as kernels: one for each distinct computation, bound to the constants of each region that asks for it.
+
+The kernels that run a graph, region by region.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ from offcut.core.expr import Expr
 from offcut.core.program import Size
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
+from offcut.graph.fusion.access_analysis import NodeAccesses
 from offcut.graph.fusion.folding import scaled_name
-from offcut.graph.graph import Node, Value, rename_values
-from offcut.graph.layout.placement import ONE, ZERO, Place, PlacedRegion, own_place
+from offcut.graph.fusion.regions import Region, region_of, regions_of
+from offcut.graph.graph import Bound, Node, Value, rename_values
+from offcut.graph.layout.axis_orders import depthwise_constants, orders_of, unpackable_constants
+from offcut.graph.layout.placement import ONE, ZERO, Place, PlacedRegion, own_place, place_graph
 from offcut.graph.models.compiling.batch_strides import batch_strides
-from offcut.graph.models.compiling.compile_pool import Compilation, CompilePool
+from offcut.graph.models.compiling.compile_pool import Compilation, CompilePool, max_processes
 from offcut.graph.models.compiling.kernel_request import (
     Binding,
     CanonicalRegion,
@@ -26,7 +32,13 @@ from offcut.graph.models.compiling.kernel_request import (
     make_kernel_request,
     zero,
 )
-from offcut.graph.models.compiling.plan_cache import BoundKernels, Call, RegionSteps, bind_kernels
+from offcut.graph.models.compiling.plan_cache import (
+    BoundKernels,
+    Call,
+    RegionSteps,
+    Stepped,
+    bind_kernels,
+)
 from offcut.graph.models.compiling.split import (
     TargetKernel,
     Targets,
@@ -38,6 +50,7 @@ from offcut.graph.models.compiling.split import (
 )
 from offcut.graph.models.kernel_step import Operand, Step
 from offcut.graph.sizes import extents
+from offcut.graph.views import VIEWS
 from offcut.kernel import Kernel, KernelCode
 from offcut.pipeline import compile
 
@@ -312,3 +325,78 @@ def of_node(
 def with_names(text: str, names: Mapping[str, str]) -> str:
     """Return a text in which values have the names that the graph has for them."""
     return re.sub(r"\b[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), text)
+
+
+def steps_of_bound(
+    bound: Bound,
+    kernels: Kernels,
+    priced: bool = False,
+    orders: Mapping[str, tuple[int, ...]] | None = None,
+) -> Stepped:
+    """Return the kernels that run a graph.
+
+    priced  whether they are asked for their cost alone
+    orders  of the axes of outputs in memory, as `compiled` says
+    """
+    graph, readings, notes = bound.graph, NodeAccesses(bound.graph), list[str]()
+    fused: Sequence[Region | Node] = regions_of(graph, readings)
+    requested, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
+    count = max_processes()
+    while True:
+        placed_graph = place_graph(graph, fused, readings, orders, requested, kernels.takes_strides)
+        try:
+            steps, regions, regions_by_name = list[Step](), list[RegionSteps](), list[NamedRegion]()
+            for step in placed_graph.steps:
+                region = step.region
+                fixed = _constants(region, readings, bound, orders, kernels.packs)
+                regions_by_name.append(kernels.request(step, *fixed))
+            with kernels.ahead(regions_by_name, count) as ahead:
+                for one in regions_by_name:
+                    region = one.placed.region
+                    decisions, own = kernels.steps(one, ahead, priced)
+                    regions.append(decisions)
+                    steps += own
+        except OffcutError as refused:
+            if len(region.nodes) == 1:
+                (value, *_) = region.results
+                if value in requested and readings.is_view(
+                    region.nodes[0]
+                ):  # a call copies it, then
+                    requested = {name: order for name, order in requested.items() if name != value}
+                    continue
+                refused.value = value
+                raise
+            notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
+            fused = [each for one in fused for each in _split_region(one, region)]
+            continue
+        return Stepped(steps, placed_graph.outputs, tuple(notes), tuple(regions))
+
+
+def _constants(
+    region: Region,
+    readings: NodeAccesses,
+    bound: Bound,
+    orders: Mapping[str, tuple[int, ...]],
+    packs: bool,
+) -> tuple[frozenset[str], dict[str, tuple[int, ...]]]:
+    """Return the constants of a region that are read as any other operand is, and the orders of axes of others.
+
+    packs  whether a target packs constants
+    """
+    constants, unpacked = frozenset(bound.arrays), frozenset[str]()
+    turns: dict[str, tuple[int, ...]] = {}
+    for node in region.nodes:
+        if node.op not in VIEWS:
+            reading = readings.of(node)
+            unpacked |= (
+                unpackable_constants(node, reading, constants, orders) if packs else frozenset()
+            )
+            turns |= depthwise_constants(node, reading, constants, orders)
+    return unpacked, turns
+
+
+def _split_region(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
+    """Return a region or view; the nodes of the region that was refused, each alone."""
+    if one is not refused:
+        return (one,)
+    return tuple(region_of((node,)) for node in refused.nodes)

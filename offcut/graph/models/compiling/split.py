@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from offcut import pipeline
 from offcut.backends.memory import HOST, Memory
-from offcut.backends.result_checks import check_result
+from offcut.backends.options import check_result
 from offcut.backends.target import Target
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph.sizes.numbers import typical_sizes
+from offcut.graph.sizes.extent_values import typical_sizes
 from offcut.kernel import Kernel
 
 Targets: TypeAlias = str | Target | Sequence[str | Target]

@@ -15,8 +15,7 @@ from offcut.core.text.printer import format_expr
 from offcut.graph.graph import Value
 from offcut.graph.models.kernel_step import Step
 from offcut.graph.sizes import extents
-from offcut.graph.sizes.extent_values import Numbers
-from offcut.graph.sizes.numbers import typical_sizes
+from offcut.graph.sizes.extent_values import Numbers, typical_sizes
 
 ALIGNMENT = 64
 """Bytes: where a slot begins."""

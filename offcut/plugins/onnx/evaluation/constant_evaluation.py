@@ -17,9 +17,8 @@ from onnx import helper
 
 from offcut.core.expr import Expr
 from offcut.graph import extents
-from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
+from offcut.graph.sizes.extent_values import arithmetic, extent, plain, product
 from offcut.plugins.onnx.importer.context import Context
-from offcut.plugins.onnx.importer.dtypes import name_of
 from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (
     Call,
@@ -27,6 +26,7 @@ from offcut.plugins.onnx.importer.operands import (
     KnownArray,
     UnsupportedNode,
     known_array,
+    name_of,
 )
 from offcut.plugins.onnx.rules.sequences import SEQUENCES
 

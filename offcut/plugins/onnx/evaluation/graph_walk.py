@@ -17,19 +17,19 @@ from offcut.core.expr import Expr
 from offcut.plugins.onnx.evaluation.constant_evaluation import evaluate_node
 from offcut.plugins.onnx.evaluation.control_flow import run_loop, run_scan, run_sequence_map
 from offcut.plugins.onnx.importer.context import Context
-from offcut.plugins.onnx.importer.dtypes import code_of, name_of
 from offcut.plugins.onnx.importer.operands import (
     Call,
     KnownArray,
     Operand,
     UnsupportedNode,
+    code_of,
     format_values,
+    name_of,
 )
 from offcut.plugins.onnx.importer.size_facts import FactsRequired
 from offcut.plugins.onnx.importer.unification import facts_said, sizes_help, solve
 from offcut.plugins.onnx.rules.elementwise import Operator
-from offcut.plugins.onnx.tables.contrib_ops import CONTRIBUTED
-from offcut.plugins.onnx.tables.table import TABLE
+from offcut.plugins.onnx.tables.table import CONTRIBUTED, TABLE
 
 LOOPS = {"Loop": run_loop, "Scan": run_scan, "SequenceMap": run_sequence_map}
 STANDARD = ("", "ai.onnx")

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.graph.sizes.numbers import arithmetic, extent
+from offcut.graph.sizes.extent_values import arithmetic, extent
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (

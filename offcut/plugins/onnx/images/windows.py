@@ -11,8 +11,8 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
+from offcut.graph.sizes.extent_values import arithmetic, extent, plain, product
 from offcut.graph.sizes.extents import places
-from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.operands import (
     Call,

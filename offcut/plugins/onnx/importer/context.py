@@ -16,9 +16,8 @@ from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.call_conditions import assert_condition, of_size
-from offcut.graph.sizes.numbers import extent, plain
+from offcut.graph.sizes.extent_values import extent, plain
 from offcut.graph.views import VIEWS
-from offcut.plugins.onnx.importer.dtypes import unsupported_dtype
 from offcut.plugins.onnx.importer.nonnegative_extents import refuse_negative, require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (
     Element,
@@ -28,6 +27,7 @@ from offcut.plugins.onnx.importer.operands import (
     UnsupportedNode,
     format_values,
     known_array,
+    unsupported_dtype,
 )
 from offcut.plugins.onnx.importer.size_facts import FactsRequired
 

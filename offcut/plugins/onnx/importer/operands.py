@@ -1,4 +1,7 @@
-"""What the values of an ONNX graph are while it is imported: refs into our graph, or known before any call."""
+"""What the values of an ONNX graph are while it is imported: refs into our graph, or known before any call.
+
+Element types: by ONNX's numbers, and by our names.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+from onnx import TensorProto
 
+from offcut.core.dtypes import DTYPES
 from offcut.core.expr import Expr
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
@@ -160,3 +165,39 @@ def known_array(values: Any, dtype: str = "int64") -> KnownArray:
     if not any(isinstance(one, Expr) for one in array.ravel()):
         array = array.astype(dtype)
     return KnownArray(array, dtype)
+
+
+RENAMED: Mapping[str, str] = {"float": "float32", "double": "float64"}
+"""The names of ONNX that are not numpy's."""
+
+
+def name_of(code: int) -> str:
+    """The name of an element type, ours or not."""
+    name = str(TensorProto.DataType.Name(code)).lower()
+    return RENAMED.get(name, name)
+
+
+def dtype_of(code: int) -> str:
+    """Our name of an element type.
+
+    Raises Refused where it is not ours.
+    """
+    name = name_of(code)
+    if name not in DTYPES:
+        raise unsupported_dtype(name)
+    return name
+
+
+def unsupported_dtype(name: str) -> UnsupportedNode:
+    """The refusal of an element type, or of what numpy has no type of its own for: sequences, and texts."""
+    if name == "object":
+        return UnsupportedNode(
+            "it is not a tensor of numbers, but of texts, or a sequence", "tensors"
+        )
+    return UnsupportedNode(f"elements of {name}", f"element types are {', '.join(DTYPES)}")
+
+
+def code_of(dtype: str) -> int:
+    """ONNX's number of an element type of ours."""
+    theirs = {own: name for name, own in RENAMED.items()}
+    return int(TensorProto.DataType.Value(theirs.get(dtype, dtype).upper()))

@@ -1,4 +1,7 @@
-"""Element-wise operators."""
+"""Element-wise operators.
+
+Elementary functions that offcut has not: those that plugins compose for all hosts.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED, numpy_dtype
+from offcut.core.dtypes import FLOATS, INTEGERS, ITEM_BYTES, UNSIGNED, numpy_dtype
 from offcut.core.function_table import FUNCTIONS
 from offcut.plugins.onnx.importer.context import Context, single_number
-from offcut.plugins.onnx.importer.dtypes import dtype_of
 from offcut.plugins.onnx.importer.operands import (
     Call,
     KnownArray,
     Operand,
     Results,
     UnsupportedNode,
+    dtype_of,
 )
-from offcut.plugins.operators.arithmetic import truncated_quotient
+from offcut.plugins.operators import functions as special
+from offcut.plugins.operators.functions import truncated_quotient
 
 Operator: TypeAlias = Callable[[Context, Call], Results]
 """What a node gives, from its inputs; it raises Refused for one that it cannot take."""
@@ -290,3 +294,24 @@ OF_ROWS: Mapping[str, Operator] = {
     if row.public and row.onnx
 }
 """Those that `offcut.core.functions` has a row for; they stand before rules that compose them of others."""
+
+
+def _composed(formula: special.Formula, in_double: bool) -> Operator:
+    """Return a composed function; one that cancels near 0 is calculated in float64 for narrower floats."""
+
+    def rule(g: Context, call: Call) -> Results:
+        x, dtype = call[0], g.dtype(call[0])
+        if in_double and (dtype not in FLOATS or dtype == "float64"):
+            raise UnsupportedNode(f"it is not exact in {dtype}", "float32 and narrower")
+        wide = g.cast(x, "float64") if in_double else g.in_float32(x)
+        return g.cast(formula(g.op, g.ref(wide)), dtype)
+
+    return rule
+
+
+COMPOSED_FUNCTIONS: Mapping[str, Operator] = {
+    name: _composed(formula, formulas is special.IN_DOUBLE)
+    for formulas in (special.IN_DOUBLE, special.OF_ANY_FLOAT)
+    for (_, name), formula in formulas.items()
+    if name
+}

@@ -9,7 +9,7 @@ import numpy as np
 from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr, Var
 from offcut.graph.call_conditions import assert_shape
-from offcut.graph.sizes.numbers import arithmetic, extent, product
+from offcut.graph.sizes.extent_values import arithmetic, extent, product
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (

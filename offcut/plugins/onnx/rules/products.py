@@ -1,11 +1,25 @@
-"""Sums of products: matrices, Einstein's notation."""
+"""Sums of products: matrices, Einstein's notation, attention, Fourier transforms.
+
+Attention, as one operator where it is one.
+
+Spectra: Fourier transforms of a known extent as products with a constant matrix, real and imaginary parts as a last axis.
+
+What the transform of numpy makes of each element alone, in float64, is a row of the matrix, so that cropped, padded, one-sided and
+inverse ones differ by that alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from string import ascii_letters
+from typing import Any
 
-from offcut.graph.sizes.numbers import product
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.describe.request import Array
+from offcut.graph.sizes.extent_values import arithmetic, product
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.operands import (
     Call,
@@ -14,11 +28,12 @@ from offcut.plugins.onnx.importer.operands import (
     Operand,
     Results,
     UnsupportedNode,
+    known_array,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import emit_reduction
 from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
-from offcut.plugins.operators.arithmetic import MAX_DETERMINANT_ROWS, determinants
+from offcut.plugins.operators.functions import MAX_DETERMINANT_ROWS, determinants
 
 BYTES = ("int8", "uint8")
 
@@ -179,4 +194,223 @@ PRODUCTS: Mapping[str, Operator] = {
     "MatMulInteger": lambda g, call: integer_matmul(
         g, call[0], call.input(2), call[1], call.input(3)
     ),
+}
+
+
+def _attention(g: Context, call: Call) -> Results:
+    q, k, v, mask = call[0], call[1], call[2], call.input(3)
+    for name, default in (("softcap", 0.0), ("qk_matmul_output_mode", 0)):
+        if call.get(name, default) != default:
+            raise UnsupportedNode(f"{name}={call.get(name)}", f"{name}={default}")
+    call.overlook("softmax_precision")
+    operands = [k, v, *(one for one in map(call.input, (4, 5, 6)) if one is not None)]
+    g.require_equal("batches differ", *((g.shape(q)[0], g.shape(one)[0]) for one in operands))
+    g.require_equal("keys and values differ in their rows", (g.shape(k)[-2], g.shape(v)[-2]))
+    if call.outputs > 3:
+        raise UnsupportedNode("the products of queries and keys as an output", "three outputs")
+    flat = g.rank(q) == 3
+    if flat:
+        q = _heads(g, q, call.get("q_num_heads"))
+        k, v = (_heads(g, one, call.get("kv_num_heads")) for one in (k, v))
+    past: Element = 0
+    if call.input(4) is not None:
+        past = g.shape(call[4])[2]
+        k = g.op("concat", (call[4], k), axis=2)
+        v = g.op("concat", (call[5], v), axis=2)
+    causal = bool(call.get("is_causal", 0))
+    options: dict[str, Any] = {"causal": causal}
+    if causal and past != 0:
+        options["past"] = past
+    if call.get("scale"):
+        options["scale"] = call.get("scale")
+    if call.input(6) is not None:
+        if causal:
+            raise UnsupportedNode("is_causal=1 with nonpad_kv_seqlen", "a mask")
+        lengths = g.binary("minimum", call[6], known_array(g.shape(k)[2]))
+        options["lengths"] = g.cast(g.binary("maximum", lengths, known_array(0)), "int32")
+    if mask is not None:
+        if not g.same(g.shape(mask)[-1], g.shape(k)[2]):
+            raise UnsupportedNode("a mask of other keys than there are")
+        options["mask"] = mask if not g.is_float(mask) else g.cast(mask, g.dtype(q))
+    result: Operand = g.op("attention", q, k, v, **options)
+    return (_join_heads(g, result) if flat else result, k, v)[: max(call.outputs, 1)]
+
+
+def grouped_attention(g: Context, call: Call) -> Results:
+    """Translate ``GroupQueryAttention`` of onnxruntime: causal attention over the keys and values of its cache and its own.
+
+    Every sentence of the batch must be as long as the longest; a call with a shorter one is an error.
+    """
+    for name, default in (("softcap", 0.0), ("smooth_softmax", 0), ("qk_output", 0)):
+        if call.get(name, default) not in (default, -1):
+            raise UnsupportedNode(f"{name}={call.get(name)}", f"{name}={default}")
+    heads, groups = call.get("num_heads"), call.get("kv_num_heads")
+    if call.input(1) is None:
+        depth = arithmetic("//", g.shape(call[0])[2], heads + 2 * groups)
+        ends = [arithmetic("*", depth, n) for n in (0, heads, heads + groups, heads + 2 * groups)]
+        parts = [g.slice(call[0], 2, low, high) for low, high in pairwise(ends)]
+    else:
+        parts = [call[place] for place in range(3)]
+    q, k, v = (_heads(g, x, n) for x, n in zip(parts, (heads, groups, groups), strict=True))
+    rows, past = g.shape(q)[2], 0 if call.input(3) is None else g.shape(call[3])[2]
+    whole = arithmetic("+", past, rows)
+    if call.get("do_rotary", 0):
+        if call.get("rotary_interleaved", 0):
+            raise UnsupportedNode("rotary_interleaved=1", "rotary_interleaved=0")
+        turns = [g.slice(call[place], 0, past, whole) for place in (7, 8)]
+        q, k = (_rotate(g, x, *turns) for x in (q, k))
+    if call.input(3) is not None:
+        k = g.op("concat", (call[3], k), axis=2)
+        v = g.op("concat", (call[4], v), axis=2)
+    call.overlook("k_quant_type", "v_quant_type", "kv_cache_bit_width")
+    batch, last = g.shape(q)[0], g.cast(call[5], "int64")
+    is_whole = g.binary("equal", last, known_array(arithmetic("-", whole, 1)))
+    if call.input(3) is None:  # what follows the end of a sentence no query of it sees
+        is_whole = g.binary("less", last, known_array(whole))
+    q = g.require(q, g.broadcast(g.reshape(is_whole, (batch, 1, 1, 1)), g.shape(q)))
+    call.input(6)  # as long as the longest
+    options: dict[str, Any] = {"causal": True}
+    if past != 0:
+        options["past"] = past
+    if call.get("local_window_size", -1) > 0:
+        options["window"] = call.get("local_window_size")
+    if call.get("scale", 0.0):
+        options["scale"] = call.get("scale")
+    result = _join_heads(g, g.op("attention", q, k, v, **options))
+    return (result, k, v)[: max(call.outputs, 1)]
+
+
+def _rotate(g: Context, x: Operand, cosines: Operand, sines: Operand) -> Operand:
+    """Return `x` (batch, heads, n, 2 * e) with element pairs (k, k + e) rotated by the angles of their rows, whose cosines and sines are (n, e).
+
+    Raises Refused unless the angles are as many as half of the elements of a head.
+    """
+    half = g.shape(cosines)[1]
+    if not g.same(arithmetic("*", half, 2), g.shape(x)[3]):
+        raise UnsupportedNode(
+            "angles of a part of the elements", "as many angles as half of a head"
+        )
+    one, other = g.slice(x, 3, 0, half), g.slice(x, 3, half, g.shape(x)[3])
+    first = g.binary(
+        "subtract", g.binary("multiply", one, cosines), g.binary("multiply", other, sines)
+    )
+    second = g.binary("add", g.binary("multiply", other, cosines), g.binary("multiply", one, sines))
+    return g.op("concat", (first, second), axis=3)
+
+
+def _join_heads(g: Context, x: Operand) -> Operand:
+    """Return `x` (batch, heads, n, e) as (batch, n, heads * e)."""
+    batch, heads, rows, width = g.shape(x)
+    return g.reshape(g.transpose(x, [0, 2, 1, 3]), (batch, rows, arithmetic("*", heads, width)))
+
+
+def _heads(g: Context, x: Operand, count: int) -> Operand:
+    """(batch, n, heads * e) as (batch, heads, n, e)."""
+    batch, rows, width = g.shape(x)
+    apart = g.reshape(x, (batch, rows, count, arithmetic("//", width, count)))
+    return g.transpose(apart, [0, 2, 1, 3])
+
+
+ATTENTION: Mapping[str, Operator] = {"Attention": _attention}
+
+
+LARGEST = 1 << 24
+"""Elements of a matrix, at most: 64 MiB of float32."""
+
+
+def _matrix(extent: int, parts: int, length: int, inverse: bool, onesided: bool) -> Array:
+    """What each element adds to each of the result: (extent, parts, elements of the result, parts of the result).
+
+    parts   1: real elements; 2: real and imaginary parts
+    length  of the transform: more elements are left out, fewer are followed by zeros
+    """
+    columns = length // 2 + 1 if onesided else length
+    if extent * parts * columns * 2 > LARGEST:
+        raise UnsupportedNode(
+            f"a transform of {extent} elements by a length of {length}", "shorter frames"
+        )
+    basis = np.eye(extent * parts).reshape(-1, extent, parts)
+    vectors = basis[..., 0] if parts == 1 else basis[..., 0] + 1j * basis[..., 1]
+    if inverse and onesided:
+        matrix = np.fft.irfft(vectors, length)[..., None]
+    else:
+        spectrum = (np.fft.ifft if inverse else np.fft.fft)(vectors, length)
+        spectrum = spectrum[:, :columns]
+        matrix = np.stack([spectrum.real, spectrum.imag], -1)
+    return matrix.reshape(extent, parts, *matrix.shape[1:])
+
+
+def _transform(g: Context, call: Call) -> Results:
+    """Along an axis of a known extent."""
+    x = call[0]
+    if call.version < 20:
+        axis = g.axis(x, call.get("axis", 1))
+    else:
+        axis = g.axis(x, int(g.number(call.input(2), "axis", -2)))
+    inverse, onesided = bool(call.get("inverse", 0)), bool(call.get("onesided", 0))
+    last = g.rank(x) - 1
+    if axis == last:
+        raise UnsupportedNode("a transform along real and imaginary parts", "another axis")
+    extent, parts = (g.whole(g.shape(x)[n], "an extent of a transform") for n in (axis, last))
+    default = 2 * (extent - 1) if inverse and onesided else extent
+    length = int(g.number(call.input(1), "dft_length", default))
+    if extent < 1 or length < 1:
+        raise UnsupportedNode(
+            f"a transform of {extent} elements by a length of {length}", "one at least"
+        )
+    matrix = _matrix(extent, parts, length, inverse, onesided)
+    order = [n for n in range(last) if n != axis]
+    transposed = g.transpose(x, [*order, axis, last])
+    rows = [g.shape(x)[n] for n in order]
+    flat = g.reshape(transposed, [product(rows), extent * parts])
+    result: Operand = g.op("dense", flat, _constant(g, x, matrix.reshape(extent * parts, -1)))
+    spread = g.reshape(result, [*rows, *matrix.shape[2:]])
+    back = [*range(axis), len(order), *range(axis, len(order)), last]
+    return g.transpose(spread, back)
+
+
+def _frames(g: Context, call: Call) -> Results:
+    """Return the transforms of frames, each times the window: a convolution with the matrix as its weights."""
+    signal, window = call[0], call.input(2)
+    step = int(g.number(call[1], "frame_step"))
+    window_length = (
+        None if window is None else g.whole(g.shape(window)[0], "the extent of a window")
+    )
+    length = int(g.number(call.input(3), "frame_length", window_length))
+    parts = g.whole(g.shape(signal)[2], "the count of real and imaginary parts")
+    if window_length not in (None, length):
+        raise UnsupportedNode(
+            f"a window of {window_length} elements for frames of {length}", "as many"
+        )
+    matrix = _matrix(length, parts, length, False, bool(call.get("onesided", 1)))
+    weights: Operand = _constant(g, signal, np.moveaxis(matrix.reshape(length, parts, -1), -1, 0))
+    weights = g.transpose(weights, [0, 2, 1])
+    if window is not None:
+        weights = g.binary("multiply", weights, g.cast(window, g.dtype(signal)))
+    channels = g.transpose(signal, [0, 2, 1])
+    result = g.op("conv1d", channels, weights, stride=step)
+    batch, _, count = g.shape(result)
+    return g.reshape(g.transpose(result, [0, 2, 1]), [batch, count, *matrix.shape[2:]])
+
+
+def _constant(g: Context, like: Operand, values: Array) -> KnownArray:
+    """Numbers of the element type of an operand."""
+    dtype = g.dtype(like)
+    if not g.is_float(like):
+        raise UnsupportedNode(f"a transform of {dtype}", "floats")
+    return KnownArray(np.ascontiguousarray(values).astype(numpy_dtype(dtype)), dtype)
+
+
+def _mel_weights(g: Context, call: Call) -> Results:
+    """It is evaluated at import, or not at all."""
+    names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
+    for operand, name in zip(call.present, names, strict=True):
+        g.numbers(operand, name)
+    raise UnsupportedNode("mel weights of sizes", "numbers")
+
+
+SPECTRA: Mapping[str, Operator] = {
+    "DFT": _transform,
+    "MelWeightMatrix": _mel_weights,
+    "STFT": _frames,
 }

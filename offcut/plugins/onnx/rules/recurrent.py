@@ -9,7 +9,7 @@ from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.operands import Call, Operand, Results, UnsupportedNode
 from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.rules.shapes import emit_unsqueeze
-from offcut.plugins.operators.recurrence import recurrence
+from offcut.plugins.operators.lines import recurrence
 
 FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offcut.graph.sizes.numbers import arithmetic, extent
+from offcut.graph.sizes.extent_values import arithmetic, extent
 from offcut.plugins.onnx.importer.context import Context
 from offcut.plugins.onnx.importer.operands import (
     Call,

@@ -10,9 +10,8 @@ import numpy as np
 
 from offcut.core.expr import Expr
 from offcut.core.integers import MOST_PARTS, binary_fraction
-from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
+from offcut.graph.sizes.extent_values import arithmetic, extent, plain, product
 from offcut.plugins.onnx.importer.context import Context
-from offcut.plugins.onnx.importer.dtypes import dtype_of
 from offcut.plugins.onnx.importer.nonnegative_extents import require_minimum_sizes
 from offcut.plugins.onnx.importer.operands import (
     Call,
@@ -22,12 +21,13 @@ from offcut.plugins.onnx.importer.operands import (
     Results,
     UnsupportedNode,
     check_count,
+    dtype_of,
     format_values,
     known_array,
 )
-from offcut.plugins.onnx.importer.unit_extents import is_one, require_one
+from offcut.plugins.onnx.importer.unification import is_one, require_one
 from offcut.plugins.onnx.rules.elementwise import Operator, number
-from offcut.plugins.operators.padding import pad, tile, wrap
+from offcut.plugins.operators.windows import pad, tile, wrap
 
 
 def attribute_or_input(g: Context, call: Call, place: int, name: str) -> list[int] | None:

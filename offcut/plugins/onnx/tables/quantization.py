@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from offcut.graph import Ref
-from offcut.graph.sizes.numbers import arithmetic
+from offcut.graph.sizes.extent_values import arithmetic
 from offcut.plugins.onnx.images.windows import emit_convolution, window_sizes, windows_of
 from offcut.plugins.onnx.importer.context import Context
-from offcut.plugins.onnx.importer.dtypes import dtype_of
 from offcut.plugins.onnx.importer.operands import (
     Call,
     KnownArray,
     Operand,
     Results,
     UnsupportedNode,
+    dtype_of,
     format_values,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar

@@ -3,16 +3,12 @@
 from offcut.plugins.torch.rules import (
     arithmetic,
     convolutions,
-    creation,
     functions,
     indexing,
     normalization,
-    ordering,
     products,
     quantization,
-    recurrent,
     reductions,
-    scatter,
     shapes,
 )
 

@@ -11,15 +11,12 @@ from offcut.core.dtypes import HALVES, INTEGERS
 from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.call_conditions import assert_condition
-from offcut.graph.sizes.numbers import plain
-from offcut.plugins.operators.arithmetic import truncated_quotient
-from offcut.plugins.operators.functions import is_negative
-from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.half_precision import is_rounded
-from offcut.plugins.torch.rule_table import register_rule
+from offcut.graph.sizes.extent_values import plain
+from offcut.plugins.operators.functions import is_negative, truncated_quotient
+from offcut.plugins.torch.dtypes import NAMES, is_rounded
+from offcut.plugins.torch.rule_table import Unsupported, register_rule
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.translation import Operand, Translation
-from offcut.plugins.torch.unsupported import Unsupported
 
 _MOST = 64
 """Whole powers up to this are products."""

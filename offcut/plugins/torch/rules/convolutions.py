@@ -15,11 +15,10 @@ from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.integers import MOST_PARTS
 from offcut.graph import Ref
-from offcut.graph.sizes.numbers import plain, product
+from offcut.graph.sizes.extent_values import plain, product
 from offcut.plugins.operators.windows import Windows, crop_windows, pool, transposed_convolution
-from offcut.plugins.torch.rule_table import register_rule
+from offcut.plugins.torch.rule_table import Unsupported, register_rule
 from offcut.plugins.torch.translation import Translation
-from offcut.plugins.torch.unsupported import Unsupported
 
 _FORWARD = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
 

@@ -11,9 +11,8 @@ from offcut.core.function import Function
 from offcut.core.function_table import FUNCTIONS
 from offcut.graph import Ref
 from offcut.plugins.operators import functions as special
-from offcut.plugins.torch.rule_table import register_rule, same, takes_prim
+from offcut.plugins.torch.rule_table import Unsupported, register_rule, same, takes_prim
 from offcut.plugins.torch.translation import Translation
-from offcut.plugins.torch.unsupported import Unsupported
 
 for _name in (
     "relu",

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.graph import Ref
-from offcut.graph.sizes.numbers import plain, product
-from offcut.plugins.operators.norms import log_sum_exp, norm_of_last_axes
-from offcut.plugins.torch.rule_table import register_rule
+from offcut.graph.sizes.extent_values import plain, product
+from offcut.plugins.operators.lines import log_sum_exp, norm_of_last_axes
+from offcut.plugins.torch.rule_table import Unsupported, register_rule
 from offcut.plugins.torch.rules.reductions import moments
 from offcut.plugins.torch.translation import Translation
-from offcut.plugins.torch.unsupported import Unsupported
 
 
 @register_rule("native_layer_norm")

@@ -8,11 +8,10 @@ import torch
 
 from offcut.core.dtypes import finite_range
 from offcut.graph import Ref
-from offcut.graph.sizes.numbers import plain
+from offcut.graph.sizes.extent_values import plain
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.rule_table import takes_of_others
+from offcut.plugins.torch.rule_table import Unsupported, takes_of_others
 from offcut.plugins.torch.translation import Translation
-from offcut.plugins.torch.unsupported import Unsupported
 
 BYTES = ("int8", "uint8")
 

@@ -19,8 +19,6 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.sym_node import SymNode
 
 from offcut.plugins.torch.entry_replacement import replace_entries
-from offcut.plugins.torch.tracing_patches.attention import attention
-from offcut.plugins.torch.tracing_patches.isqrt import trunc
 from offcut.plugins.torch.tracing_patches.layout import (
     are_channels_last,
     contiguous,
@@ -29,9 +27,9 @@ from offcut.plugins.torch.tracing_patches.layout import (
     result_axes,
     view,
 )
-from offcut.plugins.torch.tracing_patches.linspace import linspace
-from offcut.plugins.torch.tracing_patches.module_floats import wrap_symfloat
+from offcut.plugins.torch.tracing_patches.numbers import linspace, trunc, wrap_symfloat
 from offcut.plugins.torch.tracing_patches.operators import (
+    attention,
     average,
     convolution,
     copy,
