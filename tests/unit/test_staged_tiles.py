@@ -335,3 +335,21 @@ for r in 0:n
     oc.prove_equal(source, cut)
     oc.prove_equal(cut, made)
     oc.prove_equal(source, made)
+
+
+def test_windows_move_on_with_their_tiles_also_where_sizes_allow_one_alone() -> None:
+    program = oc.parse("""\
+program w
+size n in 0:100
+input A: float32[n]
+output C: float32[n]
+local B: float32[n]
+for i in 0:n
+  B[i] = A[i] + 1.0
+for i in 0:n
+  C[i] = B[i]*2.0
+""")
+    decisions = "schedule w\nsplit C.i balance(2) 8 as i_block i_in\nat B C.i_block"
+    loops = str(oc.create_schedule(program).apply(oc.Schedule.parse(decisions)).emitted)
+    for height in (6, 8):  # of 6 rows there is one tile at most: of 5 pairs of rows, 3
+        assert f"alloc B[{height}*i_block +: {height}]\n" in loops
