@@ -1,7 +1,7 @@
 """Faults planted in modules as they are imported, and the cases that find them.
 
     python -m tests.differential.planting               each fault, by the case that is noted for it
-    python -m tests.differential.planting --search 40   by the first 40 cases of every kind: new notes
+    python -m tests.differential.planting --search 40   by the first 40 cases of every kind too: more notes
 
 Each fault has a process of its own, forked before a back end is imported. A process that crashes or
 takes too long has found the fault too.
@@ -139,9 +139,12 @@ def _in_child(plant: Callable[[], None], cases: Sequence[Finder], writing: int) 
         os._exit(status)
 
 
-def noted() -> dict[str, Finder]:
-    """The case that finds each fault, by the fault's name."""
-    return {name: (kind, seed) for name, (kind, seed) in json.loads(NOTES.read_text()).items()}
+def noted() -> dict[str, list[Finder]]:
+    """The cases that find each fault, by the fault's name: one, or one for each kind of processor."""
+    return {
+        name: [(kind, seed) for kind, seed in cases]
+        for name, cases in json.loads(NOTES.read_text()).items()
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -165,17 +168,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         if asked.missing and fault.name in notes:
             continue
-        before = [notes[fault.name]] if fault.name in notes else []
+        before = notes.get(fault.name, [])
         more = [(kind, seed) for seed in range(asked.search or 0) for kind in kinds]
         found = found_by(fault, [*before, *more])
         missed += found is None
         sys.stdout.write(f"{fault.name}: {found or 'NOT FOUND'}\n")
         sys.stdout.flush()
-        if found is not None and asked.search and not asked.keep:
-            notes[fault.name] = found[0]
+        if found is not None and asked.search and not asked.keep and found[0] not in before:
+            notes[fault.name] = [*before, found[0]]
             names = {one.name for one in FAULTS}
             kept = {name: notes[name] for name in sorted(notes) if name in names}
-            NOTES.write_text(json.dumps(kept, indent=1) + "\n")
+            lines = (f" {json.dumps(name)}: {json.dumps(cases)}" for name, cases in kept.items())
+            NOTES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     return 1 if missed else 0
 
 

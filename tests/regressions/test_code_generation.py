@@ -419,3 +419,28 @@ def test_a_tile_that_never_has_a_row_is_no_code(tile: int, rows: str) -> None:
     for n in (0, 1, tile, 3 * tile + 1):
         a = np.arange(n * n, dtype="f").reshape(n, n)
         np.testing.assert_array_equal(kernel(a, a), a @ a)
+
+
+COLUMNS = """program columns
+size m in 0:200
+size n in 0:4097 multiple_of 8
+size K in 1:60
+output D: float64[n, m]
+input T: float64[K, m]
+input C: float64[K, n]
+for j in 0:n
+  for i in 0:m
+    D[j, i] = -3
+    for k in 0:K
+      D[j, i] += T[k, i] * C[k, j]
+"""
+
+
+@pytest.mark.parametrize("tile", [4, 6])
+def test_a_padded_tile_whose_rows_run_along_columns_is_copied_back(tile: int) -> None:
+    cut = oc.partition(oc.parse(COLUMNS), tile={"j": tile}, tail={"j": "pad"})
+    kernel = oc.compile(cut.loops)
+    rng = np.random.default_rng(0)
+    for m, n, terms in ((1, 8, 1), (5, 16, 7), (17, 24, 23)):
+        left, right = rng.standard_normal((terms, m)), rng.standard_normal((terms, n))
+        np.testing.assert_allclose(kernel(left, right), right.T @ left - 3, rtol=1e-13, atol=1e-12)

@@ -47,10 +47,12 @@ class Gathers(Expressions):
         """Elements one by one, or by what is cheaper and holds at run time."""
         memory, f = self.memory[buffer], self.f
         by_addresses = partial(super().gather, buffer, index, mask, lanes)
-        if memory.layout is not None or lanes.width == 1:
-            return by_addresses()
+        shapes = {array.name: array.shape for array in self.program.buffers}
+        if memory.layout is not None or lanes.width == 1 or buffer not in shapes:
+            return by_addresses()  # `buffer` may be the scratch of a padded tile
+        shape = shapes[buffer]
         kind = f"<{lanes.width} x {STORED[memory.dtype]}>"
-        step = self.contiguous_step(buffer, index, lanes)
+        step = self.contiguous_step(shape, index, lanes)
         if step is not None:
             axis, apart = step
             bytes_apart = apart * item_bytes(memory.dtype)
@@ -59,7 +61,7 @@ class Gathers(Expressions):
             return self.either(
                 is_contiguous, partial(whole_vectors, mask, lanes), by_addresses, kind
             )
-        short = self.short_offsets(buffer, index, lanes)
+        short = self.short_offsets(buffer, shape, index, lanes)
         if short is None:
             return by_addresses()
         return self.either(
@@ -106,7 +108,7 @@ class Gathers(Expressions):
         return f.let(f"load {kind}, ptr {slot}")
 
     def contiguous_step(
-        self, buffer: str, index: Sequence[Expr], lanes: Lanes
+        self, shape: Sequence[Expr], index: Sequence[Expr], lanes: Lanes
     ) -> tuple[int, int] | None:
         """Return the axis along which lanes lie, and how many elements apart they are if the array is contiguous.
 
@@ -117,18 +119,17 @@ class Gathers(Expressions):
         if len(moving) != 1 or steps[moving[0]] != 1:
             return None
         apart = 1
-        for extent in self.program.buffer(buffer).shape[moving[0] + 1 :]:
+        for extent in shape[moving[0] + 1 :]:
             apart *= ix.literal_value(extent) or lanes.width
         return (moving[0], apart) if 1 < apart <= min(FEW_APART, lanes.width) else None
 
     def short_offsets(
-        self, buffer: str, index: Sequence[Expr], lanes: Lanes
+        self, buffer: str, shape: Sequence[Expr], index: Sequence[Expr], lanes: Lanes
     ) -> ShortOffsets | None:
         """Return offsets of the lanes of an access; None for an access whose places are not of 32 bits."""
         memory, f, e = self.memory[buffer], self.f, self.elements(lanes.width)
         if "avx2" not in self.isa.features or lanes.width * 8 <= self.isa.register_bytes:
             return None
-        shape = self.program.buffer(buffer).shape
         kind, first, span, total = f"<{lanes.width} x i32>", "0", "0", ""
         for part, extent, stride, origin in zip(
             index, shape, memory.strides, memory.origins, strict=True
