@@ -32,8 +32,9 @@ def planting(*arguments: str) -> None:
 
 
 TILES = sorted(fault.name for fault in FAULTS if fault.module == "amx_code")
-WIDE = sorted(fault.name for fault in FAULTS if fault.module in ("avx512_blocks", "vnni")) + [
-    "terms that begin inside a group are taken for those of its start"
+WIDE = [
+    *sorted(fault.name for fault in FAULTS if fault.module in ("avx512_blocks", "vnni")),
+    "terms that begin inside a group are taken for those of its start",
 ]
 
 
