@@ -147,19 +147,19 @@ def with_priced_options(
     calls = sample_calls(sizes, programs[0].assumptions, LARGEST, LARGEST)
     seconds = np.stack([calls.of(price(program)) for program in programs])
     tiles = [count_tiles(program.body) for program in programs]
-    planned = _plan_best(schedules, tiles, seconds, plan, is_proved)
-    if not planned:
+    plans = _plan_best(schedules, tiles, seconds, plan, is_proved)
+    if not plans:
         return schedules[0]  # and its proof says why
-    if len(planned) == 1:
-        return schedules[next(iter(planned))]
-    labels = [options[k].label for k in planned]
+    if len(plans) == 1:
+        return schedules[next(iter(plans))]
+    labels = [options[k].label for k in plans]
     priced = (
         Alternative(
             label if labels.count(label) == 1 else f"{label}_{k}",
-            simplify_cost_over(price(planned[k]), sizes),
+            simplify_cost_over(price(plans[k]), sizes),
             options[k].steps,
         )
-        for k, label in zip(planned, labels, strict=True)
+        for k, label in zip(plans, labels, strict=True)
     )
     return Schedule(schedule.name, (Choose(tuple(priced)),))
 

@@ -1,4 +1,4 @@
-"""Covers of a program: find the microkernel that a tile names, and check that it runs the tile.
+"""Covers of a program: which microkernel computes a stage, which one a tile names, and whether it runs the tile.
 
 Stages that microkernels compute: which does, along which axes, and what has to be staged for it.
 """

@@ -1,4 +1,4 @@
-"""Records that the parts of a target exchange: the options of a request, and the plan of a program.
+"""Records that the parts of a target exchange, and checks of what a target's methods return.
 
 The error that a plan has no schedule: its program is decided as it is written, or the target decides nothing.
 

@@ -1,4 +1,4 @@
-"""Predict the time of calls of a plan, for any target: by the closed form over its resources.
+"""Predict the time of calls of a plan, for any target: by the closed form over its resources, and its learned correction.
 
 The learned correction of a target's closed form, in `cost` and `plan`: seconds = closed form * factor.
 

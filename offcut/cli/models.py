@@ -211,8 +211,10 @@ def sizes_of(
         for extent, actual in zip(map(_extent_text, shape), array.shape, strict=False):
             if extent in declared and asked.get(extent, actual) != actual:
                 because = f"it is {actual} in {name}, of shape {array.shape}"
-                said = f"--size {extent}={actual}, or none: arrays say it"
-                raise refusal("run", f"cannot take --size {extent}={asked[extent]}", because, said)
+                advice = f"--size {extent}={actual}, or none: arrays say it"
+                raise refusal(
+                    "run", f"cannot take --size {extent}={asked[extent]}", because, advice
+                )
             if extent in declared:
                 seen.setdefault(extent, actual)
     least = {size.name: max(size.min, min(1, size.max)) for size in call.sizes}

@@ -178,8 +178,8 @@ def run(
     with refusals():
         models.check_readable(model)
         arrays, asked = models.arrays_of(given or ()), models.numbers_of(size or ())
-        shown = {"--graph": graph, "--plan": plan, "--cost": cost, "--profile": profile}
-        loaded = models.load_saved(model, {**shown, "--trace": trace is not None})
+        pages = {"--graph": graph, "--plan": plan, "--cost": cost, "--profile": profile}
+        loaded = models.load_saved(model, {**pages, "--trace": trace is not None})
         if loaded is not None:
             call = models.call_of(loaded)
             sizes = models.sizes_of(call, arrays, asked)

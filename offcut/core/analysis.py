@@ -1,4 +1,4 @@
-"""Facts of a program that are computed once: its statements by kind, the names that it binds, the sums that begin as 0.
+"""Facts of a program: what statements store and read, the conditions of tiles, loops that touch nothing of each other.
 
 What statements store and read of which arrays, as their text says it.
 
@@ -192,12 +192,12 @@ class Analysis:
     @lazy_property
     def zero_sums(self) -> frozenset[str]:
         """The buffers that begin as 0 and are only added to: no element of them is -0.0, so adding a zero of either sign changes nothing."""
-        begun = {stmt.buffer for stmt in self.of(Store) if stmt.reduce is None}
+        initialized = {stmt.buffer for stmt in self.of(Store) if stmt.reduce is None}
         others = {buffer.name for buffer in self.program.buffers if buffer.kind is Kind.INOUT}
         for stmt in self.of(Store):
             if not (is_zero(stmt.value) if stmt.reduce is None else stmt.reduce == "sum"):
                 others.add(stmt.buffer)
-        return frozenset(begun - others)
+        return frozenset(initialized - others)
 
     def adds_nothing(self, store: Store, value: Expr) -> bool:
         """Return whether updating an element with a literal changes nothing: with a neutral one, or with a zero in one of `zero_sums`."""

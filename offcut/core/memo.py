@@ -1,6 +1,6 @@
-"""Results that are computed once: of an object, as long as it lives, and of a function, while one program is planned, cut, scheduled or
+"""Results that are computed once, and the hashes of the values that are their keys.
 
-compared.
+Results of a function last while one program is planned, cut, scheduled or compared.
 
 Results of functions do not live longer, for two reasons. They would fill the memory of a process that compiles thousands of programs, as an
 expression of one is hardly ever one of the next. And a remembered result of isl costs no operations, so that the code of a program would

@@ -1,4 +1,4 @@
-"""The clock: about how long a program takes, from what it takes of each resource and from what waits for what.
+"""The clock: how long a program of units takes, from what it takes of each resource and from what waits for what.
 
 A *run* takes cycles of one unit, and some of them of a bus that units share. A block is its runs and loops, each as soon as its
 units are free, what it reads is written, and what it writes over has been read; a loop of N turns goes on at a rate::
@@ -14,7 +14,7 @@ unit that waits in a loop does nothing else; waits that d slots hide are left ou
 their turns, as borders and tails of tiles take more and less. Units that look far ahead, those of a processor, wait for
 nothing: L is what the busiest of them takes (`stage_formula`).
 
-Numbers are arrays: one value for each of many programs of the same loops, as search ranks them (`unit_program`). What ranks
+Numbers are arrays: one value for each of many programs of the same loops, as search ranks them. What ranks
 first is then followed turn by turn, with a bus that serves who asks first (`event_simulation.walk`).
 
 Source: F. Baccelli, G. Cohen, G. J. Olsder, J.-P. Quadrat, *Synchronization and Linearity*, Wiley 1992: the rate is the largest

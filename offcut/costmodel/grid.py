@@ -1,4 +1,4 @@
-"""The cost of a program on a grid of blocks, whose outermost statements are launches (`launch_cost`).
+"""The cost of a program on a grid of blocks, whose outermost statements are launches.
 
 The cost of a launch on a grid: waves of blocks over multiprocessors, in closed form over the sizes.
 

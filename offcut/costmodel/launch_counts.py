@@ -2,7 +2,7 @@
 
 All blocks count as the first one; as the middle one where their trip counts depend on the block. What runs inside of a block is summed over its
 loops in closed form, else estimated by the last iteration of a loop and the middle one of the others; stages with terms at the border of a mask,
-which lanes add, are counted one by one (`launch_blocks`). Warps run whole issues, in tails too.
+which lanes add, are counted one by one. Warps run whole issues, in tails too.
 
 Units of a block run side by side: a loop over them takes the time of the first one, and the work of all.
 

@@ -1,4 +1,4 @@
-"""Check a machine description: what keeps a machine from working at all, ranges that no machine leaves, and what must hold between fields.
+"""Check a machine description: what no machine leaves, what must hold between fields, the words of its memories.
 
 A number in another unit (MHz for hertz, GB/s for bytes per cycle) is what ranges find; a number that is
 merely wrong is the author's.

@@ -1,4 +1,4 @@
-"""A described computation, ready for sets: every name unique, every extent an index expression.
+"""A described computation, ready for sets: every name unique, every extent an index expression; and as a loop program.
 
 A `Computation` is a sequence of `Stage`s in dependence order, collected into groups: a stage and
 the element-wise stages that follow it at the same point share a group, and a group becomes one

@@ -1,4 +1,4 @@
-"""What a user asks to compile or cut: outputs, inputs and constants, checked before anything is built.
+"""What a user asks to compile or cut: outputs, inputs and constants, checked before anything is built, and bound.
 
 Constants of a loop program: arrays whose values are known before any call.
 """

@@ -1,4 +1,4 @@
-"""Check and convert the arguments of operators: tensors, axes, numbers, words, scales and zero points.
+"""Check and convert the arguments of operators, and give results their names.
 
 The names that operators give to their results.
 """

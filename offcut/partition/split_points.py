@@ -1,4 +1,4 @@
-"""Breaks: a loop and the comparisons inside it go in; the iterations where answers change come out.
+"""Comparisons of indices inside of a loop, and the iterations where their answers change.
 
 The bounds of the loops further in give the least and the greatest value of a comparison's two sides,
 hence the iterations from which on it always holds and those up to which it never does.

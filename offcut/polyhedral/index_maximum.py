@@ -1,6 +1,6 @@
-"""Compute the maximum of an index over the loops around it and the sizes, and the range of a quotient of sizes, by isl; an upper
+"""Compute the maximum of an index by isl; the largest values in 32 bits, and the bytes that windows take, by it.
 
-bound of it by interval arithmetic too.
+The range of a quotient of sizes is found by isl too, an upper bound of a maximum by interval arithmetic.
 
 The largest values that a kernel computes in 32 bits, as expressions over the sizes.
 

@@ -1,7 +1,7 @@
 """Two loop programs in; the theorems that they compute the same at all sizes out, or a witness.
 
 Most cuts are proved by reading the two texts side by side (`structure`). Where that fails it is
-tried once more: each program without the copies that the other one has not (`copy_forwarding`) and
+tried once more: each program without the copies that the other one has not (`copies`) and
 without windows (`window_expansion`), the source with loops joined (`loop_fusion`) and sums ordered (`reduction_init`) as
 they are there. Where they differ in shape all the same, both programs are read back into statement
 instances. Each store of the emitted program is matched to a store of the source (`matching`),
@@ -217,8 +217,10 @@ def _theorems(
     if _is_alike_but_for_common(source, emitted, reassociate, users, inside):
         return proved
     if (options_in_pairs := pair_whole_options(source, emitted)) is not None:
-        named = tuple(users.items())  # an option that was proved alone is proved
-        each = (_prove_pair(a, b, reassociate, named, a, inside, None) for a, b in options_in_pairs)
+        user_pairs = tuple(users.items())  # an option that was proved alone is proved
+        each = (
+            _prove_pair(a, b, reassociate, user_pairs, a, inside, None) for a, b in options_in_pairs
+        )
         return tuple(theorem for one in each for theorem in one)
     source, emitted = normalize_reductions(source, emitted, reassociate)
     through = with_floats(through)

@@ -125,7 +125,7 @@ def apply(
 
     Raises PartitionError, with the line, for a decision that names what is not there, or is not legal.
     """
-    applying = Applying(computation, schedule, microkernels, price, quote)
+    applying = ScheduleApplication(computation, schedule, microkernels, price, quote)
     variants = {
         position: tuple(applying.variant(position, variant) for variant in nest.variants)
         for position, (nest, _) in applying.nests.items()
@@ -133,8 +133,8 @@ def apply(
     return applying.emitted(variants)
 
 
-class Applying(GroupedNests):
-    """A schedule that is applied; arguments are those of `apply`."""
+class ScheduleApplication(GroupedNests):
+    """The application of a schedule to a computation; arguments are those of `apply`."""
 
     def __init__(
         self,
@@ -298,12 +298,14 @@ class Applying(GroupedNests):
 
     def emitted(self, variants: Mapping[int, Sequence[ResolvedVariant]]) -> Applied:
         """Return the loops of all nests, with their proof."""
-        planned = self.planned(variants)
+        packed_computation = self.planned(variants)
         variant_by_nests: dict[int, ResolvedVariant] = {}
         cuttings: dict[tuple[int, str], Cutting] = {}
 
         def option(variant: ResolvedVariant) -> tuple[str, Expr, Nests]:
-            nests = replace(self.declarations, buffers=planned.buffers, nests=variant.nests)
+            nests = replace(
+                self.declarations, buffers=packed_computation.buffers, nests=variant.nests
+            )
             variant_by_nests[id(nests)] = variant
             return variant.decisions.label, variant.cost, nests
 
@@ -318,17 +320,19 @@ class Applying(GroupedNests):
             Alternatives(frozenset({several[0].group[0].buffer}), tuple(map(option, several)))
             for several in variants.values()
         )
-        lowering = Lowering(replace(nests, alternatives=alternatives), planned.names(), loops)
+        lowering = Lowering(
+            replace(nests, alternatives=alternatives), packed_computation.names(), loops
+        )
         body = tuple(s for nest in nests.nests if nest.at is None for s in lowering.root(nest))
-        uncut = source(planned)
-        emitted, users = replace(uncut, body=body), users_of(planned)
+        uncut = source(packed_computation)
+        emitted, users = replace(uncut, body=body), users_of(packed_computation)
         theorems, tiles = dict[Theorem, None](), dict[int, list[EmittedTile]]()
         for number, variant in variant_by_nests.items():
-            made = [cuttings[number, nest.name] for nest in variant.nests]
-            theorems |= {theorem: None for one in made for theorem in one.theorems}
-            tiles[id(variant)] = made[-1].made
+            nest_cuttings = [cuttings[number, nest.name] for nest in variant.nests]
+            theorems |= {theorem: None for one in nest_cuttings for theorem in one.theorems}
+            tiles[id(variant)] = nest_cuttings[-1].made
         every_tile = [tile for own in tiles.values() for tile in own]
-        pieces = pieces_of(space_of(planned), uncut, emitted, every_tile, users)
+        pieces = pieces_of(space_of(packed_computation), uncut, emitted, every_tile, users)
         home = {id(piece.path[-1]): piece for piece in pieces}
 
         def choice(variant: ResolvedVariant) -> Choice:
@@ -397,9 +401,9 @@ class VariantResolver:
         price: VariantCostFunction,
     ) -> None:
         self.computation, self.microkernels, self.price = computation, microkernels, price
-        self.known: dict[Hashable, Applying | PartitionError] = {}
+        self.known: dict[Hashable, ScheduleApplication | PartitionError] = {}
 
-    def within(self, schedule: Schedule) -> Applying:
+    def within(self, schedule: Schedule) -> ScheduleApplication:
         """Return what applies variants in what a schedule says but for them: stages, layouts, shared loops, along which axes sums are covered.
 
         Raises PartitionError for a decision that names what is not there.
@@ -408,7 +412,7 @@ class VariantResolver:
         key = (*stages, *map(_without_variants, parts_of(schedule)))
         if key not in self.known:
             try:
-                self.known[key] = Applying(
+                self.known[key] = ScheduleApplication(
                     self.computation, schedule, self.microkernels, self.price, quote=False
                 )
             except PartitionError as refused:

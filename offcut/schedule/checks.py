@@ -1,4 +1,4 @@
-"""What the numbers of a decision must be before loops and layouts are made of them.
+"""What the numbers and the costs of a decision must be before loops and layouts are made of them.
 
 What a cost must be that somebody wrote: seconds, told by the sizes alone.
 

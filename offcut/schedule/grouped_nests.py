@@ -145,8 +145,10 @@ class GroupedNests:
         for position, (nest, _) in self.nests.items():
             group = self.given.groups[position]
             names = read_arrays(stage.value for stage in group)
-            read = {positions[name] for name in names if name in positions} - {position}
-            for other in sorted(read - done):
+            operand_positions = {positions[name] for name in names if name in positions} - {
+                position
+            }
+            for other in sorted(operand_positions - done):
                 late = self.given.groups[other][0].buffer
                 with self.line(nest):
                     raise decision_error(

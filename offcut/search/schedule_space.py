@@ -1,4 +1,4 @@
-"""A space of schedules: what explorers propose from, whatever the target.
+"""A space of schedules, and the decisions that a schedule leaves open: what explorers propose from, whatever the target.
 
 A space is one `Decision` and two functions: `write` gives the schedule of an alternative, `read` the alternative of a
 schedule. A point of it is a `Schedule`, which prints and parses. Whether a point is legal is decided where it is

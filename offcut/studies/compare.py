@@ -301,8 +301,8 @@ def _growth(pair: Pair, peers: Sequence[Pair] = ()) -> tuple[float, ...]:
     rounds = 1 + min(max(one.round, default=0) for some in (pair, *peers) for one in some)
 
     def deviation(count: int) -> float:
-        cut = [(first_rounds(a, count), first_rounds(b, count)) for a, b in (pair, *peers)]
-        return statistics.stdev(_logs_over_peers(cut[0], cut[1:]))
+        fewer_rounds = [(first_rounds(a, count), first_rounds(b, count)) for a, b in (pair, *peers)]
+        return statistics.stdev(_logs_over_peers(fewer_rounds[0], fewer_rounds[1:]))
 
     if rounds == 1 or len(_logs_over_peers(pair, peers)) < 2 or not deviation(rounds):
         return (1.0,)

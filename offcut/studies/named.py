@@ -1,4 +1,4 @@
-"""What a study's file names of its user's own: ``module:function``, or an entry point.
+"""What a study's file names of its user's own, ``module:function`` or an entry point; and modules that are missing for it.
 
 Modules that operators of a user's own need and that are not installed: these operators are left out, the others are measured.
 """

@@ -1,4 +1,4 @@
-"""What samples say: seconds of a call, ratios with intervals, geometric means, percentiles, regret, performance profiles.
+"""What samples say: seconds of a call, ratios with intervals over processes, means, percentiles, regret, profiles.
 
 An interval is that of what several processes differ by (`offcut.studies.statistics`). Of one process it is that of the order statistics
 of rounds, which assumes no distribution. Its rounds on a machine that others use are not independent: of so many rounds as many count

@@ -57,8 +57,8 @@ def pack_study(
         because = f"its files have more than {MAX_BYTES >> 20} MiB, most of them {largest}"
         raise _unsendable(file, because, "offcut study … without --pool")
     sent = replace(source, file=Path(file.name))
-    known = {cell: earlier[cell] for cell in counts if cell in earlier}
-    return SentStudy(offcut.__version__, sent, contents, dict(counts), known)
+    measured_cells = {cell: earlier[cell] for cell in counts if cell in earlier}
+    return SentStudy(offcut.__version__, sent, contents, dict(counts), measured_cells)
 
 
 def _unsendable(file: Path, because: str, help: str) -> OffcutError:

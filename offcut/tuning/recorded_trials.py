@@ -1,6 +1,6 @@
-"""What records know of the schedules of a problem, and how new measurements are added: times of batches that ran at other moments, or
+"""What records know of the schedules of a problem: trials that were measured, tables and curves of them.
 
-on other devices, made comparable.
+Times of batches that ran at other moments, or on other devices, are made comparable.
 
 A shared machine drifts: the same kernel takes half as long again an hour later, and from one batch to the next.
 Within a batch all take turns, so that their ratios hold; and the default schedule's kernel takes turns in

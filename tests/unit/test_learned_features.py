@@ -126,9 +126,9 @@ def test_another_machine_has_other_ratios_and_the_same_names() -> None:
 def test_ways_that_no_call_takes_count_as_ways_and_take_the_time_of_a_choice() -> None:
     (nest,) = parts_of(first())
     assert isinstance(nest, Nest)
-    (way,) = nest.ways
-    slow = replace(way, label="slow", cost=None)
-    both = with_parts(first(), (replace(nest, ways=(way, slow)),))
+    (variant,) = nest.variants
+    slow = replace(variant, label="slow", cost=None)
+    both = with_parts(first(), (replace(nest, ways=(variant, slow)),))
     alone, found = numbers(cases()(first())), numbers(cases()(both))
 
     changed = {name for name in found if found[name] != nearly(alone[name], rel=1e-9)}

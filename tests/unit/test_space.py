@@ -103,10 +103,10 @@ def test_heights_are_those_of_the_microkernel_and_groups_those_of_the_memory() -
     heights, groups = set(), set()
     for point in islice(made.enumerate(), 40_000):
         (nest,) = parts_of(point)
-        (way,) = nest.ways
-        if way.cover is not None:
-            kernel = kernels[way.cover.microkernel]
-            rows, columns = way.splits
+        (variant,) = nest.variants
+        if variant.cover is not None:
+            kernel = kernels[variant.cover.microkernel]
+            rows, columns = variant.splits
             heights.add(rows.tile)
             groups.add(columns.group)
             assert all(tile <= kernel.columns_for(low) for (low, _), tile, _ in columns.by_height)

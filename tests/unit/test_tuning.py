@@ -393,7 +393,7 @@ def one_way(label: str, times: Sequence[float], spread: float = 0.0) -> Measured
 
 
 def ways(schedule: Schedule) -> tuple[Any, ...]:
-    return next(nests_in(parts_of(schedule))).ways
+    return next(nests_in(parts_of(schedule))).variants
 
 
 def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> None:

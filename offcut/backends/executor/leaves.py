@@ -1,4 +1,4 @@
-"""Runs one step of an agent on arrays, and records the elements that it touches.
+"""Runs one step of an agent on arrays, records the elements that it touches, and compares accesses for races.
 
 Compares accesses of agents to one element; raises the fault of two that nothing orders.
 """

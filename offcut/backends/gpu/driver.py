@@ -1,4 +1,4 @@
-"""A GPU of this machine, by the functions of NVIDIA's driver as ``cuda.bindings.driver`` has them.
+"""A GPU of this machine and its memory, by the functions of NVIDIA's driver as ``cuda.bindings.driver`` has them.
 
 Every status is checked. Memory is allocated and freed in the order of a stream. This file, `launches` and `errors` are all that
 a program needs to run cubins that were made elsewhere.

@@ -1,4 +1,4 @@
-"""The launches of a program as data: grids, threads, shared memory and arguments, which need no compiler and no proof to be read.
+"""The launches of a program as data, and the tensor maps of their arrays: no compiler and no proof is needed to read them.
 
 Grids and extents are texts over the sizes, ``(n + 63)//64``, evaluated once for each vector of sizes.
 

@@ -1,4 +1,4 @@
-"""Compiles CUDA C++ to a cubin by NVRTC, where there is neither a GPU nor a toolkit: two wheels are enough.
+"""Compiles CUDA C++ to a cubin by NVRTC, without a GPU and a toolkit; and reads what ptxas says of the kernels.
 
 The text includes no header. The cubin lies in the cache by the text, the options and the version of the compiler, so a kernel
 is loaded where there is no compiler.

@@ -1,4 +1,4 @@
-"""Arrays as a kernel sees them: numpy's, and any DLPack array in CPU memory.
+"""Arrays as a kernel sees them: numpy's, DLPack arrays in CPU memory, and those of other packages on a CUDA device.
 
 A `ArrayView` borrows memory: it never copies. What a kernel cannot read in place (an innermost stride
 other than 1, misaligned or byte-swapped elements) `readable` copies, and `OFFCUT_DEBUG=2` says so.

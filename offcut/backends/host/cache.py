@@ -1,4 +1,4 @@
-"""Object code on disk: private to the user, safe when two processes write at once.
+"""Object code and models on disk: private to the user, safe when two processes write at once.
 
 An entry is one file named by the SHA-256 of all that its code depends on. It starts with a magic
 number and the SHA-256 of its name and the rest, so that a torn, edited or renamed file is seen and

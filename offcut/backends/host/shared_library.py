@@ -1,4 +1,4 @@
-"""The machine code of a file as a shared library beside it, opened where no package but numpy is installed.
+"""The machine code of a file as a shared library beside it, and the pool of threads that such code brings along.
 
 The pool of threads of some machine code, which it brings along, made ready for calls in this process and in those forked from it.
 """

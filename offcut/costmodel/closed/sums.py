@@ -333,21 +333,21 @@ class Sums:
     ways    the method, then its fallbacks
     failed  whether the method failed: its sums are invalid then
     strips  sums over strips that no loop has put together yet, by the names of the elements that stand for them
-    missed  whether a sum has no closed form, and is an estimate
+    is_estimate  whether a sum has no closed form, and is an estimate
     """
 
     ways: Sequence[SumMethod]
     tables: SumTables = field(default_factory=SumTables)
     failed: bool = False
     strips: dict[str, _Strip] = field(default_factory=dict)
-    missed: bool = False
+    is_estimate: bool = False
 
     @property
     def exactness(self) -> Exactness:
         """Return how exact the sums are."""
         if self.way is SumMethod.BOUND:
             return Exactness.BOUND
-        is_near = self.missed or self.way is SumMethod.HALF_WAY
+        is_near = self.is_estimate or self.way is SumMethod.HALF_WAY
         return Exactness.ESTIMATE if is_near else Exactness.EXACT
 
     @property
@@ -407,7 +407,7 @@ class Sums:
         """Return a sum in closed form, or near it."""
         if self.way is SumMethod.NEAR:
             total, is_near = near_sum(name, lo, hi, term, known)
-            self.missed |= is_near
+            self.is_estimate |= is_near
             return total
         try:
             return sum_over(name, lo, hi, term, known)

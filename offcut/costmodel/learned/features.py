@@ -1,4 +1,4 @@
-"""Numbers that a correction is learned from: functions of a case, each of which gives several by name.
+"""Numbers that a correction is learned from: functions of a case, known by name, those of plug-ins too.
 
 They are the resources and counts of the closed form, the same on each target, and nothing else. Counts stand as logarithms and parts as
 shares, so that another size, program or machine is near one that was seen. `CLOSED` are what the closed form says of time, which a

@@ -1,4 +1,4 @@
-"""Schedules of a computation in, predicted seconds at many sizes out: what is known of a variant is computed once.
+"""Schedules of a computation, and of a program in its own loops, in; predicted seconds at many sizes out.
 
 The seconds of a schedule are the sum over its nests, in the variant that is taken at run time: that whose own cost is least.
 

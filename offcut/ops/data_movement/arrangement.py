@@ -1,4 +1,4 @@
-"""The same elements elsewhere: transposed, joined, an axis split or two merged.
+"""The same elements elsewhere: transposed, joined, split, merged, padded.
 
 Elements around a tensor: a value, its edge, or its mirror image.
 """

@@ -1,4 +1,4 @@
-"""Arithmetic of two operands, of one shape or shapes that numpy would join.
+"""Arithmetic, comparisons and choices of operands of one shape, or of shapes that numpy would join.
 
 Comparisons, what joins conditions, and choices by them.
 """

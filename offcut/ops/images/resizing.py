@@ -1,4 +1,4 @@
-"""Images of another size: the nearest element, or between the two or four nearest.
+"""Images of another size, and images read at places between their elements, which an array names.
 
 Images read at places between their elements, which an array names.
 """

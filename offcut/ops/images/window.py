@@ -1,4 +1,4 @@
-"""Windows over spatial axes: extent, stride, padding and dilation of convolutions and pooling.
+"""Windows over spatial axes: extent, stride, padding and dilation; taken apart, and put back and added up.
 
 Windows apart, as a convolution gathers them, and put back and added up.
 """

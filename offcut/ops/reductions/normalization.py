@@ -1,4 +1,4 @@
-"""Normalisation: layer, root mean square, and batch statistics at inference.
+"""Normalisation: layer, root mean square, group, and batch statistics at inference.
 
 Normalisation of each sample by the statistics of its own groups of channels.
 """

@@ -1,4 +1,4 @@
-"""What stands around a tile, and how a microkernel runs each statement of it.
+"""What stands around a tile, which extents it has, and how a microkernel runs each statement of it.
 
 Extents of a tile and of its sums: whether a microkernel has a tile for each of their combinations.
 """

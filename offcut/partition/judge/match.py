@@ -1,4 +1,4 @@
-"""Ways to lay a microkernel over a statement: which of its axes runs along which iterator.
+"""Ways to lay a microkernel over a statement: terms that agree, elements that move alike, axes along iterators.
 
 How elements move: a linear map from the places that a microkernel declares to those of an array.
 

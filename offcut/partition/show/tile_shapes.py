@@ -1,4 +1,4 @@
-"""Compute the tiles that run at given sizes, as shapes in the plane of two axes.
+"""Compute the tiles that run at given sizes, as shapes in the plane of two axes: strips of integer points.
 
 What encloses a tile is a list of steps: loops, bound values, tests. Steps that share a name belong
 together, others do not: where no step joins the two axes, the tiles are those of one axis times

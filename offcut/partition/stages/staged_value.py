@@ -1,4 +1,4 @@
-"""Values of an expression in an array of their own, which a stage reads in place of the expression.
+"""Values in arrays of their own, which a stage reads in place of an expression: staged, or converted once.
 
 ``where(0 <= y + r - 1 < h, X[y + r - 1], 0)`` has one value for each value of ``y + r``: an array of an axis z holds
 ``where(0 <= z - 1 < h, X[z - 1], 0)``, and is read at ``y + r``.

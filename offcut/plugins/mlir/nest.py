@@ -1,4 +1,4 @@
-"""A loop nest of MLIR, its loop program, and the MLIR value of each name of the program.
+"""A loop nest of MLIR as a loop program: the MLIR value of each name, equivalent operators, signs of indices.
 
 The table of operators of `offcut.ir` and the equivalent operations of `arith` and `math`.
 

@@ -1,4 +1,4 @@
-"""Checks of a model proto by onnx, and its nodes in an order in which each follows what it reads.
+"""Checks of a model proto by onnx, the order of its nodes, and errors of files by their cause.
 
 Errors of files of ONNX by their cause, so that `offcut.onnxruntime` can raise those of onnxruntime.
 """

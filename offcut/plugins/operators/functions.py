@@ -1,4 +1,4 @@
-"""Functions of one element that hosts have and offcut has not, composed of ours: hyperbolic ones, inverses, gamma functions, tails of the error function.
+"""Functions of one element, and arithmetic, that hosts have and offcut has not, composed of ours.
 
 Arithmetic that no operator of ours has: integer quotients rounded towards 0, determinants of small matrices.
 """

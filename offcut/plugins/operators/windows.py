@@ -1,4 +1,4 @@
-"""Windows of sequences, images and volumes: what operators of ours do of images, for one to three spatial axes.
+"""Windows of sequences, images and volumes, and padding and repetition by any amounts, composed of ours.
 
 Padding and repetition by any amounts, those that depend on sizes too.
 """

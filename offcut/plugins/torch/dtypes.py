@@ -1,4 +1,4 @@
-"""Tensors of torch as arrays and back, without a copy; element types by their names.
+"""Tensors of torch as arrays and back, without a copy; element types by their names, and floats of 16 bits.
 
 Floats of 16 bits: what torch calculates of them in float32, and rounds once.
 

@@ -1,4 +1,4 @@
-"""The operators of aten that we take: one function of a translation for each.
+"""The operators of aten that we take, one function of a translation for each; and why others stay with torch.
 
 What is not ours: why an operator stays with torch.
 """

@@ -1,4 +1,4 @@
-"""One program that torch exported, with what it knows of its arguments and sizes.
+"""A program that torch exported for all sizes, with what it knows of its arguments and sizes.
 
 The exported program of a module, for all sizes, and the conditions on these that held.
 """

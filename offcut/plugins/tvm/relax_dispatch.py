@@ -1,4 +1,4 @@
-"""Dispatch operators of Relax to kernels: calls of global functions of TVM, each compiled once for all sizes.
+"""Dispatch operators of Relax to kernels, by rules that translate each into `offcut.ops`; each is compiled once for all sizes.
 
 Rules that translate operators of Relax into `offcut.ops`, from operands and attributes.
 """

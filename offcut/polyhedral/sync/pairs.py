@@ -1,4 +1,4 @@
-"""Finds the pairs of instances of which the second must wait for the first: both touch one element, and one writes it.
+"""Finds the pairs of instances of which one must wait for the other, and synchronization that a program does not need.
 
 Statements of synchronization that a program does not need: without them all is ordered, too.
 """

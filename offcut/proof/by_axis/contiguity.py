@@ -1,4 +1,4 @@
-"""Strips that lie edge to edge along an axis, for every extent at once, by algebra.
+"""Strips that lie edge to edge along an axis, of one height or of two, for every extent at once, by algebra.
 
 A quotient ``q = a // c`` and its rest r make of ``a`` the sum ``c*q + r``, so that a ladder's tiles,
 

@@ -1,4 +1,4 @@
-"""What a program does along one axis, proved for all sizes: strips and an extent in, a witness or None out.
+"""What a program does along each axis, proved for all sizes: strips and an extent in, a witness or None out.
 
 What was decided (`decision`) is kept by its text, with names made canonical: the rows of every
 contraction cut alike are one theorem, and so are ``lo:hi`` and ``0:n``, where nothing but

@@ -1,4 +1,4 @@
-"""What two programs declare, promise of their sizes, and ask in conditions, before instances are compared.
+"""What two programs declare, promise and ask in conditions; and whether every access lies in its buffer.
 
 Programs as statements in; nothing out where every access lies in its buffer and its window.
 """

@@ -1,4 +1,4 @@
-"""Nodes of an emitted program in; which coordinates of the source each binds, and what is known there, out.
+"""Which coordinates of the source the nodes of an emitted program bind, and whether they run its loops.
 
 Places and the loops of the source in; nothing out where the places run the loops' coordinates.
 

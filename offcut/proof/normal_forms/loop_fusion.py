@@ -1,4 +1,4 @@
-"""Loops of a source joined where another program has them as one.
+"""Loops joined where another program has them as one, and loops over blocks apart: a launch for each statement.
 
 Two loops in turn over one range may be one loop around both bodies if no iteration of the second needs, or
 changes, what a later iteration of the first does. It is enough that whatever one of them stores and the
@@ -93,8 +93,8 @@ def _join_loops(
         both = isinstance(before, For) and isinstance(stmt, For)
         return as_one(before, stmt) if both else None  # type: ignore[arg-type]
 
-    joined = merge_neighbours(body, merged)
-    return tuple(map_blocks(stmt, lambda inner: _join_loops(inner, as_one)) for stmt in joined)
+    statements = merge_neighbours(body, merged)
+    return tuple(map_blocks(stmt, lambda inner: _join_loops(inner, as_one)) for stmt in statements)
 
 
 def _with_iterator_name(loop: For, name: str) -> For | None:

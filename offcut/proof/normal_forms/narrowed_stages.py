@@ -380,5 +380,5 @@ def _stage_conditions(tile: Tile, around: Sequence[For]) -> tuple[Compare, ...]:
     differences += [] if terms.last is None else [ix.sub(terms.last, terms.loop.lo)]
     ranges = [(loop.iter, loop.lo, ix.sub(loop.hi, 1)) for loop in around]
     greatest = (greatest_value(difference, ranges) for difference in differences)
-    known = (value for value in greatest if value is not None)
-    return tuple(Compare(">=", ix.simplify(value), ix.const(0)) for value in known)
+    last_values = (value for value in greatest if value is not None)
+    return tuple(Compare(">=", ix.simplify(value), ix.const(0)) for value in last_values)

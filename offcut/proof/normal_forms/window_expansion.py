@@ -1,4 +1,4 @@
-"""A program whose local arrays are whole: a row for each iteration, where each had one row to itself.
+"""A program whose local and private arrays are whole: a row for each iteration, where each had one row to itself.
 
 ``alloc S[i +: 1, 0 +: n]`` inside of ``for i`` holds one row. Where every access of S stands in that block
 and names that row, no iteration sees what another one left, in the window or in an array of all rows: the

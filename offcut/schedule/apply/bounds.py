@@ -1,4 +1,4 @@
-"""The box of elements that statements read: where a window starts, and how far it reaches.
+"""The box of elements that statements read: where a window starts, how far it reaches, and the bytes in a block.
 
 Interval arithmetic on index expressions, symbolic in what is bound outside: with ``yi in 0:8``
 inside, ``8*yo + yi`` lies in ``8*yo … 8*yo + 7``. A box is never too small; where an index is not

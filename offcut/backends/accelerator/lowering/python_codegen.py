@@ -1,4 +1,4 @@
-"""The loops around leaves as a Python function: what is symbolic is computed once a kernel, not once a call.
+"""Python functions that are made of a lowered nest: the loops around its leaves, and arrays that the host fills.
 
 Arrays that the host fills before a stream runs: elements of others, at sums of loops, constants around.
 

@@ -1,4 +1,4 @@
-"""Where elements lie in words: which axes of an array run along the lanes, and how words follow one another.
+"""Where elements lie in words: which axes run along the lanes, how words follow one another, and where those of a leaf lie.
 
 Coordinates of a word are those of the element, but for axes in lanes, of which it is the block. Words of a
 window follow one another along its axes, the last one first; words of an array in main memory likewise.

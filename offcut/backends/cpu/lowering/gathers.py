@@ -47,10 +47,9 @@ class Gathers(Expressions):
         """Elements one by one, or by what is cheaper and holds at run time."""
         memory, f = self.memory[buffer], self.f
         by_addresses = partial(super().gather, buffer, index, mask, lanes)
-        shapes = {array.name: array.shape for array in self.program.buffers}
-        if memory.layout is not None or lanes.width == 1 or buffer not in shapes:
+        shape = next((array.shape for array in self.program.buffers if array.name == buffer), None)
+        if memory.layout is not None or lanes.width == 1 or shape is None:
             return by_addresses()  # `buffer` may be the scratch of a padded tile
-        shape = shapes[buffer]
         kind = f"<{lanes.width} x {STORED[memory.dtype]}>"
         step = self.contiguous_step(shape, index, lanes)
         if step is not None:

@@ -1,4 +1,4 @@
-"""Instruction sets of the CPU, chosen from what a machine has before any code is generated.
+"""Instruction sets of the CPU: chosen from what a machine has, and asked for by exported code through `cpuid`.
 
 A missing feature aborts code generation, which Python cannot catch, so features are asked first.
 ``OFFCUT_HIDE_FEATURES=avx512f,avx2`` hides some, and ``OFFCUT_MACHINE=zen5`` takes another machine's caches, rates and

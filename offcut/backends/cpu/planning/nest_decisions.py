@@ -355,13 +355,13 @@ class VariantDecision(Decision[VariantSet]):
     def _neighbours(self, at: VariantSet) -> Iterator[VariantSet]:
         for place, variant in enumerate(at.variants):
             others = (*at.variants[:place], *at.variants[place + 1 :])
-            moved = self._changed_variants(variant, at.lay)
-            for now in moved:
+            changes = self._changed_variants(variant, at.lay)
+            for now in changes:
                 yield from self._legal((*others, now), at.lay)
             if others:
                 yield from self._legal(others, at.lay)
             if len(at.variants) < self.most:
-                for now in moved:
+                for now in changes:
                     yield from self._legal((*at.variants, now), at.lay)
         for form in self.forms:
             if form.lay != at.lay:
@@ -420,8 +420,8 @@ class VariantDecision(Decision[VariantSet]):
         ):
             label = self.labels.get(variant) or label_of(variant)
             alike = sum(one.label.split("/")[0] == label for one in labelled)
-            named = f"{label}/{alike + 1}" if alike and variant not in own else label
-            labelled.append(replace(variant, label=named))
+            distinct_label = f"{label}/{alike + 1}" if alike and variant not in own else label
+            labelled.append(replace(variant, label=distinct_label))
         return tuple(labelled)
 
     @memoize_method

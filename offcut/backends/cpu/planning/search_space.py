@@ -1,8 +1,8 @@
 """The search space of the CPU: what may be decided otherwise than a default schedule decides.
 
 It follows from that schedule, from the computation that it is of, from the microkernels and from the machine: the
-variants of each nest (`variant_decisions`), which loops nests share, which decision about stages is taken back, and for a
-program that stands as it is the cuts of its loops (`loop_decisions`), how far conditions are separated, which loops are
+variants of each nest (`nest_decisions`), which loops nests share, which decision about stages is taken back, and for a
+program that stands as it is the cuts of its loops (`nest_decisions`), how far conditions are separated, which loops are
 bound::
 
     space  =  sum over stages that are as they were, or one of which is taken back

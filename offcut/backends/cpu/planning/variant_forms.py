@@ -256,9 +256,9 @@ class VariantForm(Decision[LoopVariant]):
 
     def nearest(self, variant: LoopVariant) -> LoopVariant:
         """Return the variant of this form that is most like one of another."""
-        known = {cut.axis: cut for cut in variant.splits}
+        cut_by_axis = {cut.axis: cut for cut in variant.splits}
         splits = (
-            cuts.nearest(known[axis]) if axis in known else cuts.options[0]
+            cuts.nearest(cut_by_axis[axis]) if axis in cut_by_axis else cuts.options[0]
             for axis, cuts in zip(self.axes, self.cuts, strict=True)
         )
         return self._variant((*splits, self._order(variant) or self.orders[0]))
@@ -331,12 +331,12 @@ class _Forms:
     def own(self) -> Iterator[VariantForm]:
         """Yield the forms of the variants of the nest; their splits are among the choices."""
         for variant in self.nest.variants:
-            found = None if variant.cover is None else self.match_of_cover(variant.cover)
-            if found is None:
+            match = None if variant.cover is None else self.match_of_cover(variant.cover)
+            if match is None:
                 yield self.plain(variant)
             else:
-                laid = None if variant.pack is not None else self.lay(found)
-                yield self.microkernel_form(variant, found, variant.pack, laid)
+                laid = None if variant.pack is not None else self.lay(match)
+                yield self.microkernel_form(variant, match, variant.pack, laid)
 
     def others(self) -> Iterator[VariantForm]:
         """Other microkernels along the same axes, and other variants for the columns' operand to lie."""
@@ -344,15 +344,15 @@ class _Forms:
         if first is None or first.cover is None:
             return
         same = [replace(first.cover, microkernel=kernel.name) for kernel in self.microkernels]
-        matches = [found for cover in same if (found := self.match_of_cover(cover)) is not None]
-        for found in matches or list(all_matches(self.lead, self.microkernels))[:1]:
-            cover = KernelAxes.of(found)
-            known = next(
+        matches = [match for cover in same if (match := self.match_of_cover(cover)) is not None]
+        for match in matches or list(all_matches(self.lead, self.microkernels))[:1]:
+            cover = KernelAxes.of(match)
+            same_cover = next(
                 (variant for variant in self.nest.variants if variant.cover == cover), None
             )
-            variant = replace(first, cover=cover, splits=()) if known is None else known
-            for pack, laid in self.operands(found):
-                yield self.microkernel_form(variant, found, pack, laid)
+            variant = replace(first, cover=cover, splits=()) if same_cover is None else same_cover
+            for pack, laid in self.operands(match):
+                yield self.microkernel_form(variant, match, pack, laid)
 
     def operands(self, found: Match) -> Iterator[tuple[Pack | None, Staging | None]]:
         """Yield how the columns' operand of a match may lie."""

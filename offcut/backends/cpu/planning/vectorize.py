@@ -9,7 +9,7 @@ around what is inside it, reductions too, each of which keeps its order.
 A scalar that every iteration of a loop writes before it reads is a register of its own in every
 lane, so what it seems to carry does not count.
 
-A loop that is marked to run as lanes of its own reductions (`row_reductions`) does so, and the loops around it
+A loop that is marked to run as lanes of its own reductions (`lanes`) does so, and the loops around it
 are left alone.
 
 What stays as it is: a loop that carries a dependence, one that writes where memory says, a nest that only says the status of a call, and every nest that holds tiles already; where nests of products

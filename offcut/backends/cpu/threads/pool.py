@@ -1,6 +1,6 @@
 """The threads that kernels run on: one pool a process, made when the first kernel wants it.
 
-`start` compiles the pool (`pool_ir`) once and makes its functions known to the linker, so that the
+`start` compiles the pool once and makes its functions known to the linker, so that the
 object code of kernels, cached or not, names them and holds no address. Workers are made when a call
 first needs them, and sleep between calls; they run on the processors that the process's first thread
 may use at that time, whichever thread makes the call. One call has the pool at a time; a call that

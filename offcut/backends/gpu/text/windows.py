@@ -1,4 +1,4 @@
-"""The places of windows: stages of rows in shared memory, and fragments in the registers of each warp.
+"""The places of windows, and CUDA C++ as a dialect of C: stages of rows in shared memory, fragments in registers of warps.
 
 CUDA C++ as a dialect of C: types, names, and the numbers of units.
 """

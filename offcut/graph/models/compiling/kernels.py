@@ -1,4 +1,4 @@
-"""Regions as kernels: one for each distinct computation, bound to the constants of each region that asks for it.
+"""Regions as kernels: one for each distinct computation, bound to constants; and the steps that run a graph by them.
 
 The kernels that run a graph, region by region.
 """

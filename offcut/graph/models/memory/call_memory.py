@@ -1,4 +1,4 @@
-"""The memory of a call: the arena, and, where it is that of a device, a place in it for each input and result.
+"""The memory of a call: the arena, and a place for each input and result; and arrays for the outputs of a graph.
 
 Blocks are kept for later calls. A device grants more than is asked for, so that calls of sizes that are alike allocate nothing.
 

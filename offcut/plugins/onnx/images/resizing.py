@@ -1,4 +1,4 @@
-"""Resize: images at another size.
+"""Resize: images at another size, along axes of known and of symbolic extent.
 
 Along an axis of a known extent it is a linear map, whatever its modes: the matrix is read off the reference evaluator, which is given
 the identity. Nearest neighbours are a choice of places. Along an axis of symbolic extent they are `interpolate`, or sums of what lies there.

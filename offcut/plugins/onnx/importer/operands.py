@@ -1,4 +1,4 @@
-"""What the values of an ONNX graph are while it is imported: refs into our graph, or known before any call.
+"""What the values of an ONNX graph are while it is imported: refs into our graph, or known; and their element types.
 
 Element types: by ONNX's numbers, and by our names.
 """

@@ -1,4 +1,4 @@
-"""Element-wise operators.
+"""Element-wise operators, and elementary functions that are made of those that offcut has.
 
 Elementary functions that offcut has not: those that plugins compose for all hosts.
 """

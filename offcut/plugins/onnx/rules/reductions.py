@@ -1,4 +1,4 @@
-"""Reductions, and what is made of them.
+"""Reductions, and normalization over channels, images and the last axes.
 
 Normalization over channels, images and the last axes.
 """

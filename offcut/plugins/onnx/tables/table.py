@@ -1,4 +1,4 @@
-"""What each operator of ONNX is; those that ONNX defines as functions need no entry.
+"""What each operator of ONNX and of onnxruntime is; those that ONNX defines as functions need no entry.
 
 Operators of onnxruntime, of the domain com.microsoft: what its quantizer and its optimizer write into files.
 

@@ -1,4 +1,4 @@
-"""Elements by number.
+"""Elements by number or where a mask says so, read and written.
 
 Arrays of which some elements are others: by number, or where a mask says so.
 """

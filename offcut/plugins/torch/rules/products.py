@@ -1,4 +1,4 @@
-"""Products of matrices, dense layers and attention.
+"""Products of matrices, dense layers and attention; stacks of recurrent layers.
 
 Recurrent layers: torch's stacks of them, in one direction or two.
 """

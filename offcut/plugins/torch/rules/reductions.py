@@ -1,4 +1,4 @@
-"""Sums, means, extremes and places of extremes.
+"""Sums, means, extremes and their places; sorting, the first few, medians.
 
 What depends on the order of elements: sorting, the first few, medians.
 """

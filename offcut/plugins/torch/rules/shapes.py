@@ -1,4 +1,4 @@
-"""The same elements in another shape, order or place.
+"""The same elements in another shape, order or place; arrays of nothing but numbers.
 
 Arrays of nothing but numbers: counts, constants, triangles.
 """

@@ -1,4 +1,4 @@
-"""Operators that are traced without asking which of their sizes are 1, and a few that ask with a guard.
+"""Operators, attention among them, traced without asking which of their sizes are 1, and a few that ask with a guard.
 
 Of norms, pools and convolutions torch asks it to choose a library, and by that a layout; of products, to choose how rows and batches are joined.
 With sizes that start at 0, torch takes a size that is not known to be 1 for one that is not: of axes that are left out and of the ends
