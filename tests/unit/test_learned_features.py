@@ -123,12 +123,12 @@ def test_another_machine_has_other_ratios_and_the_same_names() -> None:
     assert (one != other)[:, [name.startswith("machine.") for name in names]].any()
 
 
-def test_ways_that_no_call_takes_count_as_ways_and_take_the_time_of_a_choice() -> None:
+def test_variants_that_no_call_takes_count_as_variants_and_take_the_time_of_a_choice() -> None:
     (nest,) = parts_of(first())
     assert isinstance(nest, Nest)
     (variant,) = nest.variants
     slow = replace(variant, label="slow", cost=None)
-    both = with_parts(first(), (replace(nest, ways=(variant, slow)),))
+    both = with_parts(first(), (replace(nest, variants=(variant, slow)),))
     alone, found = numbers(cases()(first())), numbers(cases()(both))
 
     changed = {name for name in found if found[name] != nearly(alone[name], rel=1e-9)}
