@@ -181,12 +181,12 @@ def grid_prediction(
 
 def _count_launches(pieces: Sequence[Piece]) -> int:
     """Return the number of launches of a call; of each choice, those of the option that has most."""
-    by_way = Counter(piece.way for piece in pieces)
+    by_option = Counter(piece.option for piece in pieces)
     most = dict[int, int]()
-    for way, count in by_way.items():
-        if way is not None:
-            most[way[0]] = max(most.get(way[0], 0), count)
-    return by_way[None] + sum(most.values())
+    for option, count in by_option.items():
+        if option is not None:
+            most[option[0]] = max(most.get(option[0], 0), count)
+    return by_option[None] + sum(most.values())
 
 
 def grid_cost(
@@ -216,7 +216,7 @@ def grid_cost(
 def _pieces_at(prediction: Prediction, sizes: Mapping[str, int]) -> list[PieceCost]:
     """Return the costs of the launches of a call; of a choice, those of the cheapest option."""
     sampled = SampledPrediction(prediction, Calls.of_one(sizes))
-    running = (one for one in prediction.pieces if sampled.is_cheapest(one.piece.way)[0])
+    running = (one for one in prediction.pieces if sampled.is_cheapest(one.piece.option)[0])
     return [piece for piece in (piece_at(one, sizes) for one in running) if piece.runs]
 
 

@@ -217,7 +217,7 @@ class LaunchCounts(ProgramCounts):
             return None
         self.launches.append(stmt)
         kernel = next((kernel.name for kernel in self.product_kernels(stmt)), None)
-        return Piece(last_stored(stmt), "whole", (), kernel, scope.way)
+        return Piece(last_stored(stmt), "whole", (), kernel, scope.option)
 
     def product_kernels(self, launch: Stmt) -> tuple[Microkernel, ...]:
         """Return the microkernels that add up products in a launch, in the order of the text."""

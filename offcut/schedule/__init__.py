@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from offcut.core.names import renamed_names
-from offcut.schedule.applied import Applied, Choice, VariantCostFunction, VariantResolver, apply
+from offcut.schedule.application import Applied, Choice, VariantCostFunction, VariantResolver, apply
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.cut_program import LESS_TO_COMPARE, cut, cut_program

@@ -34,7 +34,7 @@ from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_head
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.costmodel.arrays import Calls
-from offcut.costmodel.closed.prediction import SampledPrediction, WayNumber
+from offcut.costmodel.closed.prediction import OptionNumber, SampledPrediction
 from offcut.costmodel.grid import grid_cost, grid_of, grid_prediction, option_cost
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError, TargetError
@@ -326,16 +326,16 @@ def _alternatives(sampled: SampledPrediction, hertz: float) -> Iterator[PlanAlte
 
     sampled  at the one call; the seconds are without those of the call itself
     """
-    seconds: dict[WayNumber, dict[str, float]] = {}
-    for (way, stage), resources in sampled.stages.items():
-        seconds.setdefault(way, {})[stage] = float(sampled.stage_cycles(resources)[0]) / hertz
+    seconds: dict[OptionNumber, dict[str, float]] = {}
+    for (option, stage), resources in sampled.stages.items():
+        seconds.setdefault(option, {})[stage] = float(sampled.stage_cycles(resources)[0]) / hertz
     for stage, own in seconds.get(None, {}).items():
         if own:
             yield PlanAlternative(stage, "grid", own, True)
-    for number, ways in enumerate(sampled.prediction.choices):
-        for option, offered in enumerate(ways):
-            stages = seconds.get((number, option), {})
-            last, is_chosen = next(reversed(stages), ""), sampled.is_cheapest((number, option))[0]
+    for number, options in enumerate(sampled.prediction.choices):
+        for at, offered in enumerate(options):
+            stages = seconds.get((number, at), {})
+            last, is_chosen = next(reversed(stages), ""), sampled.is_cheapest((number, at))[0]
             yield PlanAlternative(last, offered.label, sum(stages.values()), bool(is_chosen))
 
 

@@ -20,7 +20,7 @@ from offcut.costmodel.closed.counts import (
     Counts,
     Exactness,
     Piece,
-    Way,
+    PricedOption,
     least_exact,
     sum_counts,
 )
@@ -83,7 +83,7 @@ class Scope:
     lane   the iterator that runs along lanes, None where instances run one by one
     run    how many of its iterations are side by side, None where no text says so
     across  it, its first and its last iteration, where all of them run at once
-    way    of a `choose`
+    option  of a `choose`
     around  the loop around the tile
     written  arrays that are written in the innermost loop, or the tile
     depth  of the ring of windows around: as many copies are in flight
@@ -95,7 +95,7 @@ class Scope:
     lane: str | None = None
     run: int | None = None
     across: tuple[str, Expr, Expr] | None = None
-    way: tuple[int, int] | None = None
+    option: tuple[int, int] | None = None
     around: For | None = None
     written: frozenset[str] = frozenset()
     depth: int = 1
@@ -120,7 +120,7 @@ class LoopCounts(ABC):
     """Counts over loops and conditions: the sums of one walk over a program.
 
     levels  of memory that are filled
-    ways  to count pieces; those that are not named: by `methods`
+    piece_methods  to count pieces, with their fallbacks; those that are not named: by `methods`
     options  that are counted, by the number of a `choose`
     assumed_trips  of a loop whose bounds are read from memory
     sums  that the counts of each piece are made of, and bytes
@@ -133,11 +133,16 @@ class LoopCounts(ABC):
         program: Program,
         levels: tuple[Level, ...],
         fixed: Mapping[str, Expr],
-        ways: Mapping[int, Sequence[SumMethod]],
+        piece_methods: Mapping[int, Sequence[SumMethod]],
         options: Mapping[int, int],
         bytes_of: BytesOf,
     ) -> None:
-        self.program, self.ways, self.options, self.fixed = program, ways, options, fixed
+        self.program, self.piece_methods, self.options, self.fixed = (
+            program,
+            piece_methods,
+            options,
+            fixed,
+        )
         self.known = ScanContext.of(size for size in program.sizes if size.name not in fixed)
         self.held = {
             one.name: Held(
@@ -147,14 +152,14 @@ class LoopCounts(ABC):
             if one.kind is not Kind.PRIVATE
         }
         self.pieces: list[Piece] = []
-        self.choices: list[tuple[Way, ...]] = []
+        self.choices: list[tuple[PricedOption, ...]] = []
         self.values: dict[str, Expr] = {}
         lets = {one.name for one in statements(program.body) if isinstance(one, Let)}
         self.names = Names(used_names(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
         self.tables = SumTables()
         self.is_open = bool(self.known.ranges)
-        self.sums = {BYTES: Sums(ways.get(BYTES, byte_methods(is_open=self.is_open)))}
+        self.sums = {BYTES: Sums(piece_methods.get(BYTES, byte_methods(is_open=self.is_open)))}
         levels = () if bytes_of is BytesOf.NOTHING else levels
         by_array = bytes_of is not BytesOf.PIECES
         arguments = self.held, levels, self.known, self.sums[BYTES]

@@ -21,7 +21,7 @@ from offcut.costmodel.closed.counts import (
     Counted,
     Counts,
     Piece,
-    Way,
+    PricedOption,
     least_exact,
     sum_counts,
 )
@@ -87,7 +87,7 @@ class ProgramCounts(LoopCounts):
             return None
         number = len(self.pieces)
         self.pieces.append(piece)
-        self.sums[number] = Sums(self.ways.get(number, self.methods), self.tables)
+        self.sums[number] = Sums(self.piece_methods.get(number, self.methods), self.tables)
         return number
 
     def statement(self, stmt: Stmt, scope: Scope) -> Tally:
@@ -158,11 +158,11 @@ class ProgramCounts(LoopCounts):
         if isinstance(value, Const) or not variables(value) <= open_:
             return self.block(substitute_coordinates(let.body, {let.name: value}), scope)
         if let.hi - let.lo == 2:
-            ways = (
+            counts_of_both = (
                 self.block(substitute_coordinates(let.body, {let.name: ix.const(one)}), scope)
                 for one in range(let.lo, let.hi)
             )
-            return self.where(Compare("<=", value, ix.const(let.lo)), *ways)
+            return self.where(Compare("<=", value, ix.const(let.lo)), *counts_of_both)
         name = next((known for known, other in self.values.items() if other == value), "")
         if not name:
             name = self.names.fresh(let.name)
@@ -173,19 +173,19 @@ class ProgramCounts(LoopCounts):
         )
 
     def choose(self, stmt: Choose, scope: Scope) -> Tally:
-        """Return the counts of the option that `options` names, else of the cheapest if all costs are literals, else of all, each a way."""
+        """Return the counts of the option that `options` names, else of the cheapest if all costs are literals, else of all, each by itself."""
         costs = [option.cost for option in stmt.options]
         known = [self.seconds(cost) for cost in costs]
-        self.choices.append(tuple(Way(o.label, o.cost) for o in stmt.options))
+        self.choices.append(tuple(PricedOption(o.label, o.cost) for o in stmt.options))
         number = len(self.choices) - 1
         known_costs = [one for one in known if one is not None]
         if number in self.options or len(known_costs) == len(known):
             best = self.options.get(number, 0)
             if number not in self.options:
                 best = known.index(min(known_costs))
-            return self.block(stmt.options[best].body, replace(scope, way=(number, best)))
+            return self.block(stmt.options[best].body, replace(scope, option=(number, best)))
         parts = [
-            self.block(option.body, replace(scope, way=(number, at)))
+            self.block(option.body, replace(scope, option=(number, at)))
             for at, option in enumerate(stmt.options)
         ]
         touched = parts[0].touched

@@ -128,11 +128,11 @@ class StatementCounts(ProgramCounts):
         program: Program,
         hardware: Hardware,
         fixed: Mapping[str, Expr],
-        ways: Mapping[int, Sequence[SumMethod]],
+        piece_methods: Mapping[int, Sequence[SumMethod]],
         options: Mapping[int, int],
         bytes_of: BytesOf,
     ) -> None:
-        super().__init__(program, hardware.levels, fixed, ways, options, bytes_of)
+        super().__init__(program, hardware.levels, fixed, piece_methods, options, bytes_of)
         self.hardware = hardware
         self.assumed_trips = hardware.machine.policy.trips
 

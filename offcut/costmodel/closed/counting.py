@@ -83,17 +83,17 @@ def count_program(
     known = with_known_ends(program.body)
     text = rewrite_body(known, _with_open)
     body = map_body(substitute_coordinates(text, fixed), _by_quotients)
-    ways: dict[int, Sequence[SumMethod]] = {}
+    piece_methods: dict[int, Sequence[SumMethod]] = {}
     while True:
-        counter = _ProcessorCounts(program, hardware, fixed, ways, options or {}, bytes_of)
+        counter = _ProcessorCounts(program, hardware, fixed, piece_methods, options or {}, bytes_of)
         counter.last_method = last_method
         if known != program.body:
             counter.exactness = least_exact(counter.exactness, Exactness.BOUND)
         counts = counter.counts_by_piece(body)
-        instead = {piece: sums.ways[1:] for piece, sums in counter.sums.items() if sums.failed}
+        instead = {piece: sums.methods[1:] for piece, sums in counter.sums.items() if sums.failed}
         if not instead:
             return counts
-        ways |= instead
+        piece_methods |= instead
 
 
 def count_operations(program: Program, sizes: Mapping[str, int]) -> Amount:
@@ -160,9 +160,9 @@ class _ProcessorCounts(MicrokernelCounts):
         match stmt:
             case Tile(axes, _, role=role):
                 tile = tuple((axis.iter, extent_of(axis)) for axis in axes)
-                return Piece(stage, role.value, tile, stmt.microkernel, scope.way)
+                return Piece(stage, role.value, tile, stmt.microkernel, scope.option)
             case Store() | For() if not _has_pieces(stmt):
-                return Piece(stage, Role.WHOLE.value, (), None, scope.way)
+                return Piece(stage, Role.WHOLE.value, (), None, scope.option)
             case _:
                 return None
 

@@ -62,14 +62,14 @@ class Piece:
     role         body, tail, or whole, of a tile
     tile         extents, by axis; none of statements outside of tiles
     microkernel  that covers it; None: plain loops
-    way          the option of a `choose` that it is in, by the number of the choose and of the option; None outside
+    option       the option of a `choose` that it is in, by the number of the choose and of the option; None outside
     """
 
     stage: str
     role: str
     tile: tuple[tuple[str, Expr], ...]
     microkernel: str | None
-    way: tuple[int, int] | None
+    option: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def sum_counts(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PricedOption:
     """An option of a `choose`, and what it is predicted to cost, in one unit for all options of it."""
 
     label: str
@@ -156,6 +156,6 @@ class Counted:
     counts: tuple[Counts, ...]
     moved: tuple[Mapping[int | str, Expr], ...]
     kept: tuple[Expr, ...]
-    choices: tuple[tuple[Way, ...], ...]
+    choices: tuple[tuple[PricedOption, ...], ...]
     values: Mapping[str, Expr]
     exactness: Exactness

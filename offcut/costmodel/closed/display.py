@@ -104,8 +104,8 @@ class Page:
             for k in sorted(most)
         ]
         if self.prediction.choices:
-            ways = ["way", *(self._way(self.prediction.pieces[k]) for k in sorted(most))]
-            rows = [[way, *row] for way, row in zip(ways, rows, strict=True)]
+            options = ["option", *(self._option(self.prediction.pieces[k]) for k in sorted(most))]
+            rows = [[option, *row] for option, row in zip(options, rows, strict=True)]
         lines = table(rows)
         if others := [k for k in nonempty if k not in most]:
             share = max(shares[k].max() for k in others)
@@ -117,11 +117,11 @@ class Page:
         tile = "×".join(self._text(extent) for _, extent in piece.tile)
         return [piece.stage, piece.role, tile, piece.microkernel or "loops"]
 
-    def _way(self, one: Predicted) -> str:
-        if one.piece.way is None:
+    def _option(self, one: Predicted) -> str:
+        if one.piece.option is None:
             return "any"
-        number, option = one.piece.way
-        return self.prediction.choices[number][option].label
+        number, at = one.piece.option
+        return self.prediction.choices[number][at].label
 
     def _at_most(self, share: Array, sampled: SampledPrediction) -> str:
         most = int(np.argmax(share))

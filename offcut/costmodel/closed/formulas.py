@@ -26,11 +26,11 @@ from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.closed.counts import ZERO, HowExact, least_exact
 from offcut.costmodel.closed.display import Page, along, curve, draw
 from offcut.costmodel.closed.prediction import (
+    OptionNumber,
     Predicted,
     Prediction,
     SampledPrediction,
     Stage,
-    WayNumber,
     by_stage,
     predict,
     runs_by_stage,
@@ -53,7 +53,7 @@ LARGEST_TRIED = 512
 class Formulas:
     """A kernel's cost, in the user's names of sizes; see `Cost` for what each is.
 
-    Where ways compete, a formula is that of the way whose own price, at the size, is least.
+    Where options compete, a formula is that of the option whose own price, at the size, is least.
 
     described   the program before it was scheduled, whose operations are counted
     machine     that it is predicted for
@@ -139,30 +139,32 @@ class Formulas:
     @property
     def ways(self) -> tuple[tuple[str, ...], ...]:
         """The labels of those that compete, for each choice."""
-        return tuple(tuple(way.label for way in ways) for ways in self.prediction.choices)
+        return tuple(
+            tuple(option.label for option in options) for options in self.prediction.choices
+        )
 
     def _bytes(self, name: str) -> sympy.Expr:
         return self._formula_text(self._by_piece(lambda one: real(one.bytes.get(name, ZERO))))
 
     def _by_piece(self, of: Callable[[Predicted], Expr]) -> Expr:
-        """The sum over the pieces of the ways that are taken."""
+        """The sum over the pieces of the options that are taken."""
         pieces = self.prediction.pieces
-        return self._total(((one.piece.way, one.piece.stage), of(one)) for one in pieces)
+        return self._total(((one.piece.option, one.piece.stage), of(one)) for one in pieces)
 
     def _total(self, parts: Iterable[tuple[Stage, Expr]]) -> Expr:
-        """The sum over the stages that run of the ways that are taken, and over what is in none."""
+        """The sum over the stages that run of the options that are taken, and over what is in none."""
         by_stage: dict[Stage, Expr] = {}
         for stage, part in parts:
             by_stage[stage] = _plus(by_stage.get(stage, real(0.0)), part)
-        by_way: dict[WayNumber, Expr] = {}
-        for (way, name), part in by_stage.items():
-            runs = self._open_runs.get((way, name))
+        by_option: dict[OptionNumber, Expr] = {}
+        for (option, name), part in by_stage.items():
+            runs = self._open_runs.get((option, name))
             part = part if runs is None else select(ix.compare(">", runs, 0), part, real(0.0))
-            by_way[way] = _plus(by_way.get(way, real(0.0)), part)
-        total = by_way.get(None, real(0.0))
-        for number, ways in enumerate(self.prediction.choices):
-            costs = [way.cost for way in ways]
-            each = [by_way.get((number, k), real(0.0)) for k in range(len(ways))]
+            by_option[option] = _plus(by_option.get(option, real(0.0)), part)
+        total = by_option.get(None, real(0.0))
+        for number, options in enumerate(self.prediction.choices):
+            costs = [option.cost for option in options]
+            each = [by_option.get((number, k), real(0.0)) for k in range(len(options))]
             total = _plus(total, part_of_cheapest(costs, each))
         return total
 
@@ -220,13 +222,13 @@ class Formulas:
 
     def _title(self, one: Predicted) -> str:
         piece = one.piece
-        way = ""
-        if piece.way is not None:
-            number, option = piece.way
-            way = f"{self.prediction.choices[number][option].label}: "
+        label = ""
+        if piece.option is not None:
+            number, at = piece.option
+            label = f"{self.prediction.choices[number][at].label}: "
         tile = "×".join(self._in_user_names(extent) for _, extent in piece.tile)
         parts = (piece.stage, tile, piece.microkernel or "loops")
-        return way + "  ".join(part for part in parts if part)
+        return label + "  ".join(part for part in parts if part)
 
     def _in_user_names(self, expr: Expr) -> str:
         names = {name: Var(user) for name, user in self.users.items()}

@@ -26,7 +26,7 @@ from offcut.core.program import Program
 from offcut.costmodel.arrays import Array, Calls, Formulas
 from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.counting import count_program
-from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts, HowExact, Piece, Way
+from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts, HowExact, Piece, PricedOption
 from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.resources import COMPUTE, ISSUE, Hardware, resources_of
@@ -53,7 +53,7 @@ class Predicted:
 class Prediction:
     """What a program costs.
 
-    choices  the ways of each `choose`
+    choices  the options of each `choose`
     kept     bytes that stay in each cache
     values   what names stand for that are no sizes, each in terms of those before
     exactness  of all these
@@ -62,7 +62,7 @@ class Prediction:
     """
 
     pieces: tuple[Predicted, ...]
-    choices: tuple[tuple[Way, ...], ...]
+    choices: tuple[tuple[PricedOption, ...], ...]
     kept: Mapping[str, Expr]
     values: Mapping[str, Expr]
     exactness: HowExact
@@ -70,18 +70,18 @@ class Prediction:
     loss: float = 0.0
 
 
-WayNumber: TypeAlias = tuple[int, int] | None
+OptionNumber: TypeAlias = tuple[int, int] | None
 """A choice and an option of it, by number; None outside of choices."""
 
-Stage: TypeAlias = tuple[WayNumber, str]
-"""The way that a piece is in, and what it stores."""
+Stage: TypeAlias = tuple[OptionNumber, str]
+"""The option that a piece is in, and what it stores."""
 
 
 def by_stage(pieces: Sequence[Predicted]) -> dict[Stage, dict[str, Expr]]:
     """Cycles of each resource, by stage: those of its pieces together."""
     totals: dict[Stage, dict[str, Expr]] = {}
     for one in pieces:
-        total = totals.setdefault((one.piece.way, one.piece.stage), {})
+        total = totals.setdefault((one.piece.option, one.piece.stage), {})
         for name, cycles in one.resources.items():
             total[name] = (
                 simplify_cost(Binary("+", total[name], cycles)) if name in total else cycles
@@ -93,7 +93,7 @@ def runs_by_stage(pieces: Sequence[Predicted]) -> dict[Stage, Expr]:
     """Return how often the pieces of each stage run together: a stage of which none runs takes no cycles."""
     runs: dict[Stage, Expr] = {}
     for one in pieces:
-        stage = one.piece.way, one.piece.stage
+        stage = one.piece.option, one.piece.stage
         runs[stage] = ix.add(runs.get(stage, ZERO), one.counts.runs)
     return runs
 
@@ -116,12 +116,12 @@ class SampledPrediction:
         """Return the values of several expressions, what they have in common computed once."""
         return [np.broadcast_to(one, self.calls.count) for one in Formulas(exprs)(self._values)]
 
-    def is_cheapest(self, way: WayNumber) -> npt.NDArray[np.bool_]:
+    def is_cheapest(self, option: OptionNumber) -> npt.NDArray[np.bool_]:
         """Return at which calls that option of a choice is the cheapest, the first if equal; all calls, of no option."""
-        if way is None:
+        if option is None:
             return np.ones(self.calls.count, bool)
-        number, option = way
-        is_cheapest: npt.NDArray[np.bool_] = self._cheapest[number] == option
+        number, at = option
+        is_cheapest: npt.NDArray[np.bool_] = self._cheapest[number] == at
         return is_cheapest
 
     @property
@@ -141,10 +141,10 @@ class SampledPrediction:
         """Return the cycles of a call that each resource is what binds for, those of the call itself among them."""
         names, every = self.resources, np.arange(self.calls.count)
         by_resource = np.zeros((len(names), self.calls.count))
-        for (way, _), each in self.stages.items():
+        for (option, _), each in self.stages.items():
             cycles = self.stage_cycles(each)
             by_resource[np.argmax(each, axis=0), every] += np.where(
-                self.is_cheapest(way), cycles, 0.0
+                self.is_cheapest(option), cycles, 0.0
             )
         call = self.prediction.call
         own = {"call": self.calls.constant(call)} if call else {}
@@ -158,14 +158,16 @@ class SampledPrediction:
     @lazy_property
     def by_resource(self) -> dict[str, Array]:
         """Return the cycles of a call that each resource takes by itself."""
-        parts = [np.where(self.is_cheapest(way), one, 0.0) for (way, _), one in self.stages.items()]
+        parts = [
+            np.where(self.is_cheapest(option), one, 0.0) for (option, _), one in self.stages.items()
+        ]
         return dict(zip(self.resources, np.sum(parts, axis=0), strict=True))
 
     @lazy_property
     def by_piece(self) -> list[Array]:
         """Return the cycles that each piece would take by itself; 0 where its option is not taken."""
         return [
-            np.where(self.is_cheapest(one.piece.way), own.max(axis=0), 0.0)
+            np.where(self.is_cheapest(one.piece.option), own.max(axis=0), 0.0)
             for one, own in zip(self.prediction.pieces, self._pieces, strict=True)
         ]
 
@@ -187,7 +189,7 @@ class SampledPrediction:
         """Return the cycles that each resource takes of the pieces of each stage together: ``(resources, calls)``."""
         stages: dict[Stage, Array] = {}
         for one, own in zip(self.prediction.pieces, self._pieces, strict=True):
-            stage = one.piece.way, one.piece.stage
+            stage = one.piece.option, one.piece.stage
             stages[stage] = stages[stage] + own if stage in stages else own
         runs = runs_by_stage(self.prediction.pieces).values()
         has_work = (count > 0 for count in self._all([*runs]))
@@ -199,8 +201,8 @@ class SampledPrediction:
     @lazy_property
     def _cheapest(self) -> list[npt.NDArray[np.intp]]:
         return [
-            np.argmin([self.at(way.cost) for way in ways], axis=0)
-            for ways in self.prediction.choices
+            np.argmin([self.at(option.cost) for option in options], axis=0)
+            for options in self.prediction.choices
         ]
 
     @lazy_property
@@ -238,7 +240,7 @@ def predict(
     bytes_kept = dict(zip(names, program_counts.kept[1:], strict=True))
     exactness = HowExact.estimates(program_counts.exactness)
     machine = hardware.machine
-    call = machine.call.of([len(ways) for ways in program_counts.choices]) * machine.hertz
+    call = machine.call.of([len(options) for options in program_counts.choices]) * machine.hertz
     loss = machine.traffic.overlap_loss
     return Prediction(
         pieces,

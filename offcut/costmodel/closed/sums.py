@@ -330,13 +330,13 @@ class Amount:
 class Sums:
     """Sums by one method.
 
-    ways    the method, then its fallbacks
+    methods  the method, then its fallbacks
     failed  whether the method failed: its sums are invalid then
     strips  sums over strips that no loop has put together yet, by the names of the elements that stand for them
     is_estimate  whether a sum has no closed form, and is an estimate
     """
 
-    ways: Sequence[SumMethod]
+    methods: Sequence[SumMethod]
     tables: SumTables = field(default_factory=SumTables)
     failed: bool = False
     strips: dict[str, _Strip] = field(default_factory=dict)
@@ -345,21 +345,21 @@ class Sums:
     @property
     def exactness(self) -> Exactness:
         """Return how exact the sums are."""
-        if self.way is SumMethod.BOUND:
+        if self.method is SumMethod.BOUND:
             return Exactness.BOUND
-        is_near = self.is_estimate or self.way is SumMethod.HALF_WAY
+        is_near = self.is_estimate or self.method is SumMethod.HALF_WAY
         return Exactness.ESTIMATE if is_near else Exactness.EXACT
 
     @property
-    def way(self) -> SumMethod:
+    def method(self) -> SumMethod:
         """Return the current method."""
-        return self.ways[0]
+        return self.methods[0]
 
     def over(self, name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
         """Return the sum of `term` over ``lo <= name < hi``."""
         if self.failed:
             return term
-        match self.way:
+        match self.method:
             case SumMethod.ADDED:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
                 if short is not None:
@@ -405,7 +405,7 @@ class Sums:
 
     def closed(self, name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
         """Return a sum in closed form, or near it."""
-        if self.way is SumMethod.NEAR:
+        if self.method is SumMethod.NEAR:
             total, is_near = near_sum(name, lo, hi, term, known)
             self.is_estimate |= is_near
             return total
@@ -418,14 +418,16 @@ class Sums:
     def where(self, condition: Expr, then: Expr, other: Expr) -> Expr:
         """Return the count of a conditional whose condition depends on iterators."""
         return (
-            ix.add(then, other) if self.way is SumMethod.BOUND else select(condition, then, other)
+            ix.add(then, other)
+            if self.method is SumMethod.BOUND
+            else select(condition, then, other)
         )
 
     def finish(self, total: Expr) -> Expr:
         """Return the total of all loops, with its tables evaluated."""
         if self.failed:
             return total
-        if self.way is not SumMethod.ADDED:
+        if self.method is not SumMethod.ADDED:
             return self.without_strips(total)
         try:
             return self.tables.value(total)
@@ -434,10 +436,10 @@ class Sums:
             return total
 
 
-def first_success(ways: Sequence[SumMethod], count: Callable[[Sums], Expr]) -> Amount:
+def first_success(methods: Sequence[SumMethod], count: Callable[[Sums], Expr]) -> Amount:
     """Return a count by the first method that does not fail."""
-    sums = Sums(ways)
+    sums = Sums(methods)
     total = sums.finish(count(sums))
     if sums.failed:
-        return first_success(ways[1:], count)
+        return first_success(methods[1:], count)
     return Amount(total, sums.exactness)

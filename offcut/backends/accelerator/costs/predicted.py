@@ -36,7 +36,7 @@ from offcut.costmodel.closed.counts import (
     Exactness,
     HowExact,
     Piece,
-    Way,
+    PricedOption,
     least_exact,
 )
 from offcut.costmodel.closed.prediction import Predicted, Prediction, scale_cost
@@ -117,7 +117,7 @@ def formulas_of(
     """
     phases = HostDeviceProgram(program, AcceleratorSpec.of(machine), has_tokens=False)
     pieces: list[Predicted] = []
-    choices: list[tuple[Way, ...]] = []
+    choices: list[tuple[PricedOption, ...]] = []
     filled: list[Mapping[str, int]] = []
     within, issued_ = 0.0, 0
     exactness = HowExact(
@@ -129,7 +129,7 @@ def formulas_of(
     for phase in phases.nests:
         # by the program itself, or by the cycles that a call counts where that costs all options the same
         by_cost = len({option.cost for option in phase.options}) > 1
-        ways: list[Way] = []
+        priced_options: list[PricedOption] = []
         most = 0
         for number, option in enumerate(phase.options):
             nest = option.nest
@@ -146,13 +146,15 @@ def formulas_of(
             runs = Compare(">", nest_totals.runs, ZERO)
             call = simplify_cost(Select(runs, cycles.formula, real(0.0)))
             pieces.append(_predicted_nest(nest, nest_totals, {"call": call}, choice))
-            ways.append(Way(option.label, option.cost if by_cost else cycles.formula))
+            priced_options.append(
+                PricedOption(option.label, option.cost if by_cost else cycles.formula)
+            )
             filled.append(counts.kept)
             within = max(within, cycles.within)
             most = max(most, int(evaluate(nest_totals.instructions, dict(typical))))
         issued_ += most
-        if len(ways) > 1:
-            choices.append(tuple(ways))
+        if len(priced_options) > 1:
+            choices.append(tuple(priced_options))
     resident = _largest_resident_bytes(filled, machine)
     prediction = Prediction(tuple(pieces), tuple(choices), resident, {}, exactness)
     code = INSTRUCTION * issued_
@@ -179,9 +181,12 @@ def _predicted_run(of: Ran) -> Predicted:
 
 
 def _predicted_nest(
-    nest: LoweredNest, nest_totals: Totals, cycles: Mapping[str, Expr], way: tuple[int, int] | None
+    nest: LoweredNest,
+    nest_totals: Totals,
+    cycles: Mapping[str, Expr],
+    option: tuple[int, int] | None,
 ) -> Predicted:
-    piece = Piece(nest.stage, "whole", (), _microkernel(nest) or None, way)
+    piece = Piece(nest.stage, "whole", (), _microkernel(nest) or None, option)
     counts = Counts(
         runs=nest_totals.runs,
         flop=ix.mul(2, nest_totals.multiply_adds),

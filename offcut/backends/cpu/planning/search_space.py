@@ -8,7 +8,7 @@ bound::
     space  =  sum over stages that are as they were, or one of which is taken back
                   steps  x  shared loops  x  nest 1  x  nest 2  x …
 
-Every point looks legal; `offcut.schedule.applied` decides whether it is, and a price whether it is worth a trial.
+Every point looks legal; `offcut.schedule.application` decides whether it is, and a price whether it is worth a trial.
 """
 
 from __future__ import annotations
