@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.experiment.timing import restart_single_threaded
-from offcut.studies.named import load_named
+from offcut.studies.user_objects import load_named
 
 STUDIES = Path(__file__).parents[1] / "studies" / "bench"
 """The folder of the studies that are benches."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from offcut.backends.cpu.external.declaration import (
         external_microkernel as external_microkernel,
     )
-    from offcut.backends.host.saved import load as load
+    from offcut.backends.host.saved_file import load as load
     from offcut.backends.plan import Plan as Plan
     from offcut.backends.target import Target as Target
     from offcut.core.functions import *  # noqa: F403 - a name for each row
@@ -99,7 +99,7 @@ _HOME = {
         *("CallError", "DescribeError", "InternalError", "OffcutError"),
         *("ParseError", "PartitionError", "StreamError", "TargetError"),
     ),
-    "offcut.backends.host.saved": ("load",),
+    "offcut.backends.host.saved_file": ("load",),
     "offcut.kernel": ("Kernel",),
     "offcut.partition": ("Partition", "TileRun", "TiledAxis", "strategy"),
     "offcut.pipeline": ("compile", "partition", "prove_equal", "target", "targets"),

@@ -24,7 +24,7 @@ from offcut.backends.arguments import checked_schedule
 from offcut.backends.compile_request import CompileRequest, has_half_bytes
 from offcut.backends.decide import Candidates
 from offcut.backends.driver import Alternative, record_ignored_note
-from offcut.backends.host.saved import SavedCode, write_saved
+from offcut.backends.host.saved_file import SavedCode, write_saved
 from offcut.backends.options import KernelPart, check_type, no_schedule_error
 from offcut.backends.passes import DECIDE, LOAD, LOWER, PROVE, Log
 from offcut.backends.plan import Plan, check_sizes

@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from offcut.backends.abi import Argument
-from offcut.backends.host.saved import SavedModel, load
+from offcut.backends.host.saved_file import SavedModel, load
 from offcut.cli.app import refusal
 from offcut.cli.programs import read_number, read_pair
 from offcut.core.dtypes import FLOATS, numpy_dtype

@@ -79,11 +79,11 @@ def probe(
     Example: offcut target probe --out mine.toml
     """
     with refusals():
-        from offcut.experiment import probed
+        from offcut.experiment import machine_file
         from offcut.experiment.outputs import check_writable, wide_console
 
         if out is not None:
-            probed.check_path(out)
+            machine_file.check_path(out)
             check_writable(out, "probe")
         name, complaints = out.stem if out else "gpu" if gpu else "host", tuple[str, ...]()
         if gpu:
@@ -96,13 +96,13 @@ def probe(
 
             reading = measured()
             if not loaded:
-                probed.check_idle(reading)
-            text, table = probed.described(reading, name), reading.table()
-            complaints = probed.complaints(reading)
+                machine_file.check_idle(reading)
+            text, table = machine_file.described(reading, name), reading.table()
+            complaints = machine_file.complaints(reading)
         if out is None:
             typer.echo(text)
         else:
-            probed.written(text, out)
+            machine_file.written(text, out)
         wide_console(stderr=out is None).print(table)
         for line in complaints:
             typer.echo(line, err=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import offcut
-from offcut.backends.host.saved import SavedModel, load
+from offcut.backends.host.saved_file import SavedModel, load
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
 from offcut.core.process import ForkSafeLock

@@ -89,8 +89,8 @@ from offcut.ops.images.pooling import max_pool2d as max_pool2d
 from offcut.ops.images.pooling import max_pool2d_with_places as max_pool2d_with_places
 from offcut.ops.images.resizing import grid_sample as grid_sample
 from offcut.ops.images.resizing import interpolate as interpolate
-from offcut.ops.images.transposed import conv_transpose2d as conv_transpose2d
-from offcut.ops.images.transposed import conv_transpose3d as conv_transpose3d
+from offcut.ops.images.transposed_convolution import conv_transpose2d as conv_transpose2d
+from offcut.ops.images.transposed_convolution import conv_transpose3d as conv_transpose3d
 from offcut.ops.images.window import fold as fold
 from offcut.ops.images.window import unfold as unfold
 from offcut.ops.loop_programs.accumulating import accumulated as accumulated

@@ -18,7 +18,7 @@ from offcut.costmodel import Device, of_plain, plain
 from offcut.errors import OffcutError, TargetError
 from offcut.schedule import At
 from offcut.search.explorers import get_explorer
-from offcut.studies.described import Described
+from offcut.studies.offcut_operators import Described
 from offcut.studies.environment import digest
 from offcut.studies.errors import (
     Place,
@@ -31,7 +31,7 @@ from offcut.studies.errors import (
     texts_of,
     whole_of,
 )
-from offcut.studies.named import check_callable, digest_of_file, load_named
+from offcut.studies.user_objects import check_callable, digest_of_file, load_named
 from offcut.studies.tasks import Operator
 from offcut.tuning.problem import Limits
 

@@ -18,7 +18,7 @@ from offcut.errors import OffcutError
 from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
-from offcut.studies.described import Described
+from offcut.studies.offcut_operators import Described
 from offcut.studies.entries import ENTRY_KEYS, ContenderTable
 from offcut.studies.errors import (
     Place,
@@ -31,7 +31,7 @@ from offcut.studies.errors import (
     threads_of,
 )
 from offcut.studies.models import FRONTENDS
-from offcut.studies.named import Named, check_callable, digest_of_file, load_named
+from offcut.studies.user_objects import Named, check_callable, digest_of_file, load_named
 from offcut.studies.peers import (
     COMPUTES,
     LOOP_COMPILERS,

@@ -27,7 +27,7 @@ from offcut.studies.errors import (
     whole_of,
 )
 from offcut.studies.goals import Goal, check_goals, read_goals
-from offcut.studies.named import AbsentOperator
+from offcut.studies.user_objects import AbsentOperator
 from offcut.studies.operators import read_operators, read_toml
 from offcut.studies.samples import cell_of
 from offcut.studies.short_form import shorten

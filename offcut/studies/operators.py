@@ -12,7 +12,7 @@ from typing import Any, Literal
 import offcut as oc
 from offcut.errors import OffcutError
 from offcut.studies.contraction import ELEMENTS, build, parse_contraction
-from offcut.studies.described import LARGEST, Described
+from offcut.studies.offcut_operators import LARGEST, Described
 from offcut.studies.errors import (
     Place,
     check_keys,
@@ -28,7 +28,7 @@ from offcut.studies.errors import (
 )
 from offcut.studies.functions import bind_inputs, function_named, inputs_in_order
 from offcut.studies.models import model_workload
-from offcut.studies.named import (
+from offcut.studies.user_objects import (
     AbsentOperator,
     absent_lines,
     digest_of_file,

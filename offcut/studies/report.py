@@ -12,7 +12,7 @@ from offcut.core.extras import absent, is_installed
 from offcut.studies.definition import Definition
 from offcut.studies.entries import CALL
 from offcut.studies.environment import read_environments
-from offcut.studies.named import absent_lines
+from offcut.studies.user_objects import absent_lines
 from offcut.studies.results import Results, results_of
 from offcut.studies.samples import Sample
 from offcut.studies.statistics import is_of_one_process

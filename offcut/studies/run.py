@@ -18,8 +18,8 @@ from offcut.studies.definition import Definition, read_definition
 from offcut.studies.environment import command, digest, environment, write_environment
 from offcut.studies.folder import locked
 from offcut.studies.groups import Group, groups_of
-from offcut.studies.isolated import GroupProcess, named_sample
-from offcut.studies.named import absent_lines
+from offcut.studies.cell_processes import GroupProcess, named_sample
+from offcut.studies.user_objects import absent_lines
 from offcut.studies.progress import StudyProgress
 from offcut.studies.report import tables_of, write_report
 from offcut.studies.results import results_of
@@ -272,7 +272,7 @@ def measure_groups_pooled(
 
     earlier  samples of some, whose processes count for the device that measured them, in the same environment
     """
-    from offcut.studies.pooled import Result, measure_pooled
+    from offcut.studies.device_pool import Result, measure_pooled
 
     counts = process_counts(definition, groups)
     study = pack_study(definition.source, counts, earlier)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from offcut.core.analysis import analysis
 from offcut.core.program import For, Store
 from offcut.costmodel.learned import metrics
-from offcut.studies.described import Described
+from offcut.studies.offcut_operators import Described
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.samples import CACHED_COMPILE, COMPILE, PROOF, Sample

@@ -21,7 +21,7 @@ from conftest import rejection
 import offcut as oc
 from offcut.backends.cpu.threads import pool
 from offcut.backends.host.container import MANIFEST, PAGE, read_container, write_container
-from offcut.backends.host.saved import SavedModel
+from offcut.backends.host.saved_file import SavedModel
 from tests.facade import Builder, Model, compile_graph
 from tests.graphs import SIZES, arrays, drawn
 from tests.unit.test_graph_minimal import is_minimal, windows

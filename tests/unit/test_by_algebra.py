@@ -11,7 +11,7 @@ import offcut as oc
 from offcut.describe.computation import computation
 from offcut.errors import OffcutError
 from offcut.graph import rule
-from offcut.graph.substitution.described import NotDescribed, computation_of
+from offcut.graph.substitution.graph_computation import NotDescribed, computation_of
 from offcut.ir import Const
 from offcut.polyhedral import Facts, Space
 from offcut.proof.by_algebra import NotShown, show_equal

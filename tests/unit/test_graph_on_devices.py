@@ -13,7 +13,7 @@ from conftest import rejection
 
 import offcut as oc
 from offcut.backends.executor.faults import fault
-from offcut.backends.gpu.emulated import MEMORY, EmulatedCode, EmulatedMemory
+from offcut.backends.gpu.emulation import MEMORY, EmulatedCode, EmulatedMemory
 from offcut.backends.interpret.target import Interpret
 from offcut.backends.target import TargetPlan
 from offcut.errors import CallError, DescribeError, InternalError, TargetError

@@ -21,9 +21,9 @@ from offcut.errors import DescribeError
 from offcut.experiment.timing import Ratio, Timing, median_interval, paired_ratio
 from offcut.studies import compare
 from offcut.studies.definition import Definition, read_definition
-from offcut.studies.described import Described
+from offcut.studies.offcut_operators import Described
 from offcut.studies.environment import digest, read_environments, write_environment
-from offcut.studies.named import load_named
+from offcut.studies.user_objects import load_named
 from offcut.studies.peers.loops import as_python, compile_loops, loops_call
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of

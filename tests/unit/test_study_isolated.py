@@ -15,9 +15,9 @@ from conftest import slow
 import offcut as oc
 from offcut.errors import OffcutError
 from offcut.search.job_runner import JobResult, JobStatus
-from offcut.studies import isolated
+from offcut.studies import cell_processes
 from offcut.studies.definition import Source, read_definition
-from offcut.studies.isolated import GroupProcess
+from offcut.studies.cell_processes import GroupProcess
 from offcut.studies.samples import FILE, Sample, read_samples
 
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\nprocesses = 1\n'
@@ -228,17 +228,17 @@ def test_what_contenders_compiled_of_an_operator_goes_with_it(
     for name in ("first", "next"):
         cells = tuple(
             group_cell
-            for group in isolated.groups_of(
+            for group in cell_processes.groups_of(
                 definition, frozenset(cell for *_, cell in definition.cells())
             )
             for group_cell in group.cells
             if group.operator.name == name
         )
-        order = isolated._Order(source, cells, {}, tmp_path, has_owner=False)
-        (tmp_path / isolated.TURN).write_text("")
-        isolated.measure_cells(order, measured.append)
-        (contender,) = isolated._READ[0].definition.contenders
+        order = cell_processes._Order(source, cells, {}, tmp_path, has_owner=False)
+        (tmp_path / cell_processes.TURN).write_text("")
+        cell_processes.measure_cells(order, measured.append)
+        (contender,) = cell_processes._READ[0].definition.contenders
         assert set(contender._compiled) == {name}
-    isolated._READ.clear()
+    cell_processes._READ.clear()
     assert sum(map(len, measured)) == 4
     assert len(reads) == 2, "once for each operator"

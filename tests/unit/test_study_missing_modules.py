@@ -9,7 +9,7 @@ import pytest
 import offcut as oc
 from offcut.errors import DescribeError
 from offcut.studies.definition import read_definition
-from offcut.studies.named import AbsentOperator, absent_lines, missing_module
+from offcut.studies.user_objects import AbsentOperator, absent_lines, missing_module
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.samples import FILE, read_samples

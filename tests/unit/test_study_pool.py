@@ -18,10 +18,10 @@ import pytest
 import offcut as oc
 from offcut.errors import OffcutError, TargetError
 from offcut.search.pool import Device, Pool, TaskResult
-from offcut.studies import pooled
+from offcut.studies import device_pool
 from offcut.studies.definition import Source, read_definition
 from offcut.studies.groups import groups_of
-from offcut.studies.pooled import PooledStudy, Result
+from offcut.studies.device_pool import PooledStudy, Result
 from offcut.studies.run import write_samples
 from offcut.studies.samples import FILE, Sample, read_samples
 from offcut.studies.study_files import SentStudy, pack_study, unpack_study
@@ -124,7 +124,7 @@ class FakeFlights:
         return found
 
     def fate(self, device: Device, task: Any, label: Any) -> TaskResult[Any]:
-        if task is pooled.admit:
+        if task is device_pool.admit:
             return TaskResult(device, label, "")
         (cells,) = label
         for cell in cells:
@@ -159,7 +159,7 @@ def test_each_group_goes_to_one_device_and_its_samples_say_which(file: Path) -> 
         ["a", "a"],
     ]
     assert [one.environment["cpu"] for one in told] == ["a", "b", "a"]
-    assert tasks.ends == [("a", pooled.dismiss), ("b", pooled.dismiss)]
+    assert tasks.ends == [("a", device_pool.dismiss), ("b", device_pool.dismiss)]
 
 
 def test_a_group_whose_device_goes_is_measured_again_and_one_that_ends_all_fails(
@@ -179,15 +179,15 @@ def test_a_group_whose_device_goes_is_measured_again_and_one_that_ends_all_fails
 def test_a_device_adds_the_processes_that_it_lacks_and_has_its_own_groups_first(file: Path) -> None:
     def measured(device: str) -> list[list[int]]:
         study = packed(file)
-        assert pooled.admit("one", study) == ""
+        assert device_pool.admit("one", study) == ""
         groups = [
             tuple(group.cells)
             for group in groups_of(read_definition(file), frozenset(study.counts))
         ]
         try:
-            results = pooled.measure("one", groups[:1], device)
+            results = device_pool.measure("one", groups[:1], device)
         finally:
-            pooled.dismiss("one")
+            device_pool.dismiss("one")
         assert isinstance(results, tuple)
         samples = [replace(one, device=device) for one in results[0].samples]
         write_samples(read_definition(file), samples_file.parent, samples, results[0].environment)

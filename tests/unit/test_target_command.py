@@ -36,7 +36,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_loaded_machine_is_not_described(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("offcut.experiment.probed.LOADED", 1e9)
+    monkeypatch.setattr("offcut.experiment.machine_file.LOADED", 1e9)
     path = tmp_path / "mine.toml"
     done = run(app, ["target", "probe", "--out", str(path)])
     assert done.exit_code == 2

@@ -16,7 +16,7 @@ from offcut.backends.gpu.block_limits import check_registers, check_room
 from offcut.backends.gpu.boxes import check_boxes, check_cells
 from offcut.backends.gpu.calls import load_on_device, lowered_kernels
 from offcut.backends.gpu.driver import DeviceMemory
-from offcut.backends.gpu.emulated import MEMORY, EmulatedCode
+from offcut.backends.gpu.emulation import MEMORY, EmulatedCode
 from offcut.backends.gpu.executor import Limits
 from offcut.backends.gpu.instructions import MMA, PRODUCTS, UNITS, rows
 from offcut.backends.gpu.policy import GridPlans

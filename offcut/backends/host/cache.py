@@ -30,7 +30,7 @@ import llvmlite
 import offcut
 from offcut import debug
 from offcut.backends.abi import PortableCode
-from offcut.backends.host.saved import SavedCode, SavedModel, load, write_saved
+from offcut.backends.host.saved_file import SavedCode, SavedModel, load, write_saved
 from offcut.core.records_path import records_fingerprint
 from offcut.errors import OffcutError, TargetError
 

@@ -17,7 +17,7 @@ from offcut.backends.abi import Exported
 from offcut.backends.host import arrays as host
 from offcut.backends.host.cache import write_model
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
-from offcut.backends.host.saved import write_saved
+from offcut.backends.host.saved_file import write_saved
 from offcut.backends.memory import Block
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.integers import whole

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offcut.backends.host.saved import FIRST_FAULT
+from offcut.backends.host.saved_file import FIRST_FAULT
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import FunctionWriter
 from offcut.backends.llvm.scalars import Scalars

@@ -10,7 +10,7 @@ import numpy as np
 from offcut.backends.abi import AffineFact, Argument, Entry, PortableCode, Signature
 from offcut.backends.host.by_name_ir import by_name_ir
 from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
-from offcut.backends.host.saved import KERNEL_SYMBOL, SavedCode
+from offcut.backends.host.saved_file import KERNEL_SYMBOL, SavedCode
 from offcut.backends.options import KernelPart, Options
 from offcut.backends.signature import relation_of
 from offcut.backends.target import Target

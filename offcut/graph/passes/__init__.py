@@ -10,7 +10,7 @@ from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
 from offcut.graph.passes.masks import masks_as_domains
 from offcut.graph.passes.products import convolution_to_matmul, insert_layout_copies, merge_products
-from offcut.graph.passes.quantized import integer_products
+from offcut.graph.passes.quantization import integer_products
 from offcut.graph.passes.reshapes import sink_reshapes
 from offcut.graph.passes.simplification import (
     eliminate_common_subexpressions,

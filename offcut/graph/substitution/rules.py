@@ -39,7 +39,7 @@ from offcut.errors import DescribeError, OffcutError, PartitionError, trim_trace
 from offcut.graph.graph import Bound, Graph
 from offcut.graph.interpret import interpret_graph
 from offcut.graph.sizes.extent_values import Numbers
-from offcut.graph.substitution.described import (
+from offcut.graph.substitution.graph_computation import (
     NotDescribed,
     computation_of,
     rounding_tolerance,

@@ -15,7 +15,7 @@ import numpy as np
 
 from offcut.backends.abi import Argument
 from offcut.backends.host.cache import model_key, read_model
-from offcut.backends.host.saved import SavedModel
+from offcut.backends.host.saved_file import SavedModel
 from offcut.core.extras import check_installed
 from offcut.core.process import ForkSafeLock, freeze_gc
 from offcut.core.program import MAX_SIZE, Size

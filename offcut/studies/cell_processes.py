@@ -113,7 +113,7 @@ class GroupProcess:
 
         Raises OffcutError where it cannot read the study.
         """
-        job = "offcut.studies.isolated:list_cells"
+        job = "offcut.studies.cell_processes:list_cells"
         ended = self._shared_child.run(job, self._order((), {}), MAX_SILENCE)
         if ended.status is not JobStatus.RETURNED:
             raise OffcutError("study", "cannot read the study", because=ended.because)
@@ -144,7 +144,7 @@ class GroupProcess:
         def run(children: JobRunner, some: Sequence[str]) -> JobResult:
             (Path(self._folder.name) / TURN).write_text("")
             order = self._order(tuple(some), rates or {})
-            job = "offcut.studies.isolated:measure_cells"
+            job = "offcut.studies.cell_processes:measure_cells"
             ended = children.run(job, order, MAX_SILENCE, tell_once)
             if ended.status is JobStatus.RAISED:
                 because = ended.because.partition("study: ")[2] or ended.because

@@ -17,7 +17,7 @@ from offcut.search.pool import Device, InFlightTasks, Pool, TaskDispatcher, conn
 from offcut.search.pool.tasks import Task
 from offcut.studies.environment import digest, environment
 from offcut.studies.groups import Group
-from offcut.studies.isolated import GroupProcess, named_sample
+from offcut.studies.cell_processes import GroupProcess, named_sample
 from offcut.studies.samples import Sample, missing_processes
 from offcut.studies.study_files import SentStudy, unpack_study
 
