@@ -158,9 +158,9 @@ def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None
     from offcut.studies.definition import read_definition
     from offcut.studies.entries import CALL
     from offcut.studies.environment import digest, environment
-    from offcut.studies.user_objects import absent_lines
     from offcut.studies.run import folder_of, missing_groups, processes_to_measure
     from offcut.studies.samples import FILE, read_samples
+    from offcut.studies.user_objects import absent_lines
 
     definition = read_definition(file, how["seconds_per_cell"], how["short"])
     definition, retry = definition.select_rows(how["cells"]), how["retry"]

@@ -18,7 +18,6 @@ from offcut.costmodel import Device, of_plain, plain
 from offcut.errors import OffcutError, TargetError
 from offcut.schedule import At
 from offcut.search.explorers import get_explorer
-from offcut.studies.offcut_operators import Described
 from offcut.studies.environment import digest
 from offcut.studies.errors import (
     Place,
@@ -31,8 +30,9 @@ from offcut.studies.errors import (
     texts_of,
     whole_of,
 )
-from offcut.studies.user_objects import check_callable, digest_of_file, load_named
+from offcut.studies.offcut_operators import Described
 from offcut.studies.tasks import Operator
+from offcut.studies.user_objects import check_callable, digest_of_file, load_named
 from offcut.tuning.problem import Limits
 
 TARGET_KEYS = ("target", "machine", "device", "machine_fields")

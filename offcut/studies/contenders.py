@@ -18,7 +18,6 @@ from offcut.errors import OffcutError
 from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
-from offcut.studies.offcut_operators import Described
 from offcut.studies.entries import ENTRY_KEYS, ContenderTable
 from offcut.studies.errors import (
     Place,
@@ -31,7 +30,7 @@ from offcut.studies.errors import (
     threads_of,
 )
 from offcut.studies.models import FRONTENDS
-from offcut.studies.user_objects import Named, check_callable, digest_of_file, load_named
+from offcut.studies.offcut_operators import Described
 from offcut.studies.peers import (
     COMPUTES,
     LOOP_COMPILERS,
@@ -44,6 +43,7 @@ from offcut.studies.peers import (
 from offcut.studies.peers.operators import results_of
 from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task, at_page_offset
+from offcut.studies.user_objects import Named, check_callable, digest_of_file, load_named
 
 OURS = (
     *("strategy", "schedule", "price", "microkernels", "rules", "threads", "frontend"),

@@ -27,13 +27,13 @@ from offcut.studies.errors import (
     whole_of,
 )
 from offcut.studies.goals import Goal, check_goals, read_goals
-from offcut.studies.user_objects import AbsentOperator
 from offcut.studies.operators import read_operators, read_toml
 from offcut.studies.samples import cell_of
 from offcut.studies.short_form import shorten
 from offcut.studies.sizes import Point
 from offcut.studies.statistics import MAX_PROCESSES, MAX_ROUNDS
 from offcut.studies.tasks import Operator
+from offcut.studies.user_objects import AbsentOperator
 
 SECONDS = 0.3
 """For which a cell is measured, in all of its processes together, where its file says nothing."""

@@ -15,9 +15,9 @@ import offcut
 from offcut.errors import OffcutError
 from offcut.search.pool import Device, InFlightTasks, Pool, TaskDispatcher, connect
 from offcut.search.pool.tasks import Task
+from offcut.studies.cell_processes import GroupProcess, named_sample
 from offcut.studies.environment import digest, environment
 from offcut.studies.groups import Group
-from offcut.studies.cell_processes import GroupProcess, named_sample
 from offcut.studies.samples import Sample, missing_processes
 from offcut.studies.study_files import SentStudy, unpack_study
 

@@ -9,12 +9,12 @@ from functools import wraps
 from importlib import import_module
 from typing import Any
 
+from offcut.studies.cell_processes import end_with_parent
 from offcut.studies.contenders import Contender, Library, Ours
-from offcut.studies.offcut_operators import CompiledKernel
 from offcut.studies.errors import refusal
 from offcut.studies.groups import reason
-from offcut.studies.cell_processes import end_with_parent
 from offcut.studies.measures import FreshJob
+from offcut.studies.offcut_operators import CompiledKernel
 from offcut.studies.peers.operators import ModelTask, TorchTask
 from offcut.studies.tasks import Operator, Task
 

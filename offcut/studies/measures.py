@@ -12,8 +12,8 @@ from offcut.errors import OffcutError
 from offcut.search.job_runner import JobRunner, JobStatus
 from offcut.studies.contenders import Contender, Ours
 from offcut.studies.definition import Definition, Source
-from offcut.studies.offcut_operators import CompiledKernel
 from offcut.studies.errors import refusal
+from offcut.studies.offcut_operators import CompiledKernel
 from offcut.studies.samples import CACHED_COMPILE, COMPILE, PREDICTED, PROOF, SIMULATED
 from offcut.studies.sizes import Point
 from offcut.studies.tasks import Operator

@@ -19,11 +19,16 @@ from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
 from offcut.studies.errors import Place, file_of, refusal, table_of, text_of
 from offcut.studies.functions import check_arguments
-from offcut.studies.user_objects import check_callable, digest_of_file, load_named, needs_missing_module
 from offcut.studies.peers.onnx_reference import exact_results
 from offcut.studies.peers.operators import ModelTask, TorchTask, results_of
 from offcut.studies.sizes import Values
 from offcut.studies.tasks import TOLERANCE, Exact, Task, drawn
+from offcut.studies.user_objects import (
+    check_callable,
+    digest_of_file,
+    load_named,
+    needs_missing_module,
+)
 
 if TYPE_CHECKING:
     from offcut.graph import Rule, Substituted

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import offcut as oc
 from offcut.errors import OffcutError
 from offcut.studies.contraction import ELEMENTS, build, parse_contraction
-from offcut.studies.offcut_operators import LARGEST, Described
 from offcut.studies.errors import (
     Place,
     check_keys,
@@ -28,14 +27,7 @@ from offcut.studies.errors import (
 )
 from offcut.studies.functions import bind_inputs, function_named, inputs_in_order
 from offcut.studies.models import model_workload
-from offcut.studies.user_objects import (
-    AbsentOperator,
-    absent_lines,
-    digest_of_file,
-    load_named,
-    missing_module,
-    without_exit,
-)
+from offcut.studies.offcut_operators import LARGEST, Described
 from offcut.studies.peers.operators import EPILOGUES
 from offcut.studies.sizes import (
     Point,
@@ -48,6 +40,14 @@ from offcut.studies.sizes import (
 )
 from offcut.studies.suites import suite_operators
 from offcut.studies.tasks import Operator, check_values
+from offcut.studies.user_objects import (
+    AbsentOperator,
+    absent_lines,
+    digest_of_file,
+    load_named,
+    missing_module,
+    without_exit,
+)
 
 KINDS = ("einsum", "op", "program", "model", "describe", "suite")
 """What an operator is given by: one of these keys."""

@@ -12,12 +12,12 @@ from offcut.core.extras import absent, is_installed
 from offcut.studies.definition import Definition
 from offcut.studies.entries import CALL
 from offcut.studies.environment import read_environments
-from offcut.studies.user_objects import absent_lines
 from offcut.studies.results import Results, results_of
 from offcut.studies.samples import Sample
 from offcut.studies.statistics import is_of_one_process
 from offcut.studies.table import Table, as_csv, as_html, as_latex, plural
 from offcut.studies.tables import tables
+from offcut.studies.user_objects import absent_lines
 
 _STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222}
 table{border-collapse:collapse;margin:1.2em 0;font-size:13px;display:block;overflow-x:auto}

@@ -14,12 +14,11 @@ from offcut import debug
 from offcut.errors import OffcutError
 from offcut.experiment.outputs import check_writable
 from offcut.search.pool import LOCAL, Pool, pool_of
+from offcut.studies.cell_processes import GroupProcess, named_sample
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.environment import command, digest, environment, write_environment
 from offcut.studies.folder import locked
 from offcut.studies.groups import Group, groups_of
-from offcut.studies.cell_processes import GroupProcess, named_sample
-from offcut.studies.user_objects import absent_lines
 from offcut.studies.progress import StudyProgress
 from offcut.studies.report import tables_of, write_report
 from offcut.studies.results import results_of
@@ -36,6 +35,7 @@ from offcut.studies.samples import (
 from offcut.studies.statistics import call_seconds, is_loaded
 from offcut.studies.study_files import pack_study
 from offcut.studies.table import Table, plural
+from offcut.studies.user_objects import absent_lines
 
 
 @dataclass(frozen=True, slots=True)

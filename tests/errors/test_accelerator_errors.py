@@ -237,7 +237,7 @@ a word and a half
 given ('split Y.j guard 16', 'split Y.j guard 24')
 compile: cannot find the words of a statement
   at       line 8: split Y.j guard 24 as j_tile j_in
-  because  Y_3 begins at 24*j_tile, and a word has 16 elements
+  because  W_wgt begins at 24*j_tile, and a word has 16 elements
   help     tiles of multiples of 16 along j
 
 a tile that moves back

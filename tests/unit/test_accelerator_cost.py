@@ -14,7 +14,6 @@ import pytest
 
 import offcut as oc
 from offcut import Cost, Kernel, Schedule, ops
-from offcut.backends.accelerator.costs import prediction
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.simulator import SimulationResult
 from offcut.backends.accelerator.target import Accelerator

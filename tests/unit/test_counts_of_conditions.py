@@ -8,6 +8,7 @@ import pytest
 
 import offcut as oc
 from offcut.costmodel.closed import sums
+from tests.agree import nearly
 from tests.facade import evaluate
 
 HEAD = """program p
@@ -113,7 +114,7 @@ def in_band(n: int) -> int:
     return 2 * sum(min(n, i + 4) - max(0, i - 3) for i in range(n))
 
 
-def test_conditions_around_tiles_are_counted_at_sizes_and_bounded_in_formulas() -> None:
+def test_conditions_around_tiles_are_counted_at_sizes_and_estimated_in_formulas() -> None:
     kernel = band("guard", "cut")
     for n in (0, 1, 70):
         at = kernel.cost(n=n)
@@ -121,9 +122,11 @@ def test_conditions_around_tiles_are_counted_at_sizes_and_bounded_in_formulas() 
         assert sum(piece.flop for piece in at.pieces) == in_band(n)
         assert (at.cycles > at.call) == (n > 0)
     formulas = kernel.cost()
-    assert formulas.exactness.flop == "bound"
+    assert formulas.exactness.flop == "estimate"
     pieces = formulas.prediction.pieces
-    assert sum(evaluate(one.counts.flop, {"n": 70}) for one in pieces) >= in_band(70)
+    for n in (70, 200, 1000):
+        flop = sum(evaluate(one.counts.flop, {"n": n}) for one in pieces)
+        assert flop == nearly(in_band(n), rel=0.1)
 
 
 @pytest.mark.isa("avx512f")  # of lanes that are a whole line
@@ -173,9 +176,9 @@ def test_bytes_that_are_too_much_to_add_up_are_a_bound(
 
 def test_what_is_too_much_to_add_up_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "MAX_EVALUATED_PARTS", 1000)
-    at = band("guard", "cut").cost(n=70)
+    at = band("guard", "cut").cost(n=69)  # counts at 70 are kept
     assert at.exactness.flop == "bound"
-    assert sum(piece.flop for piece in at.pieces) >= in_band(70)
+    assert sum(piece.flop for piece in at.pieces) >= in_band(69)
 
 
 def test_counts_may_be_larger_than_integers_of_machines() -> None:

@@ -14,8 +14,8 @@ from conftest import rejection, slow
 from offcut.backends.cpu.machine import isa, jit
 from offcut.experiment import limits
 from offcut.experiment.limits import CLOCK_STEPS, Bound, Level, Limits, Meter, Rate, clock_loop
-from offcut.experiment.probe import Measured, Reading
 from offcut.experiment.machine_file import check_idle, check_path, complaints, described, written
+from offcut.experiment.probe import Measured, Reading
 from tests.agree import nearly
 from tests.facade import load_machine
 

@@ -21,9 +21,8 @@ from offcut.errors import DescribeError
 from offcut.experiment.timing import Ratio, Timing, median_interval, paired_ratio
 from offcut.studies import compare
 from offcut.studies.definition import Definition, read_definition
-from offcut.studies.offcut_operators import Described
 from offcut.studies.environment import digest, read_environments, write_environment
-from offcut.studies.user_objects import load_named
+from offcut.studies.offcut_operators import Described
 from offcut.studies.peers.loops import as_python, compile_loops, loops_call
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
@@ -33,6 +32,7 @@ from offcut.studies.statistics import geometric_mean, percentiles, profile, rati
 from offcut.studies.suites import FOLDER as SUITES
 from offcut.studies.suites import suites
 from offcut.studies.tasks import Exact
+from offcut.studies.user_objects import load_named
 from tests.agree import agree
 
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\nprocesses = 1\n'

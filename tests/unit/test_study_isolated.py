@@ -16,8 +16,8 @@ import offcut as oc
 from offcut.errors import OffcutError
 from offcut.search.job_runner import JobResult, JobStatus
 from offcut.studies import cell_processes
-from offcut.studies.definition import Source, read_definition
 from offcut.studies.cell_processes import GroupProcess
+from offcut.studies.definition import Source, read_definition
 from offcut.studies.samples import FILE, Sample, read_samples
 
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\nprocesses = 1\n'

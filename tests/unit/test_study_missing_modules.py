@@ -9,10 +9,10 @@ import pytest
 import offcut as oc
 from offcut.errors import DescribeError
 from offcut.studies.definition import read_definition
-from offcut.studies.user_objects import AbsentOperator, absent_lines, missing_module
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.samples import FILE, read_samples
+from offcut.studies.user_objects import AbsentOperator, absent_lines, missing_module
 
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\nprocesses = 1\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'

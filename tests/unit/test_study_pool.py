@@ -20,8 +20,8 @@ from offcut.errors import OffcutError, TargetError
 from offcut.search.pool import Device, Pool, TaskResult
 from offcut.studies import device_pool
 from offcut.studies.definition import Source, read_definition
-from offcut.studies.groups import groups_of
 from offcut.studies.device_pool import PooledStudy, Result
+from offcut.studies.groups import groups_of
 from offcut.studies.run import write_samples
 from offcut.studies.samples import FILE, Sample, read_samples
 from offcut.studies.study_files import SentStudy, pack_study, unpack_study

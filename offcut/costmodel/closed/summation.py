@@ -148,23 +148,38 @@ def _clamp(at: Expr, lo: Expr, end: Expr, known: ScanContext) -> Expr:
     return least if _is_at_least(end, at, known) else ix.minimum(least, end)
 
 
+MOST_CASES = 64
+"""Cases in which a comparison looks at each operand of ``min`` and ``max``: with nested ones they are twice as many with each."""
+
+
 @lru_cache(maxsize=1 << 15)
 def _is_at_least(a: Expr, b: Expr, known: ScanContext) -> bool:
-    """Return whether ``a >= b`` is known, by the operands of each ``min`` and ``max``; False may also mean that it is not."""
-    difference = ix.sub(a, b)
+    """Return whether ``a >= b`` is known, by the operands of each ``min`` and ``max``; False may also mean that it is not, or that there are
+    more than `MOST_CASES`.
+    """
+    return _is_nonnegative(ix.sub(a, b), known, iter(range(MOST_CASES)))
+
+
+def _is_nonnegative(difference: Expr, known: ScanContext, cases: Iterator[int]) -> bool:
+    """Return whether ``difference >= 0`` is known.
+
+    cases  that may still be looked at: each takes one
+    """
+    if next(cases, None) is None:
+        return False
     for atom, factor in ix.to_linear(difference).terms:
         match atom:
             case Binary("min" | "max" as op, a, b):
                 rest = ix.sub(difference, ix.mul(factor, atom))
                 each = (
-                    _is_at_least(ix.add(rest, ix.mul(factor, one)), ix.const(0), known)
+                    _is_nonnegative(ix.add(rest, ix.mul(factor, one)), known, cases)
                     for one in (a, b)
                 )
                 return any(each) if (op == "max") == (factor > 0) else all(each)
             case Binary("//", whole, Const(by)) if factor > 0:
                 rest = ix.sub(difference, ix.mul(factor, atom))
                 for least in _least_quotients(whole, int(by), factor, difference, known):
-                    if _is_at_least(ix.add(rest, least), ix.const(0), known):
+                    if _is_nonnegative(ix.add(rest, least), known, cases):
                         return True
     return known.at_least_zero(difference)
 

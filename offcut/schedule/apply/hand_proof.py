@@ -59,9 +59,22 @@ class HandProof:
         Raises PartitionError where a result would change; where isl answers no question, with the decision behind which it does not.
         """
         forget()
-        steps = (_Step(self.first, None), *self._steps())
+        steps = (_Step(self._with_converted_constants(), None), *self._steps())
         theorems = _theorems(steps, reassociate)
         return steps[-1].program, Certificate(tuple(dict.fromkeys(theorems)))
+
+    def _converts_constant(self, step: Primitive) -> bool:
+        """Return whether a decision declares a constant as its converted elements: it is converted when it is bound."""
+        constants = {b.name for b in self.first.buffers if b.kind is Kind.CONSTANT}
+        return isinstance(step, Staging) and step.how == "value" and step.name in constants
+
+    def _with_converted_constants(self) -> Nests:
+        """Return the nests before any decision, which declare constants as the decisions do, where that can be decided first."""
+        conversions = filter(self._converts_constant, self.steps)
+        try:
+            return reduce(apply_decision, conversions, self.first)
+        except PartitionError:
+            return self.first
 
     def _steps(self) -> Iterator[_Step]:
         """Yield what decisions make, those about the loops of a stage together: behind all that change stages, where they can be made there."""
@@ -87,12 +100,11 @@ class HandProof:
 
     def with_arrays(self, small: bool = True, always: Collection[str] = ()) -> tuple[Nests, ...]:
         """Return what the decisions make without any staged array, then, in small steps of a proof, with one more each."""
-        constants = {b.name for b in self.first.buffers if b.kind is Kind.CONSTANT}
         staged = [
             s.name
             for s in each_decision(self.steps)
             if isinstance(s, Staging) and s.how != "write" and s.name not in always
-            if not (s.how == "value" and s.name in constants)  # converted when it is bound
+            if not self._converts_constant(s)
         ]
         forms = []
         for number in range(len(staged) if small else min(len(staged), 1)):
