@@ -61,81 +61,43 @@ def summary(found: Match | None) -> str | None:
     return f"rows {found.rows}, columns {found.columns}, depth {found.depth}: {loads}"
 
 
-@pytest.mark.parametrize(
-    ("shapes", "term", "wanted"),
-    [
-        (
-            ((n, p), (p, m), (n, m)),
-            lambda A, B, i, j, k: A[i, k] * B[k, j],
-            "rows i, columns j, depth k: X = A[i, k], Y = B[k, j]",
-        ),
-        (
-            ((n, p), (p, m), (n, m)),
-            lambda A, B, i, j, k: B[k, j] * A[i, k],
-            "rows i, columns j, depth k: X = A[i, k], Y = B[k, j]",
-        ),
-        (
-            ((p, n), (m, p), (n, m)),
-            lambda A, B, i, j, k: A[k, i] * B[j, k],
-            "rows i, columns j, depth k: X = A[k, i], Y = B[j, k]",
-        ),
-        (
-            ((m, p), (p, n), (n, m)),
-            lambda A, B, i, j, k: A[j, k] * B[k, i],
-            "rows i, columns j, depth k: X = B[k, i], Y = A[j, k]",
-        ),
-        (
-            ((b, n, p), (b, p, m), (b, n, m)),
-            lambda A, B, b, i, j, k: A[b, i, k] * B[b, k, j],
-            "rows i, columns j, depth k: X = A[b, i, k], Y = B[b, k, j]",
-        ),
-        (
-            ((b, n, p), (p, m), (b, n, m)),
-            lambda A, B, b, i, j, k: A[b, i, k] * B[k, j],
-            "rows i, columns j, depth k: X = A[b, i, k], Y = B[k, j]",
-        ),
-        (
-            ((b, p), (p, n, m), (b, n, m)),
-            lambda A, B, b, i, j, k: A[b, k] * B[k, i, j],
-            "rows b, columns j, depth k: X = A[b, k], Y = B[k, i, j]",
-        ),
-        (
-            ((n, p), (p,), (n,)),
-            lambda A, B, j, k: A[j, k] * B[k],
-            "rows None, columns j, depth k: X = B[k], Y = A[j, k]",
-        ),
-        (
-            ((p,), (p,), ()),
-            lambda A, B, k: A[k] * B[k],
-            "rows None, columns None, depth k: X = A[k], Y = B[k]",
-        ),
-    ],
-    ids=[
-        *("plain", "commuted", "transposed", "operands swapped", "batched", "shared B"),
-        *("rows outermost", "matrix-vector", "dot"),
-    ],
-)
-def test_a_contraction_is_recognised_by_its_accesses(
-    shapes: Any, term: Callable[..., Any], wanted: str
-) -> None:
+MATRICES = (n, p), (p, m), (n, m)
+RECOGNISED = {  # shapes of A, B and the result; a term of an instance; the operands that it has
+    "commuted": (MATRICES, lambda A, B, i, j, k: B[k, j] * A[i, k], "rows i, columns j, depth k: X = A[i, k], Y = B[k, j]"),
+    "transposed": (
+        ((p, n), (m, p), (n, m)), lambda A, B, i, j, k: A[k, i] * B[j, k], "rows i, columns j, depth k: X = A[k, i], Y = B[j, k]"
+    ),
+    "operands swapped": (
+        ((m, p), (p, n), (n, m)), lambda A, B, i, j, k: A[j, k] * B[k, i], "rows i, columns j, depth k: X = B[k, i], Y = A[j, k]"
+    ),
+    "shared B": (
+        ((b, n, p), (p, m), (b, n, m)), lambda A, B, b, i, j, k: A[b, i, k] * B[k, j],
+        "rows i, columns j, depth k: X = A[b, i, k], Y = B[k, j]",
+    ),
+    "rows outermost": (
+        ((b, p), (p, n, m), (b, n, m)), lambda A, B, b, i, j, k: A[b, k] * B[k, i, j],
+        "rows b, columns j, depth k: X = A[b, k], Y = B[k, i, j]",
+    ),
+    "matrix-vector": (
+        ((n, p), (p,), (n,)), lambda A, B, j, k: A[j, k] * B[k], "rows None, columns j, depth k: X = B[k], Y = A[j, k]"
+    ),
+    "dot": (((p,), (p,), ()), lambda A, B, k: A[k] * B[k], "rows None, columns None, depth k: X = A[k], Y = B[k]"),
+    "a sum": (MATRICES, lambda A, B, i, j, k: A[i, k] + B[k, j], None),
+    "three factors": (MATRICES, lambda A, B, i, j, k: A[i, k] * B[k, j] * 2.0, None),
+    "one operand": (MATRICES, lambda A, B, i, j, k: A[i, k], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", RECOGNISED)
+def test_a_contraction_is_recognised_by_its_accesses_and_nothing_else_is_one(what: str) -> None:
+    shapes, term, wanted = RECOGNISED[what]
     assert summary(matched(described(*shapes, term))) == wanted
 
 
-@pytest.mark.parametrize(
-    ("shapes", "term", "how"),
-    [
-        (((n, p), (p, m), (n, m)), lambda A, B, i, j, k: A[i, k] + B[k, j], {}),
-        (((n, p), (p, m), (n, m)), lambda A, B, i, j, k: A[i, k] * B[k, j] * 2.0, {}),
-        (((n, p), (p, m), (n, m)), lambda A, B, i, j, k: A[i, k] * B[k, j], {"reduce": oc.max}),
-        (((n, p), (p, m), (n, m)), lambda A, B, i, j, k: A[i, k], {}),
-        (((n, n), (n, m), (n, m)), lambda A, B, i, j, k: A[i, k // 2] * B[k, j], {"depth": n}),
-    ],
-    ids=["a sum", "three factors", "another reducer", "one operand", "not affine in the depth"],
-)
-def test_what_computes_something_else_is_not_covered(
-    shapes: Any, term: Callable[..., Any], how: Any
-) -> None:
-    assert matched(described(*shapes, term, **how)) is None
+def test_another_reducer_and_a_depth_that_is_not_affine_are_not_covered() -> None:
+    greatest = described(*MATRICES, lambda A, B, i, j, k: A[i, k] * B[k, j], reduce=oc.max)
+    halves = ((n, n), (n, m), (n, m)), lambda A, B, i, j, k: A[i, k // 2] * B[k, j]
+    assert matched(greatest) is matched(described(*halves[0], halves[1], depth=n)) is None
 
 
 def test_microkernels_are_tried_in_their_order() -> None:
@@ -145,14 +107,9 @@ def test_microkernels_are_tried_in_their_order() -> None:
     assert found == sorted(found)
     assert set(found) == {"one", "two"}
     assert not list(all_matches(lead, []))
-
-
-def covers(tile: dict[str, int], tail: str) -> list[str | None]:
-    c = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j])
-    made = cut(c, tile, tail, [KERNEL])
-    tiles = [stmt.microkernel for stmt in walk(made.loops.body) if isinstance(stmt, Tile)]
-    assert [piece.microkernel for piece in made.pieces] == tiles
-    return tiles
+    offered = list(map(summary, all_matches(lead, [KERNEL])))
+    assert offered[0] == "rows i, columns j, depth k: X = A[i, k], Y = B[k, j]"
+    assert "rows j, columns i, depth k: X = B[k, j], Y = A[i, k]" in offered
 
 
 PRODUCT = """program product
@@ -182,19 +139,8 @@ def test_a_way_covers_a_tile_where_one_register_tile_holds_it_at_every_height() 
     assert not covered({"i": (1, 5), "j": (8, 8)})
     assert not covered({"i": (1, 2), "j": (16, 16)})
     assert not covered({"i": (4, 4), "j": (16, 16)})
-
-
-def test_a_way_covers_lanes_that_are_off_along_axes_with_a_predicate_alone() -> None:
     assert covered({"i": (4, 4), "j": (8, 8)}, "j")
-    assert not covered({"i": (4, 4), "j": (8, 8)}, "i")
-
-
-def test_a_tile_that_is_too_tall_is_covered_in_another_way() -> None:
-    assert covers({"i": 5, "j": 8}, "cut") == ["outer"] * 4
-
-
-def test_every_way_to_lay_a_microkernel_is_offered() -> None:
-    c = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j])
-    offered = list(map(summary, all_matches(c.groups[0][0], [KERNEL])))
-    assert offered[0] == "rows i, columns j, depth k: X = A[i, k], Y = B[k, j]"
-    assert "rows j, columns i, depth k: X = B[k, j], Y = A[i, k]" in offered
+    assert not covered({"i": (4, 4), "j": (8, 8)}, "i"), "no predicate along it"
+    lead = described(*MATRICES, lambda A, B, i, j, k: A[i, k] * B[k, j])
+    tiles = [*walk(cut(lead, {"i": 5, "j": 8}, "cut", [KERNEL]).loops.body)]
+    assert {one.microkernel for one in tiles if isinstance(one, Tile)} == {"outer"}, "too tall"
