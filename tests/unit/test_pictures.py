@@ -1,4 +1,4 @@
-"""What pictures and pieces count is what an enumeration of the emitted loops runs, for every kind of tile and condition."""
+"""What pictures and pieces count is what an enumeration of the emitted loops runs, for every kind of tile and condition. What is drawn says so."""
 
 from __future__ import annotations
 
