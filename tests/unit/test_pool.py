@@ -124,7 +124,7 @@ TargetError: tune: cannot measure at {address}
 def test_what_a_pool_does_not_do_is_refused(
     workers: Any, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool = Pool(workers("a"), wait=30.0, answer=0.5)
+    pool = Pool(workers("a"), wait=120.0, answer=0.5)
     asked = problem({})
 
     def refusal(limits: Limits) -> str:
