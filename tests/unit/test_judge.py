@@ -356,35 +356,6 @@ def test_a_declared_warp_product_covers_a_tile_inside_a_loop_over_k() -> None:
     assert refused.value.because.startswith("memory: AL lies in shared, and")
 
 
-RING = """program g
-size n in 0:33
-input A: float16[64, 64*n]
-input B: float16[64, 64*n]
-local As: float16[64, 64*n] @scope(shared)
-local Bs: float16[64*n, 128] @scope(shared)
-local acc: float32[64, 128] @scope(registers)
-output C: float32[64, 128]
-for g in 0:1  @{unit}
-  for k in 0:n
-    tile i in 0 +: 64, p in 64*k +: 64  @by({by})  @async  @cover(tma_load_2d_float16)
-      As[i, p] = A[i, p]
-    tile i in 0 +: 64, j in 0 +: 128  @async  @cover(wgmma_m64nNk16_kn_float16)
-      for p in 64*k:64*k + 64
-        acc[i, j] += float32(As[i, p]) * float32(Bs[p, j])
-"""
-
-
-def test_copies_and_products_of_a_gpu_are_covers_of_their_units() -> None:
-    kernels = {kernel.name: kernel for kernel in instructions.UNITS}
-    covered = str(with_covers(oc.parse(RING.format(unit="warpgroup", by="load")), kernels.get))
-    assert "@cover(tma_load_2d_float16; i=i, p=p; A=A, C=As)" in covered
-    assert "@cover(wgmma_m64nNk16_kn_float16; i=i, j=j, p=p; A=As, B=Bs, C=acc)" in covered
-    for unit, by in (("warp", "load"), ("warpgroup", "store")):
-        with pytest.raises(oc.PartitionError) as refused:
-            with_covers(oc.parse(RING.format(unit=unit, by=by)), kernels.get)
-        assert refused.value.because.startswith("unit: ")
-
-
 @pytest.mark.parametrize(
     ("condition", "extent", "takes"),
     [
