@@ -1,6 +1,7 @@
 """Rules between graphs: a wrong one is refused with a witness; a right one is applied where it fits, and where it is cheaper."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ FROM_8 = (
 TWICE, IS_X, SAME = "a = add(x, x); y = relu(a)", "y = add(x, 0)", "y = multiply(x, 1.0)"
 NOT_77 = "c: bool[n, 4] = equal(x, 77); y = where(c, 3, x)"
 MAGNITUDE = "a = absolute(x); y = maximum(a, 0)"
-WRONG = {
+WRONG: dict[str, Any] = {
     "multiples": ("float32", TWICE, "a = add(x, x); y = negative(a)", {"n": "0:65 multiple_of 8"}),
     "conditions": ("float32", "y = where(c, x, z)", "y = add(x, 0.0)", {"inputs": "x; c: bool[n, 4]; z"}),
     "far from 0": ("float32", "a = clip(x, 0.0, 6.0); y = relu(a)", "a = relu(x); y = relu(a)"),
@@ -320,7 +321,7 @@ def test_a_rule_of_finite_elements_says_so_and_is_tried_on_no_others() -> None:
 
 
 GELU = "a = divide(x, 1.4142135623730951); b = erf(a); c = add(b, 1.0); d = multiply(x, 0.5); y = multiply(c, d)"
-RIGHT = {
+RIGHT: dict[str, Any] = {
     "by definition": ("float32", "y = relu(x)", "y = maximum(x, 0.0)"),
     "overflow that goes": (
         "float32", "s: {0}[n, m] = softmax(x, axis=1); y: {0}[n, m] = log(s)", "y: {0}[n, m] = log_softmax(x, axis=1)",

@@ -72,7 +72,7 @@ def summary(found: Match | None) -> str | None:
 
 
 MATRICES = (n, p), (p, m), (n, m)
-RECOGNISED = {  # shapes of A, B and the result; a term of an instance; the operands that it has
+RECOGNISED: dict[str, Any] = {  # shapes of A, B and the result; a term of an instance; the operands that it has
     "commuted": (MATRICES, lambda A, B, i, j, k: B[k, j] * A[i, k], "rows i, columns j, depth k: X = A[i, k], Y = B[k, j]"),
     "transposed": (
         ((p, n), (m, p), (n, m)), lambda A, B, i, j, k: A[k, i] * B[j, k], "rows i, columns j, depth k: X = A[k, i], Y = B[j, k]"

@@ -162,7 +162,7 @@ def check(p: Partition, sizes: Mapping[str, int]) -> None:
         assert set(drawn(piece, sizes, kept=True)) == wanted, piece
 
 
-FAST = {
+FAST: dict[str, list[tuple[str, int | None]]] = {
     "a triangle": [("guard", None)],
     "a triangle under an if": [("cut", 1), ("guard", None)],
     "a triangle of several statements": [("mask", 1)],
