@@ -1,5 +1,8 @@
 """Rules between graphs: a wrong one is refused with a witness; a right one is applied where it fits, and where it is cheaper."""
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 from conftest import rejection
@@ -159,234 +162,120 @@ input u: float32[k, a]
 input v: float32[k, b]
 y: float32[n, a] = dense(x, u)
 """
-CHOSEN = """\
-graph chosen
-size n in 1:65
-input c: bool[n, 4]
-input x: float32[n, 4]
-input z: float32[n, 4]
-"""
-MULTIPLES = BEFORE.replace("1:65", "0:65 multiple_of 8")
 
 
-@pytest.mark.parametrize(
-    ("before", "wrong"),
-    [
-        (
-            PRODUCTS + "z: float32[n, b] = dense(x, v)\noutput y, z",
-            PRODUCTS
-            + "q: float32[n, b] = dense(x, v)\nz: float32[n, b] = multiply(q, 3.0)\noutput y, z",
-        ),
-        (MULTIPLES, MULTIPLES.replace("relu(a)", "negative(a)")),
-        (
-            CHOSEN + "y: float32[n, 4] = where(c, x, z)\noutput y",
-            CHOSEN + "y: float32[n, 4] = add(x, 0.0)\noutput y",
-        ),
-        (
-            BEFORE.replace("add(x, x)", "clip(x, 0.0, 6.0)"),
-            BEFORE.replace("add(x, x)", "relu(x)"),
-        ),
-        (
-            BEFORE,
-            after(
-                "s: float32[min(n, 8), 4] = slice(x, 0, 0, min(n, 8))\n"
-                "z: float32[n - min(n, 8), 4] = slice(x, 0, min(n, 8), n)\n"
-                "t: float32[n - min(n, 8), 4] = negative(z)\n"
-                "b: float32[n, 4] = concat([s, t], axis=0)\n"
-                "a: float32[n, 4] = add(b, b)\ny: float32[n, 4] = relu(a)"
-            ),
-        ),
-    ],
-    ids=["several sizes from 0", "multiples", "conditions", "far from 0", "many rows"],
+def graph(body: str, dtype: str = "float32", inputs: str = "x", n: str = "0:65") -> str:
+    """Statements between semicolons, of rows of a type where they say none; the last one gives y."""
+    named = [
+        f"input {one}" if ":" in one else f"input {one}: {dtype}[n, 4]"
+        for one in inputs.split("; ")
+    ]
+    lines = [
+        re.sub(r"^(\w+) =", rf"\1: {dtype}[n, 4] =", one) for one in body.format(dtype).split("; ")
+    ]
+    return "\n".join(["graph rows", f"size n in {n}", *named, *lines, "output y"])
+
+
+def rows(*bodies: str, dtype: str = "float32", inputs: str = "x", n: str = "0:65") -> list[str]:
+    return [graph(one, dtype, inputs, n) for one in bodies]
+
+
+SOFTMAX = (
+    "e = exp(x); s: {0}[n] = sum(e, axis=1); r: {0}[n, 1] = reshape(s, [n, 1]); y = divide(e, r)"
 )
-def test_what_few_or_small_elements_do_not_show_is_refused(before: str, wrong: str) -> None:
+FROM_8 = (
+    "s: {0}[min(n, 8), 4] = slice(x, 0, 0, min(n, 8)); z: {0}[n - min(n, 8), 4] = slice(x, 0, min(n, 8), n); "
+    "t: {0}[n - min(n, 8), 4] = negative(z); b = concat([s, t], axis=0); a = add(b, b); y = relu(a)"
+)
+TWICE, IS_X, SAME = "a = add(x, x); y = relu(a)", "y = add(x, 0)", "y = multiply(x, 1.0)"
+NOT_77 = "c: bool[n, 4] = equal(x, 77); y = where(c, 3, x)"
+MAGNITUDE = "a = absolute(x); y = maximum(a, 0)"
+WRONG: dict[str, Any] = {
+    "multiples": ("float32", TWICE, "a = add(x, x); y = negative(a)", {"n": "0:65 multiple_of 8"}),
+    "conditions": ("float32", "y = where(c, x, z)", "y = add(x, 0.0)", {"inputs": "x; c: bool[n, 4]; z"}),
+    "far from 0": ("float32", "a = clip(x, 0.0, 6.0); y = relu(a)", "a = relu(x); y = relu(a)"),
+    "many rows": ("float32", TWICE, FROM_8),
+    "a number that is named": ("float32", "y = relu(x)", "y = clip(x, 0.0, 30.0)"),
+    "a small error": ("float32", "y = relu(x)", "a = relu(x); y = add(a, 0.0005)"),
+    "0 by 0": ("float32", "y = divide(x, x)", "z = multiply(x, 0.0); y = add(z, 1.0)"),
+    "overflow": ("float32", "y = softmax(x, axis=1)", SOFTMAX),
+    "equal elements": (
+        "float32", "y: int64[n] = argmax(x, axis=1)", "r = flip(x, [1]); y: int64[n] = argmax(r, axis=1)"
+    ),
+    "halves": ("float32", "y = round(x)", "a = add(x, 0.5); y = floor(a)"),
+    "infinities": ("float32", "y = subtract(x, x)", 'c: bool[n, 4] = not_equal(x, x); y = cast(c, "float32")'),
+    "NaN": ("float32", SAME, "c: bool[n, 4] = equal(x, x); y = where(c, x, 0.0)"),
+    "0": ("float32", "y = sign(x)", "a = absolute(x); y = divide(x, a)"),
+    "a narrow type on the way": (
+        "float32", "y = relu(x)",
+        'a: float16[n, 4] = cast(x, dtype="float16"); b: float16[n, 4] = relu(a); y = cast(b, dtype="float32")',
+    ),
+    "numbers beyond float32 on the way": ("float32", SAME, "a = multiply(x, 1e36); y = multiply(a, 1e-36)"),
+    **{f"the least of {bits} bits": (f"int{bits}", MAGNITUDE, "y = absolute(x)") for bits in (8, 64)},
+    "the greatest int32": ("int32", "y = minimum(x, 2147483646)", IS_X),
+    "the greatest uint8": ("uint8", "y = minimum(x, 254)", IS_X),
+    "0 of uint64": ("uint64", "y = maximum(x, 1)", IS_X),
+    "a number of uint8": ("uint8", IS_X, NOT_77),
+    "a number of int32": ("int32", IS_X, NOT_77),
+    "a number of int64": ("int64", IS_X, NOT_77.replace("77", str(2**62 + 3))),
+    "sign": ("float32", "y = multiply(x, 1e-12)", "y = multiply(x, -1e-12)"),
+    "next to 0": ("float32", "y = multiply(x, 1e-15)", "y = multiply(x, 0.0)"),
+    "epsilon": ("float32", "y = layernorm(x, epsilon=1e-12)", "y = layernorm(x, epsilon=1e-9)"),
+    "rounded to float32": (
+        "float64", SAME, 'a: float32[n, 4] = cast(x, "float32"); y = cast(a, "float64")'
+    ),
+    "rounded to float16": (
+        "float32", "y = clip(x, -6.0, 6.0)",
+        'a = clip(x, -6.0, 6.0); b: float16[n, 4] = cast(a, "float16"); y = cast(b, "float32")',
+    ),
+    "small halves": (
+        "float32", "a = round(x); y = multiply(a, 1e-12)", "a = add(x, 0.5); b = floor(a); y = multiply(b, 1e-12)"
+    ),
+    "one number": (
+        "float32", "y = multiply(x, s)",
+        "c: bool[1] = equal(s, 12.5); t: float32[1] = where(c, 0.0, s); y = multiply(x, t)",
+        {"inputs": "x; s: float32[1]"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_rule_that_few_elements_or_sizes_show_to_be_wrong_is_refused(what: str) -> None:
+    dtype, before, wrong, *head = WRONG[what]
     with pytest.raises(DescribeError, match=r"before and .* after"):
-        rule("wrong", before, wrong)
+        rule("wrong", *rows(before, wrong, dtype=dtype, **dict(*head)))
 
 
-ONE = """graph one
-size n in 0:65
-size m in 1:65
-input x: float32[n, m]
-{}
-output y"""
-SOFTMAX = """e: float32[n, m] = exp(x)
-s: float32[n] = sum(e, axis=1)
-r: float32[n, 1] = reshape(s, [n, 1])
-y: float32[n, m] = divide(e, r)"""
-SAME = "y: float32[n, m] = multiply(x, 1.0)"
-
-
-@pytest.mark.parametrize(
-    ("before", "wrong"),
-    [
-        ("y: float32[n, m] = relu(x)", "y: float32[n, m] = clip(x, 0.0, 30.0)"),
-        (
-            "y: float32[n, m] = relu(x)",
-            "a: float32[n, m] = relu(x)\ny: float32[n, m] = add(a, 0.0005)",
-        ),
-        (
-            "y: float32[n, m] = divide(x, x)",
-            "z: float32[n, m] = multiply(x, 0.0)\ny: float32[n, m] = add(z, 1.0)",
-        ),
-        ("y: float32[n, m] = softmax(x, axis=1)", SOFTMAX),
-        (
-            "y: int64[n] = argmax(x, axis=1)",
-            "r: float32[n, m] = flip(x, [1])\ny: int64[n] = argmax(r, axis=1)",
-        ),
-        (
-            "y: float32[n, m] = round(x)",
-            "a: float32[n, m] = add(x, 0.5)\ny: float32[n, m] = floor(a)",
-        ),
-        (
-            "y: float32[n, m] = subtract(x, x)",
-            'c: bool[n, m] = not_equal(x, x)\ny: float32[n, m] = cast(c, "float32")',
-        ),
-        (SAME, "c: bool[n, m] = equal(x, x)\ny: float32[n, m] = where(c, x, 0.0)"),
-        (
-            "y: float32[n, m] = sign(x)",
-            "a: float32[n, m] = absolute(x)\ny: float32[n, m] = divide(x, a)",
-        ),
-        (
-            "y: float32[n, m] = relu(x)",
-            'a: float16[n, m] = cast(x, dtype="float16")\nb: float16[n, m] = relu(a)\n'
-            'y: float32[n, m] = cast(b, dtype="float32")',
-        ),
-        (
-            "y: float32[n, m] = multiply(x, 1.0)",
-            "a: float32[n, m] = multiply(x, 1e36)\ny: float32[n, m] = multiply(a, 1e-36)",
-        ),
-    ],
-    ids=[
-        "a number that is named",
-        "a small error",
-        "0 by 0",
-        "overflow",
-        "equal elements",
-        "halves",
-        "infinities",
-        "NaN",
-        "0",
-        "a narrow type on the way",
-        "numbers beyond float32 on the way",
-    ],
-)
-def test_what_ordinary_elements_do_not_show_is_refused(before: str, wrong: str) -> None:
+def test_a_rule_of_several_sizes_from_0_is_tried_where_none_is_0() -> None:
+    before = PRODUCTS + "z: float32[n, b] = dense(x, v)\noutput y, z"
+    wrong = "q: float32[n, b] = dense(x, v)\nz: float32[n, b] = multiply(q, 3.0)\noutput y, z"
     with pytest.raises(DescribeError, match=r"before and .* after"):
-        rule("wrong", ONE.format(before), ONE.format(wrong))
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("y: float32[n, m] = relu(x)", "y: float32[n, m] = maximum(x, 0.0)"),
-        (
-            "s: float32[n, m] = softmax(x, axis=1)\ny: float32[n, m] = log(s)",
-            "y: float32[n, m] = log_softmax(x, axis=1)",
-        ),
-        (
-            "a: float32[n, m] = add(x, 3.0)\ny: float32[n, m] = multiply(x, a)",
-            "a: float32[n, m] = multiply(x, x)\nb: float32[n, m] = multiply(x, 3.0)\ny: float32[n, m] = add(a, b)",
-        ),
-        ("t: float32[m, n] = transpose(x)\ny: float32[n, m] = transpose(t)", SAME),
-    ],
-    ids=["by definition", "overflow that goes", "sums in another order", "two that cancel"],
-)
-def test_what_computes_the_same_is_taken(before: str, after: str) -> None:
-    assert rule("right", ONE.format(before), ONE.format(after)).name == "right"
-
-
-ROWS = "graph rows\nsize n in 0:65\ninput x: {0}[n, 4]\n{1}\noutput y"
-IS_X = "y: {0}[n, 4] = add(x, 0)"
-NOT_77 = "c: bool[n, 4] = equal(x, 77)\ny: {0}[n, 4] = where(c, 3, x)"
-MAGNITUDE = "a: {0}[n, 4] = absolute(x)\ny: {0}[n, 4] = maximum(a, 0)"
-
-
-@pytest.mark.parametrize(
-    ("dtype", "before", "wrong"),
-    [
-        *((f"int{bits}", MAGNITUDE, "y: {0}[n, 4] = absolute(x)") for bits in (8, 16, 32, 64)),
-        ("int32", "y: {0}[n, 4] = minimum(x, 2147483646)", IS_X),
-        ("uint8", "y: {0}[n, 4] = minimum(x, 254)", IS_X),
-        ("uint64", "y: {0}[n, 4] = maximum(x, 1)", IS_X),
-        ("uint8", IS_X, NOT_77),
-        ("int32", IS_X, NOT_77),
-        ("int64", IS_X, NOT_77.replace("77", str(2**62 + 3))),
-    ],
-)
-def test_what_is_wrong_of_one_integer_is_refused(dtype: str, before: str, wrong: str) -> None:
-    with pytest.raises(DescribeError, match=r"before and .* after"):
-        rule("wrong", *(ROWS.format(dtype, text.format(dtype)) for text in (before, wrong)))
+        rule("wrong", before, PRODUCTS + wrong)
 
 
 def test_what_is_wrong_of_one_integer_alone_is_refused() -> None:
-    scalar = "graph scalar\ninput x: int32[1]\n{0}\noutput y"
-    texts = (text.format("int32").replace("n, 4", "1") for text in (IS_X, NOT_77))
+    texts = (
+        one.replace("n, 4", "1").replace("size n in 0:65\n", "")
+        for one in rows(IS_X, NOT_77, dtype="int32")
+    )
     with pytest.raises(DescribeError, match="77 before and 3 after"):
-        rule("wrong", *map(scalar.format, texts))
+        rule("wrong", *texts)
 
 
-FROM_ROW = """j: int64[n] = iota(n)
-i: int64[n, 1] = reshape(j, [n, 1])
-c: bool[n, 1] = less(i, {0})
-y: float32[n, 4] = where(c, x, 0.0)"""
+FROM_ROW = "j: int64[n] = iota(n); i: int64[n, 1] = reshape(j, [n, 1]); c: bool[n, 1] = less(i, ROW); y = where(c, x, 0.0)"
 
 
 @pytest.mark.parametrize("row", [20, 64])
 def test_what_is_wrong_from_a_row_on_that_the_graphs_name_is_refused(row: int) -> None:
-    before, wrong = "y: float32[n, 4] = add(x, 0.0)", FROM_ROW.format(row)
+    bodies = "y = add(x, 0.0)", FROM_ROW.replace("ROW", str(row))
     with pytest.raises(DescribeError, match=rf"n = {row + 1}\n.* before and 0 after"):
-        rule("wrong", *(ROWS.format("float32", t).replace("0:65", "0:67") for t in (before, wrong)))
-    assert rule(
-        "right",
-        *(ROWS.format("float32", t).replace("0:65", f"0:{row + 1}") for t in (before, wrong)),
-    )
-
-
-@pytest.mark.parametrize(
-    ("dtype", "before", "wrong"),
-    [
-        ("float32", "y: float32[n, 4] = multiply(x, 1e-12)", "y: float32[n, 4] = multiply(x, -1e-12)"),
-        ("float32", "y: float32[n, 4] = multiply(x, 1e-15)", "y: float32[n, 4] = multiply(x, 0.0)"),
-        ("float32", "y: float32[n, 4] = layernorm(x, epsilon=1e-12)", "y: float32[n, 4] = layernorm(x, epsilon=1e-9)"),
-        (
-            "float64",
-            "y: float64[n, 4] = multiply(x, 1.0)",
-            'a: float32[n, 4] = cast(x, "float32")\ny: float64[n, 4] = cast(a, "float64")',
-        ),
-        (
-            "float32",
-            "y: float32[n, 4] = clip(x, -6.0, 6.0)",
-            'a: float32[n, 4] = clip(x, -6.0, 6.0)\nb: float16[n, 4] = cast(a, "float16")\ny: float32[n, 4] = cast(b, "float32")',
-        ),
-        (
-            "float32",
-            "a: float32[n, 4] = round(x)\ny: float32[n, 4] = multiply(a, 1e-12)",
-            "a: float32[n, 4] = add(x, 0.5)\nb: float32[n, 4] = floor(a)\ny: float32[n, 4] = multiply(b, 1e-12)",
-        ),
-    ],
-    ids=["sign", "0", "epsilon", "rounded to float32", "rounded to float16", "halves"],
-)  # fmt: skip
-def test_what_differs_by_little_but_more_than_rounding_is_refused(
-    dtype: str, before: str, wrong: str
-) -> None:
-    with pytest.raises(DescribeError, match=r"before and .* after"):
-        rule("wrong", *(ROWS.format(dtype, text) for text in (before, wrong)))
-
-
-def test_what_is_wrong_of_one_number_alone_is_refused() -> None:
-    head = ROWS.replace("\n{1}", "\ninput s: {0}[1]\n{1}")
-    before = "y: float32[n, 4] = multiply(x, s)"
-    wrong = "c: bool[1] = equal(s, 12.5)\nt: float32[1] = where(c, 0.0, s)\ny: float32[n, 4] = multiply(x, t)"
-    with pytest.raises(DescribeError, match=r"before and 0 after"):
-        rule("wrong", *(head.format("float32", text) for text in (before, wrong)))
+        rule("wrong", *rows(*bodies, n="0:67"))
+    assert rule("right", *rows(*bodies, n=f"0:{row + 1}"))
 
 
 def test_what_is_wrong_where_all_elements_of_a_row_are_infinite_is_refused() -> None:
-    before = "y: float32[n] = max(x, axis=1)"
-    wrong = "a: float32[n, 4] = maximum(x, -1e30)\ny: float32[n] = max(a, axis=1)"
-    texts = [ROWS.format("float32", text).replace("4]", "12]") for text in (before, wrong)]
+    wrong = "a = maximum(x, -1e30); y: {0}[n] = max(a, axis=1)"
+    texts = [one.replace("4]", "12]") for one in rows("y: {0}[n] = max(x, axis=1)", wrong)]
     with pytest.raises(DescribeError, match=r"is -inf before and -1e\+30 after"):
         rule("wrong", *texts)
     with pytest.raises(DescribeError, match="is not proved for all sizes"):
@@ -395,28 +284,16 @@ def test_what_is_wrong_where_all_elements_of_a_row_are_infinite_is_refused() -> 
 
 
 def test_two_elements_that_differ_are_told_apart() -> None:
-    texts = (f"y: int32[n, 4] = minimum(x, {n})" for n in (2147483646, 2147483647))
+    texts = rows(*(f"y = minimum(x, {n})" for n in (2147483646, 2147483647)), dtype="int32")
     with pytest.raises(DescribeError, match="is 2147483646 before and 2147483647 after"):
-        rule("wrong", *(ROWS.format("int32", text) for text in texts))
-    texts = (f"y: float32[n, 4] = multiply(x, {n})" for n in (1.0, 1.0000001))
+        rule("wrong", *texts)
     with pytest.raises(DescribeError, match=r"is (\S+) before and (?!\1 )\S+ after"):
-        rule("wrong", *(ROWS.format("float32", text) for text in texts))
+        rule("wrong", *rows(SAME, "y = multiply(x, 1.0000001)"))
 
 
 def test_a_rule_that_is_wrong_of_denormals_is_one_of_finite_elements() -> None:
-    before, after = (
-        "y: float32[n, 4] = divide(0.5, x)",
-        "a: float32[n, 4] = add(x, x)\ny: float32[n, 4] = divide(1.0, a)",
-    )
-    assert rule("right", *(ROWS.format("float32", text) for text in (before, after))).name
-    head = ROWS.replace("\n{1}", "\ninput z: {0}[n, 4]\n{1}")
-    texts = [
-        head.format("float32", text)
-        for text in (
-            "y: float32[n, 4] = divide(z, x)",
-            "a: float32[n, 4] = divide(1.0, x)\ny: float32[n, 4] = multiply(z, a)",
-        )
-    ]
+    assert rule("right", *rows("y = divide(0.5, x)", "a = add(x, x); y = divide(1.0, a)")).name
+    texts = rows("y = divide(z, x)", "a = divide(1.0, x); y = multiply(z, a)", inputs="x; z")
     with pytest.raises(DescribeError, match="denormals among its inputs") as refused:
         rule("inverse", *texts)
     assert refused.value.help == (
@@ -427,65 +304,57 @@ def test_a_rule_that_is_wrong_of_denormals_is_one_of_finite_elements() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_elements_that_a_narrow_type_has_not_are_infinite_without_a_warning() -> None:
-    texts = ("y: float16[n, 4] = add(x, x)", "y: float16[n, 4] = multiply(x, 2.0)")
-    assert rule("right", *(ROWS.format("float16", text) for text in texts)).name == "right"
+    assert rule("right", *rows("y = add(x, x)", "y = multiply(x, 2.0)", dtype="float16")).name
 
 
-def test_a_rule_of_finite_elements_is_tried_on_none_that_a_narrow_type_has_not() -> None:
-    before = "y: float16[n, 4] = clip(x, 0.0, 5.0)"
-    after = "a: float16[n, 4] = clip(x, 0.0, 5.0)\nb: float16[n, 4] = subtract(x, x)\ny: float16[n, 4] = add(a, b)"
-    texts = [ROWS.format("float16", text) for text in (before, after)]
+def test_a_rule_of_finite_elements_says_so_and_is_tried_on_no_others() -> None:
+    clipped = "a = clip(x, 0.0, 5.0); b = subtract(x, x); y = add(a, b)"
+    texts = rows("y = clip(x, 0.0, 5.0)", clipped, dtype="float16")
     assert rule("right", *texts, finite=True).name == "right"
     with pytest.raises(DescribeError, match="infinities and NaN"):
         rule("wrong", *texts)
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (
-            "a: {0}[n, 4] = add(x, z)\ny: {0}[n, 4] = multiply(a, 0.1)",
-            "a: {0}[n, 4] = multiply(x, 0.1)\nb: {0}[n, 4] = multiply(z, 0.1)\ny: {0}[n, 4] = add(a, b)",
-        ),
-        (
-            "a: {0}[n, 4] = add(x, z)\ny: {0}[n, 4] = add(a, x)",
-            "a: {0}[n, 4] = add(x, x)\ny: {0}[n, 4] = add(a, z)",
-        ),
-        (
-            "a: {0}[n, 4] = multiply(x, 0.1)\ny: {0}[n] = sum(a, axis=1)",
-            "a: {0}[n] = sum(x, axis=1)\ny: {0}[n] = multiply(a, 0.1)",
-        ),
-        (
-            "y: {0}[n, 4] = gelu(x)",
-            "a: {0}[n, 4] = divide(x, 1.4142135623730951)\nb: {0}[n, 4] = erf(a)\nc: {0}[n, 4] = add(b, 1.0)\n"
-            "d: {0}[n, 4] = multiply(x, 0.5)\ny: {0}[n, 4] = multiply(c, d)",
-        ),
-        (
-            "a: {0}[n, 4] = add(x, 3.0)\ny: {0}[n, 4] = layernorm(a)",
-            "a: {0}[n, 4] = subtract(x, -3.0)\ny: {0}[n, 4] = layernorm(a)",
-        ),
-        (
-            "y: {0}[n, 4] = sigmoid(x)",
-            "a: {0}[n, 4] = multiply(x, 0.5)\nb: {0}[n, 4] = tanh(a)\nc: {0}[n, 4] = add(b, 1.0)\ny: {0}[n, 4] = multiply(c, 0.5)",
-        ),
-    ],
-    ids=["distributed", "associated", "sums of products", "gelu", "cancelling means", "cancelling 1"],
-)  # fmt: skip
-def test_what_differs_by_rounding_alone_is_taken(dtype: str, before: str, after: str) -> None:
-    head = ROWS.replace("\n{1}", "\ninput z: {0}[n, 4]\n{1}")
-    texts = (head.format(dtype, text.format(dtype)) for text in (before, after))
-    rounded = "1.4142135623730951" in after  # the root of 2, and that of 1/2: neither is exact
-    assert bool(rule("right", *texts, tried_only=rounded).unproved) == rounded
-
-
-def test_a_rule_of_finite_elements_says_so() -> None:
-    before, after = ONE.format(SOFTMAX), ONE.format("y: float32[n, m] = softmax(x, axis=1)")
+    texts = rows(SOFTMAX, "y = softmax(x, axis=1)")
     with pytest.raises(DescribeError) as refused:
-        rule("stable", before, after)
+        rule("stable", *texts)
     assert refused.value.help == ("finite=True takes a rule of finite elements alone",)
-    assert rule("stable", before, after, finite=True).name == "stable"
+    assert rule("stable", *texts, finite=True).name == "stable"
+
+
+GELU = "a = divide(x, 1.4142135623730951); b = erf(a); c = add(b, 1.0); d = multiply(x, 0.5); y = multiply(c, d)"
+RIGHT: dict[str, Any] = {
+    "by definition": ("float32", "y = relu(x)", "y = maximum(x, 0.0)"),
+    "overflow that goes": (
+        "float32", "s: {0}[n, m] = softmax(x, axis=1); y: {0}[n, m] = log(s)", "y: {0}[n, m] = log_softmax(x, axis=1)",
+        {"n": "0:65\nsize m in 1:65", "inputs": "x: float32[n, m]"},
+    ),
+    "sums in another order": (
+        "float32", "a = add(x, 3.0); y = multiply(x, a)", "a = multiply(x, x); b = multiply(x, 3.0); y = add(a, b)"
+    ),
+    "two that cancel": ("float32", "t: {0}[4, n] = transpose(x); y = transpose(t)", SAME),
+    "distributed": (
+        "bfloat16", "a = add(x, z); y = multiply(a, 0.1)", "a = multiply(x, 0.1); b = multiply(z, 0.1); y = add(a, b)"
+    ),
+    "associated": ("float64", "a = add(x, z); y = add(a, x)", "a = add(x, x); y = add(a, z)"),
+    "sums of products": (
+        "float16", "a = multiply(x, 0.1); y: {0}[n] = sum(a, axis=1)", "a: {0}[n] = sum(x, axis=1); y: {0}[n] = multiply(a, 0.1)"
+    ),
+    "gelu": ("float16", "y = gelu(x)", GELU),
+    "gelu of float64": ("float64", "y = gelu(x)", GELU),
+    "cancelling means": ("bfloat16", "a = add(x, 3.0); y = layernorm(a)", "a = subtract(x, -3.0); y = layernorm(a)"),
+    "cancelling 1": (
+        "float32", "y = sigmoid(x)", "a = multiply(x, 0.5); b = tanh(a); c = add(b, 1.0); y = multiply(c, 0.5)"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize("what", RIGHT)
+def test_what_computes_the_same_or_differs_by_rounding_alone_is_taken(what: str) -> None:
+    dtype, before, after, *head = RIGHT[what]
+    given = {"inputs": "x; z" if "z" in before else "x", **dict(*head)}
+    texts = rows(before, after, dtype=dtype, **given)
+    rounded = after == GELU  # the root of 2, and that of 1/2: neither is exact
+    assert bool(rule("right", *texts, tried_only=rounded).unproved) == rounded
 
 
 def test_indices_that_no_table_has_are_no_inputs_of_a_rule() -> None:
@@ -497,38 +366,34 @@ def test_indices_that_no_table_has_are_no_inputs_of_a_rule() -> None:
         rule("wrong", before, after.replace("embedding(a, i)", "embedding(t, i)"))
 
 
-FAR = "graph far\nsize n in 0:4097\ninput x: float32[n, 64]\n{}\noutput y"
-FAR_RIGHT = "y: float32[n, 64] = add(x, 0.0)"
 FAR_WRONG = {
-    "by a condition": FROM_ROW.format(300).replace("4]", "64]"),
-    "by a cut": "s: float32[min(n, 300), 64] = slice(x, 0, 0, min(n, 300))\n"
-    "z: float32[n - min(n, 300), 64] = slice(x, 0, min(n, 300), n)\n"
-    "t: float32[n - min(n, 300), 64] = negative(z)\n"
-    "y: float32[n, 64] = concat([s, t], axis=0)",
+    "by a condition": FROM_ROW.replace("ROW", "300"),
+    "by a cut": FROM_8.replace("8)", "300)").replace("a = add(b, b); y = relu(a)", "y = relu(b)"),
 }
 
 
-@pytest.mark.parametrize("how", FAR_WRONG)
-@pytest.mark.parametrize("tried_only", [False, True])
+@pytest.mark.parametrize(("how", "tried_only"), [("by a condition", False), ("by a cut", True)])
 def test_what_is_wrong_beyond_the_sizes_that_are_tried_is_refused_where_it_is(
     how: str, tried_only: bool
 ) -> None:
+    right = "y = relu(x)" if how == "by a cut" else "y = add(x, 0.0)"
+    texts = rows(right, FAR_WRONG[how], n="0:4097")
     with pytest.raises(DescribeError) as refused:
-        rule("far", FAR.format(FAR_RIGHT), FAR.format(FAR_WRONG[how]), tried_only=tried_only)
+        rule("far", *texts, tried_only=tried_only)
     assert refused.value.at == "n = 301"
     assert refused.value.because.startswith("y[300, 0] is ")
-    right = FAR_WRONG[how].replace("negative(z)", "add(z, 0.0)").replace("(c, x, 0.0)", "(c, x, x)")
-    assert not rule("far", FAR.format(FAR_RIGHT), FAR.format(right)).unproved
+    mended = texts[1].replace("negative(z)", "add(z, 0.0)").replace("(c, x, 0.0)", "(c, x, x)")
+    assert not rule("far", texts[0], mended).unproved
 
 
 UNPROVED = (
-    "a: float32[n, 4] = add(x, 0.0)\ns: float32[n, 4], p: int64[n, 4] = sort(a, axis=1)\ny: float32[n, 4] = relu(s)",
-    "r: float32[n, 4] = relu(x)\ny: float32[n, 4], p: int64[n, 4] = sort(r, axis=1)",
+    "a = add(x, 0.0); s: {0}[n, 4], p: int64[n, 4] = sort(a, axis=1); y = relu(s)",
+    "r = relu(x); y: {0}[n, 4], p: int64[n, 4] = sort(r, axis=1)",
 )
 
 
 def test_what_is_not_proved_takes_a_word_of_the_users_and_says_so() -> None:
-    texts = [ROWS.format("float32", text) for text in UNPROVED]
+    texts = rows(*UNPROVED)
     with rejection("""\
 DescribeError: rule: cannot take the rule sorted
   because  it holds where it was tried, and is not proved for all sizes: y[i0, i1] is not shown to be the same
@@ -546,12 +411,8 @@ DescribeError: rule: cannot take the rule sorted
 
 
 def test_a_rule_with_a_loop_program_is_tried_only() -> None:
-    text = (
-        "l: float32[n, m] = accumulated(x, axis=1)\ny: float32[n, m] = {}(l, 2.0)".replace("{}", op)
-        for op in ("multiply", "multiply")
-    )
     with pytest.raises(DescribeError, match=r"l = accumulated\(…\) is a loop program"):
-        rule("running", *map(ONE.format, text))
+        rule("running", *rows(*["l = accumulated(x, axis=1); y = multiply(l, 2.0)"] * 2))
 
 
 @pytest.mark.every(2)

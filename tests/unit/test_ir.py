@@ -42,9 +42,8 @@ def shallow(name: str) -> ir.Program:
     """A golden program whose uncut sums have two terms: what takes long to interpret tells no more."""
     text = str(golden(name))
     if name.startswith("dense_") and "k_tile" not in text:
-        text = (
-            text.replace("0:64", "0:2").replace("[n, 64]", "[n, 2]").replace("[64, 70]", "[2, 70]")
-        )
+        for old, new in (("0:64", "0:2"), ("[n, 64]", "[n, 2]"), ("[64, 70]", "[2, 70]")):
+            text = text.replace(old, new)
     return oc.parse(text)
 
 
@@ -107,7 +106,7 @@ def test_plain_loops_compute_what_the_cut_program_does(name: str, value: int) ->
     same(program, sizes)
 
 
-@pytest.mark.every(9)
+@pytest.mark.every(18)
 @pytest.mark.parametrize("name", CUTS)
 def test_the_plain_loops_of_a_cut_are_proved_to_compute_what_was_cut(name: str) -> None:
     case, tail = CUTS[name]
@@ -117,20 +116,15 @@ def test_the_plain_loops_of_a_cut_are_proved_to_compute_what_was_cut(name: str) 
         pytest.skip(f"this case has no such cut: {refused}")
     plain = ir.plain(loops)
     assert is_plain(plain)
-    assert oc.parse(str(plain)) == plain
     for sizes in case.sizes:
         same(loops, sizes)
-    computed = any(
-        isinstance(stmt, ir.Let) for stmt in ir.walk(loops)
-    )  # which are not quasi-affine
-    if (
-        not computed and tail != "shift"
-    ):  # whose second visit of an element the proof takes for another value
+    # A value that is computed is not quasi-affine; a second visit of an element is another value to the proof.
+    if tail != "shift" and not any(isinstance(stmt, ir.Let) for stmt in ir.walk(loops)):
         oc.prove_equal(case.program, plain)
 
 
 @pytest.mark.every(4)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_plain_loops_of_a_random_cut_compute_what_it_does(seed: int) -> None:
     case = case_of(seed, quick=True)
     program = oc.parse(case.text)
@@ -237,27 +231,21 @@ def test_a_rewrite_sees_what_is_inside_first_and_gives_the_same_object_where_not
     None
 ):
     seen: list[str] = []
-
-    def rule(stmt: ir.Stmt) -> None:
-        seen.append(type(stmt).__name__)
-
-    assert ir.rewrite(SQUARES, rule) is SQUARES
+    assert ir.rewrite(SQUARES, lambda stmt: seen.append(type(stmt).__name__)) is SQUARES
     assert seen == ["Store", "If", "For"]
     twice = ir.rewrite(SQUARES, lambda stmt: (stmt, stmt) if isinstance(stmt, ir.Store) else None)
     assert sum(isinstance(stmt, ir.Store) for stmt in ir.walk(twice)) == 2
     gone = ir.rewrite(SQUARES, lambda stmt: () if isinstance(stmt, ir.If) else None)
     assert gone.body == (ir.For("i", ir.Const(0, "index"), ir.Var("n"), ()),)
 
-
-def test_expressions_are_rewritten_from_the_leaves_up_wherever_they_stand() -> None:
-    def halved(node: ir.Expr) -> ir.Expr | None:
+    def renamed(node: ir.Expr) -> ir.Expr | None:
         return ir.Var("m") if node == ir.Var("n") else None
 
-    text = str(ir.rewrite_expressions(SQUARES, halved))
+    text = str(ir.rewrite_expressions(SQUARES, renamed))
     assert "for i in 0:m" in text
     assert "if i < m - 1" in text
     assert ir.rewrite_expressions(SQUARES, lambda node: None) is SQUARES
-    assert ir.rewrite(ir.Var("n"), halved) == ir.Var("m")
+    assert ir.rewrite(ir.Var("n"), renamed) == ir.Var("m")
 
 
 def test_free_names_are_those_that_nothing_around_binds() -> None:
@@ -271,13 +259,7 @@ def test_free_names_are_those_that_nothing_around_binds() -> None:
         ir.Compare("<", ir.Var("i"), ir.Var("c")),
     )
     assert ir.bound(tile) == ("i",)
-    assert ir.free(tile) == {
-        "a",
-        "b",
-        "c",
-        "i",
-        "q",
-    }  # an extent and a value are outside of their names
+    assert ir.free(tile) == set("abciq")  # an extent and a value are outside of their names
     assert ir.free(SQUARES) == frozenset()
     assert ir.free(SQUARES.body) == {"n"}
 

@@ -50,29 +50,21 @@ def gone(process: int) -> bool:
     return not is_there(process)
 
 
-def test_a_value_comes_back_and_what_was_said_on_the_way(children: JobRunner) -> None:
+def test_values_larger_than_a_pipe_cross_both_ways_and_one_child_does_many_jobs(
+    children: JobRunner,
+) -> None:
     heard: list[object] = []
-    ended = children.run("planted_jobs:double", "ab", PATIENCE, heard.append)
-
-    assert (ended.status, ended.value, ended.last_message) == (JobStatus.RETURNED, "abab", "ab")
-    assert heard == ["ab"]
-
-
-def test_one_child_does_many_jobs(children: JobRunner) -> None:
-    first = run(children, "process").value
-
-    assert run(children, "fail").status is JobStatus.RAISED
-    assert run(children, "process").value == first
-    assert first != os.getpid()
-
-
-def test_values_larger_than_a_pipe_cross_both_ways(children: JobRunner) -> None:
     given = os.urandom(3_000_000)
-
-    ended = run(children, "double", given)
-
-    assert ended.value == given * 2
-    assert ended.last_message == given
+    ended = children.run("planted_jobs:double", given, PATIENCE, heard.append)
+    assert (ended.status, ended.value, ended.last_message) == (JobStatus.RETURNED, given * 2, given)
+    assert heard == [given]
+    session, group = run(children, "session").value
+    assert session == group == run(children, "process").value
+    assert session not in (os.getsid(0), os.getpid())
+    assert run(children, "fail").status is JobStatus.RAISED
+    assert run(children, "shout").value == "heard", "what a job prints is no answer"
+    assert run(children, "take", MEMORY // 4).status is JobStatus.RETURNED
+    assert run(children, "process").value == session
 
 
 @pytest.mark.parametrize(
@@ -95,14 +87,13 @@ def test_how_a_job_ends_is_said_and_the_next_one_runs(
 
     assert ended.status is ending
     assert because in ended.because
+    if job == "abort":
+        assert ended.last_message == "about to"
+        assert "planted_jobs.py" in ended.details, "the stack at the signal"
+        heard: list[object] = []
+        children.run(f"planted_jobs:{job}", given, PATIENCE, heard.append)
+        assert len(heard) == 1, "it runs once: nobody ended it from outside"
     assert run(children, "double", 4).value == 8
-
-
-def test_a_crash_tells_where_it_was_and_what_it_had_said(children: JobRunner) -> None:
-    ended = run(children, "abort")
-
-    assert ended.last_message == "about to"
-    assert "planted_jobs.py" in ended.details, "the stack at the signal"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -143,13 +134,6 @@ def test_a_job_whose_child_is_ended_from_outside_twice_is_a_crash(children: JobR
     assert run(children, "double", 4).value == 8
 
 
-def test_a_job_that_ends_its_own_process_runs_once(children: JobRunner) -> None:
-    heard: list[object] = []
-    for job in ("abort", "abort_by_name"):
-        children.run(f"planted_jobs:{job}", None, PATIENCE, heard.append)
-    assert len(heard) == 2
-
-
 @pytest.mark.parametrize("job", ["hang", "spin"])
 def test_a_silent_job_is_ended(children: JobRunner, job: str) -> None:
     started = run(children, "process").value
@@ -188,21 +172,6 @@ def test_a_job_that_talks_is_not_silent(
     assert clock.heard == list(range(8))
 
 
-def test_what_a_job_prints_is_no_answer(children: JobRunner) -> None:
-    assert run(children, "shout").value == "heard"
-
-
-def test_a_job_may_take_what_it_is_allowed(children: JobRunner) -> None:
-    assert run(children, "take", MEMORY // 4).status is JobStatus.RETURNED
-
-
-def test_a_child_is_of_a_session_of_its_own(children: JobRunner) -> None:
-    session, group = run(children, "session").value
-
-    assert session == group == run(children, "process").value
-    assert session != os.getsid(0)
-
-
 def test_what_a_job_started_ends_with_it(
     children: JobRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +184,7 @@ def test_what_a_job_started_ends_with_it(
     assert gone(clock.heard[0])
 
 
-def test_nothing_is_left_where_the_caller_is_interrupted() -> None:
+def test_nothing_is_left_where_the_caller_is_interrupted_or_forgets_its_children() -> None:
     def interrupt(said: object) -> None:
         raise KeyboardInterrupt
 
@@ -226,14 +195,10 @@ def test_nothing_is_left_where_the_caller_is_interrupted() -> None:
 
         assert gone(started)
         assert run(children, "double", 4).value == 8
-
-
-def test_children_that_are_forgotten_end() -> None:
-    children = JobRunner(MEMORY)
-    started = run(children, "process").value
-    del children
+    forgotten = JobRunner(MEMORY)
+    started = run(forgotten, "process").value
+    del forgotten
     gc.collect()
-
     assert gone(started)
 
 

@@ -1,19 +1,33 @@
-"""A correction that is learned: what it finds, what it says of itself, when it stays out, and its file."""
+"""A correction that is learned: what it finds, what it says of itself, when it stays out, and its file. Features of schedules: by hand, own ones, refused ones."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cache
 from itertools import combinations
-from math import exp, hypot, isnan
+from math import exp, hypot, isnan, log, log1p
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from conftest import rejection, slow
 
-from offcut.costmodel.learned import Settings, pair_accuracy, train
+from offcut import Schedule
+from offcut.costmodel.learned import (
+    FEATURES,
+    Case,
+    Settings,
+    check_names,
+    compute_features,
+    load_features,
+    pair_accuracy,
+    train,
+)
 from offcut.costmodel.learned.corrected_model import fit_domain
 from offcut.costmodel.learned.dataset import centered_features
 from offcut.costmodel.learned.ensemble import Trees, consensus, parts
@@ -28,8 +42,10 @@ from offcut.costmodel.learned.metrics import (
     recall_at,
     regret,
 )
+from offcut.errors import DescribeError
+from tests import spaces
 from tests.agree import agree, nearly, of_peer
-from tests.facade import CorrectedModel, Dataset
+from tests.facade import Cases, CorrectedModel, Dataset, Nest, Problem, parts_of, with_parts
 
 QUICK = Settings(rounds=40, depth=3)
 
@@ -84,20 +100,12 @@ def test_the_loss_has_the_gradient_of_its_formula_and_is_least_at_what_was_measu
     assert first == nearly(np.array(by_hand), abs=1e-6)
     assert (second >= LEVEL).all()
     assert derivatives(seconds - base)[0] == nearly(np.zeros(9), abs=1e-12)
-
-
-def test_a_row_alone_has_nothing_to_be_compared_with() -> None:
-    first, second = gradient([np.array([0])], np.zeros(1), np.ones(1), 0)(np.zeros(1))
-
-    assert (first[0], second[0]) == (LEVEL, LEVEL)
-
-
-def test_of_a_large_group_some_are_partners_the_same_each_time() -> None:
-    seconds = np.random.default_rng(0).normal(0, 1, 600)
-    one, again = (gradient([np.arange(600)], seconds, np.zeros(600), 3) for _ in range(2))
-
+    alone = gradient([np.array([0])], np.zeros(1), np.ones(1), 0)(np.zeros(1))
+    assert (alone[0][0], alone[1][0]) == (LEVEL, LEVEL)
+    many = rng.normal(0, 1, 600)  # of which some are partners, the same each time
+    one, again = (gradient([np.arange(600)], many, np.zeros(600), 3) for _ in range(2))
     np.testing.assert_array_equal(one(np.zeros(600))[0], again(np.zeros(600))[0])
-    assert one(seconds)[0] == nearly(np.zeros(600), abs=1e-12)
+    assert one(many)[0] == nearly(np.zeros(600), abs=1e-12)
 
 
 def test_the_pair_orders_new_rows_better_than_the_closed_form() -> None:
@@ -153,20 +161,6 @@ def test_trees_as_arrays_give_what_the_boosters_do() -> None:
     agree(Trees.of(members)(asked), of_peer(np.array(wanted)), sums="float32")
 
 
-def test_the_same_rows_and_seed_teach_the_same() -> None:
-    new, again = rows(seed=1), pair()
-    one, other = (train(rows(), seed, QUICK) for seed in (0, 1))
-
-    np.testing.assert_array_equal(
-        one.corrected_seconds(new.features, new.closed, new.centre).seconds,
-        again.corrected_seconds(new.features, new.closed, new.centre).seconds,
-    )
-    assert (
-        one.corrected_seconds(new.features, new.closed, new.centre).seconds
-        != other.corrected_seconds(new.features, new.closed, new.centre).seconds
-    ).any()
-
-
 def test_a_feature_past_what_was_seen_is_named_and_the_closed_form_stays() -> None:
     new = rows(seed=1).at(np.arange(6))
     far = new.features.copy()
@@ -206,13 +200,6 @@ def test_what_orders_no_better_than_the_closed_form_is_never_used() -> None:
     assert set(found.because) == {made.useless}
 
 
-def test_rows_of_one_key_are_left_out_together() -> None:
-    part = parts(rows().program, 4, 0)
-
-    assert set(part) == {0, 1, 2, 3}
-    assert all(len(set(part[rows().program == one])) == 1 for one in np.unique(rows().program))
-
-
 def test_the_spread_covers_programs_that_it_has_not_seen() -> None:
     pytest.importorskip("xgboost", reason="the extra learned is not installed")
     made = rows()
@@ -220,13 +207,6 @@ def test_the_spread_covers_programs_that_it_has_not_seen() -> None:
     odd = replace(made, seconds=made.seconds * np.where(other, 2.0, 1.0))
 
     assert train(odd, 0, QUICK).doubt > 0.5 > 0.3 > pair().doubt
-
-
-def test_groups_are_of_one_program_place_and_size() -> None:
-    groups = rows(programs=3).groups
-
-    assert len(groups) == 6
-    assert sorted(np.concatenate(groups)) == list(range(len(rows(programs=3))))
 
 
 def test_a_model_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -240,56 +220,49 @@ def test_a_model_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert again.learned == json.loads(json.dumps(pair().learned))
     assert (again.learned["rows"], again.learned["programs"]) == (240, 5)
     assert [file.name for file in tmp_path.iterdir()] == ["model.json"]
+    taught, other = (
+        train(rows(), seed, QUICK).predict(new.features, new.closed) for seed in (0, 1)
+    )
+    np.testing.assert_array_equal(taught.seconds, one.seconds)
+    assert (other.seconds != one.seconds).any()
 
 
-def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
-    rows().save(tmp_path / "rows.npz")
+def test_rows_are_read_as_they_were_written_grouped_and_left_out_by_program(tmp_path: Path) -> None:
+    made = rows(programs=3)
+    made.save(tmp_path / "rows.npz")
     again = Dataset.load(tmp_path / "rows.npz")
-
-    assert again.names == rows().names
-    np.testing.assert_array_equal(again.features, rows().features)
-    np.testing.assert_array_equal(again.schedule, rows().schedule)
-
-
-# What members agree on is taken, where they differ the closed form stays.
-
-
-NOTHING = np.zeros((4, 1))
+    assert again.names == made.names
+    np.testing.assert_array_equal(again.features, made.features)
+    np.testing.assert_array_equal(again.schedule, made.schedule)
+    assert len(made.groups) == 6
+    assert sorted(np.concatenate(made.groups)) == list(range(len(made)))
+    part = parts(rows().program, 4, 0)
+    assert set(part) == {0, 1, 2, 3}
+    assert all(len(set(part[rows().program == one])) == 1 for one in np.unique(rows().program))
 
 
-def test_what_all_members_say_is_taken_whole() -> None:
-    said = np.array([[0.3, -0.2, 0.0]] * 4)
-
-    assert consensus(said, NOTHING) == nearly(said[0], abs=1e-9)
-
-
-def test_what_members_differ_in_is_taken_in_part_and_never_past_their_mean() -> None:
-    rng = np.random.default_rng(0)
-    said = rng.normal(0.1, 0.3, (4, 200))
-
-    taken, mean = consensus(said, NOTHING), said.mean(axis=0)
-
-    assert (np.abs(taken) <= np.abs(mean)).all()
-    assert (taken * mean >= 0).all()
-
-
-def test_members_that_contradict_each_other_leave_the_closed_form() -> None:
-    said = np.array([[0.5, 0.5], [-0.5, -0.5], [0.5, 0.5], [-0.49, -0.51]])
-
-    assert consensus(said, NOTHING) == nearly(np.zeros(2), abs=1e-4)
-
-
-def test_the_order_of_rows_is_kept_where_members_differ_in_the_level_alone() -> None:
-    apart = np.array([0.0, 0.2, -0.4])
-    levels = np.array([[1.0], [-1.0], [0.9], [-0.9]])
-
-    taken = consensus(apart + levels, levels)
-
-    assert taken == nearly(apart, abs=1e-9)
-
-
-def test_one_member_is_taken_at_its_word() -> None:
-    assert consensus(np.array([[0.25]]), np.zeros((1, 1))) == nearly(np.array([0.25]), abs=1e-6)
+@pytest.mark.parametrize(
+    ("said", "levels", "taken"),
+    [
+        ([[0.3, -0.2, 0.0]] * 4, [[0.0]] * 4, [0.3, -0.2, 0.0]),
+        ([[0.25]], [[0.0]], [0.25]),  # one member is taken at its word
+        ([[0.5, 0.5], [-0.5, -0.5], [0.5, 0.5], [-0.49, -0.51]], [[0.0]] * 4, [0.0, 0.0]),
+        (  # the order of rows is kept where members differ in the level alone
+            [[level, 0.2 + level, -0.4 + level] for level in (1.0, -1.0, 0.9, -0.9)],
+            [[1.0], [-1.0], [0.9], [-0.9]],
+            [0.0, 0.2, -0.4],
+        ),
+    ],
+    ids=["all agree", "one", "they contradict each other", "levels"],
+)
+def test_what_members_agree_on_is_taken_and_where_they_differ_the_closed_form_stays(
+    said: list[list[float]], levels: list[list[float]], taken: list[float]
+) -> None:
+    assert consensus(np.array(said), np.array(levels)) == nearly(np.array(taken), abs=1e-4)
+    mixed = np.random.default_rng(0).normal(0.1, 0.3, (4, 200))
+    found, mean = consensus(mixed, np.zeros((4, 1))), mixed.mean(axis=0)
+    assert (np.abs(found) <= np.abs(mean)).all()
+    assert (found * mean >= 0).all()
 
 
 # How well predictions order what was measured, against counts one by one.
@@ -306,7 +279,7 @@ def drawn(seed: int, count: int = 23) -> Drawn:
     return seconds, predicted, [rng.choice([0.0, 0.05, 0.3]) for _ in range(count)]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_pairs_are_those_whose_order_is_known(seed: int) -> None:
     seconds, predicted, spread = drawn(seed)
     right = count = 0.0
@@ -321,15 +294,18 @@ def test_pairs_are_those_whose_order_is_known(seed: int) -> None:
         )
 
     assert pairwise_accuracy(seconds, predicted, spread) == nearly(right / count)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_tau_is_that_of_scipy(seed: int) -> None:
-    seconds, predicted, _ = drawn(seed)
-
     from scipy.stats import kendalltau  # a second, of which the other tests need nothing
 
     assert kendall_tau(seconds, predicted) == nearly(kendalltau(seconds, predicted)[0])
+
+
+def test_ties_alone_have_no_order_and_what_lies_within_the_spread_is_covered() -> None:
+    assert pairwise_accuracy([1.0, 2.0, 3.0, 4.0], [1.0] * 4) == 0.5
+    assert pairs([1.0, 1.15], [2.0, 1.0], apart_by=0.15) == (0.0, 0)
+    assert isnan(pairwise_accuracy([1.0, 1.01], [1.0, 2.0], 0.1))
+    assert isnan(kendall_tau([1.0, 1.0], [1.0, 2.0]))
+    seconds = [exp(0.09), exp(-0.11), exp(0.49), exp(-0.49)]
+    assert coverage(seconds, [1.0, 1.0, 1.0, 1.0], [0.1, 0.1, 0.5, 0.5]) == 0.75
 
 
 @pytest.mark.parametrize("k", [1, 4, 23, 30])
@@ -345,23 +321,160 @@ def test_recall_and_regret_count_the_chosen(k: int) -> None:
     )
 
 
-def test_what_is_exact_is_perfect_and_what_is_turned_round_is_worst() -> None:
-    seconds = [1.0, 2.0, 3.0, 4.0]
-    turned = [-one for one in seconds]
-
-    assert (pairwise_accuracy(seconds, seconds), pairwise_accuracy(seconds, turned)) == (1.0, 0.0)
-    assert (kendall_tau(seconds, seconds), kendall_tau(seconds, turned)) == (1.0, -1.0)
-    assert (regret(seconds, seconds), regret(seconds, turned)) == (0.0, 3.0)
-    assert pairwise_accuracy(seconds, [1.0] * 4) == 0.5
+# Features: numbers of a schedule by hand, what they depend on, own ones, and what is refused.
 
 
-def test_ties_alone_have_no_order() -> None:
-    assert pairs([1.0, 1.15], [2.0, 1.0], apart_by=0.15) == (0.0, 0)
-    assert isnan(pairwise_accuracy([1.0, 1.01], [1.0, 2.0], 0.1))
-    assert isnan(kendall_tau([1.0, 1.0], [1.0, 2.0]))
+SIZES = (1, 20, 64)
 
 
-def test_what_lies_within_the_spread_is_covered() -> None:
-    predicted, spread = [1.0, 1.0, 1.0, 1.0], [0.1, 0.1, 0.5, 0.5]
+@cache
+def cases(name: str = "dense", machine: str = "cascade-lake") -> Cases:
+    request, options, target = spaces.problem(name, machine)
+    vectors = tuple(({"n": n}, 1.0) for n in SIZES)
+    computation = spaces.space(name, 3, machine).computation
+    return Cases(Problem(request, options, target, vectors), computation)
 
-    assert coverage([exp(0.09), exp(-0.11), exp(0.49), exp(-0.49)], predicted, spread) == 0.75
+
+def first(name: str = "dense") -> Schedule:
+    return spaces.space(name).first
+
+
+def numbers(case: Case) -> Mapping[str, Any]:
+    names, found = compute_features(case, FEATURES)
+    return dict(zip(names, found.T, strict=True))
+
+
+def with_strategy(name: str) -> Schedule:
+    return Schedule.parse(re.sub(r"(split \S+\.i) .* as", rf"\1 {name} 14 as", str(first())))
+
+
+def test_the_numbers_of_a_dense_layer_are_those_by_hand() -> None:
+    found = numbers(cases()(with_strategy("cut")))
+    flop = [2 * n * 96 * 80 for n in SIZES]
+
+    assert found["counts.flop"] == nearly(np.log1p(flop), rel=1e-2)
+    assert found["counts.flop_by_run"] == nearly(found["counts.flop"] - found["counts.runs"], abs=1)
+    assert found["counts.least_size"] == nearly(np.log1p(SIZES))
+    assert found["counts.stages"] == nearly(log1p(1))
+    assert found["counts.threads"] == nearly(0)
+    assert found["machine.hertz"] == nearly(log(2.1e9))
+    assert found["machine.L1.bytes"] == nearly(log(32 * 1024))
+    assert found["machine.issue.rate"] == nearly(log(4))
+    assert found["memories.main"] == nearly(0)
+    tails = found["counts.tails"]
+    assert tails[0] > tails[1] > tails[2] > 0
+    assert (numbers(cases()(with_strategy("guard")))["counts.tails"] != tails).any()
+
+
+@pytest.mark.parametrize("name", ["dense", "softmax"])
+def test_nests_are_counted_as_the_cost_that_is_printed(name: str) -> None:
+    """Names are the same, and so are counts that no cache decides."""
+    priced = numbers(cases(name)(first(name)))
+    costs = cases(name).costs(first(name))
+    names, found = compute_features(
+        Case.of_costs(costs, cases(name)(first(name)).machine), FEATURES
+    )
+    printed = dict(zip(names, found.T, strict=True))
+
+    assert list(printed) == list(priced)
+    for key in ("flop", "runs", "flop_by_run", "instructions_by_run", "stages", "least_size"):
+        assert printed[f"counts.{key}"] == nearly(priced[f"counts.{key}"], rel=1e-2)
+    for key in ("compute", "issue", "call"):
+        assert printed[f"resources.{key}"] == nearly(priced[f"resources.{key}"], abs=0.02)
+
+
+def test_the_closed_form_is_among_them() -> None:
+    found, case = numbers(cases()(first())), cases()(first())
+
+    assert np.exp(found["resources.seconds"]) == nearly(case.seconds)
+    binds = sum(found[name] for name in found if name.endswith(".binds"))
+    assert binds + found["resources.call"] == nearly(1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "dense" else slow(name) for name in spaces.PROGRAMS]
+)
+def test_every_schedule_of_a_program_has_the_same_finite_features(name: str) -> None:
+    space, rng, names = spaces.space(name), Random(3), set[tuple[str, ...]]()
+    for _ in range(12):
+        named, found = compute_features(cases(name)(space.sample(rng)), FEATURES)
+        names.add(named)
+        assert found.shape == (len(SIZES), len(named))
+        assert np.isfinite(found).all()
+    assert len(names) == 1
+    if name == "dense":
+        there, found = compute_features(
+            cases(name, "zen4")(spaces.space(name, 3, "zen4").first), FEATURES
+        )
+        here, one = compute_features(cases(name)(first()), FEATURES)
+        assert here == there
+        assert (one != found)[:, [name.startswith("machine.") for name in here]].any()
+
+
+def test_variants_that_no_call_takes_count_as_variants_and_take_the_time_of_a_choice() -> None:
+    (nest,) = parts_of(first())
+    assert isinstance(nest, Nest)
+    (variant,) = nest.variants
+    slow = replace(variant, label="slow", cost=None)
+    both = with_parts(first(), (replace(nest, variants=(variant, slow)),))
+    alone, found = numbers(cases()(first())), numbers(cases()(both))
+
+    changed = {name for name in found if found[name] != nearly(alone[name], rel=1e-9)}
+    assert {"resources.call", "resources.seconds"} <= changed
+    assert not {name for name in changed if name.startswith(("counts.f", "counts.r", "memories."))}
+
+
+def mine(case: Case) -> Any:
+    return case.flop
+
+
+def of_sizes(case: Case) -> Any:
+    return {"n": case.sizes["n"], "one": 1}
+
+
+def test_own_features_are_called_after_their_functions() -> None:
+    names, found = compute_features(cases()(first()), (mine, of_sizes))
+
+    assert names == ("mine", "of_sizes.n", "of_sizes.one")
+    np.testing.assert_array_equal(found[:, 1:], [[n, 1] for n in SIZES])
+    assert load_features()[: len(FEATURES)] == FEATURES
+
+
+@pytest.mark.parametrize(
+    ("feature", "because"),
+    [
+        (lambda case: 1 / 0, "it raised ZeroDivisionError: division by zero"),
+        (lambda case: "much", "it gave 'much'"),
+        (lambda case: {"x": float("nan")}, "it gave nan"),
+        (lambda case: [1, 2], "it gave [1, 2]"),
+    ],
+)
+def test_what_gives_no_number_is_refused(feature: Any, because: str) -> None:
+    with rejection(
+        f"DescribeError: learn: cannot take the feature <lambda>\n  because  {because}\n"
+        "  help     a number, a number for each vector of sizes, or several of these by name"
+    ):
+        compute_features(cases()(first()), (feature,))
+
+
+def test_two_features_of_one_name_are_refused() -> None:
+    with rejection("""\
+DescribeError: learn: cannot take the feature <lambda>
+  because  <lambda> is given twice
+  help     each function once
+  help     def a_name_of_its_own(case): …"""):
+        compute_features(
+            cases()(first()), (lambda case: case.flop, mine, lambda case: case.seconds)
+        )
+    with pytest.raises(DescribeError, match=r"of_sizes\.n is given twice"):
+        compute_features(cases()(first()), (of_sizes, of_sizes))
+
+
+def test_features_that_are_others_for_another_schedule_are_refused() -> None:
+    check_names((), ("a",))
+    check_names(("a", "b"), ("a", "b"))
+    with rejection("""\
+DescribeError: learn: cannot take the feature mine
+  because  mine.x is there for some schedules only
+  help     the same names for every schedule"""):
+        check_names(("a", "mine.x"), ("a", "mine.y"))

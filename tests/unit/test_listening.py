@@ -108,17 +108,6 @@ def cluster(protocol: str, **settings: Any) -> Iterator[Any]:
 
 
 @needs_proc
-def test_a_worker_listens_on_loopback_alone() -> None:
-    with cluster("tcp://") as pool, worker_process(pool.scheduler_address) as process:
-        pool.wait_for_workers(1)
-
-        addresses = listens_at(process.pid)
-
-    assert addresses
-    assert all(address.is_loopback for address in addresses)
-
-
-@needs_proc
 def test_a_pool_of_certificates_measures_and_takes_nobody_without_one(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
     folder = certificates_in(tmp_path)

@@ -141,7 +141,7 @@ def test_what_places_do_not_say_stays_a_mask() -> None:
 @pytest.mark.parametrize("kind", ["bool", "float32"])
 def test_a_band_of_known_elements_is_one_at_each_of_its_places(kind: str) -> None:
     place = Var("i"), Var("j")
-    for rows, columns in ((1, 4), (4, 1), (3, 5), (5, 3)):
+    for rows, columns in ((1, 4), (4, 1), (3, 5)):
         i, j = np.arange(rows)[:, None], np.arange(columns)
         for low, high in product(range(-rows - 1, columns + 2), repeat=2):
             inside = (j >= i + low) & (j <= i + high)

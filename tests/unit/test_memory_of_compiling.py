@@ -15,10 +15,11 @@ import pytest
 
 import offcut as oc
 from offcut.backends.cpu.machine import jit
+from offcut.backends.cpu.machine.isa import host
 from offcut.core.memo import forget, memo
 from tests.facade import forget_code, forget_plans
 
-WARM, COUNTED = 6, 12
+WARM, COUNTED = 3, 6
 MANY_WARM, MANY = 300, 300
 MOST_BYTES = 4_000  # a kernel, of which islpy loses 32 for each argument that isl takes over; 125,000 where passes are not freed
 STRATEGIES = ("auto", "cut", "mask", "guard", "balance", "pad", "shift", "even", "ladder")
@@ -102,37 +103,19 @@ def test_llvm_holds_nothing_of_a_kernel_that_is_gone(monkeypatch: pytest.MonkeyP
     assert +alive == Counter()
 
 
-def test_a_builder_of_passes_is_shared_by_many_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_builder_of_passes_is_shared_by_modules_that_read_nothing_of_a_run_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = []
     make = llvm.create_pass_builder
     monkeypatch.setattr(llvm, "create_pass_builder", lambda *given: made.append(1) or make(*given))
-    builders = jit._Builders(jit._emitting(jit_host()).machine)
-
+    builders = jit._Builders(jit._emitting(host()).machine)
     shared = [builders.get("") for _ in range(2 * jit._MAX_RUNS)]
-
     assert len(made) == len({id(one) for one in shared}) == 2
-
-
-def test_what_a_run_leaves_is_not_shared_with_functions_that_would_read_it() -> None:
-    builders = jit._Builders(jit._emitting(jit_host()).machine)
-
     assert builders.get("define void @f() noinline optnone {") is not builders.get("")
     assert builders.get("") is builders.get("")
-
-
-def test_a_version_of_llvm_that_nobody_looked_at_shares_no_builder(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    builders = jit._Builders(jit._emitting(jit_host()).machine)
-    monkeypatch.setattr(llvm, "llvm_version_info", (99, 0, 0))
-
+    monkeypatch.setattr(llvm, "llvm_version_info", (99, 0, 0))  # at which nobody looked
     assert builders.get("") is not builders.get("")
-
-
-def jit_host() -> Any:
-    from offcut.backends.cpu.machine.isa import host
-
-    return host()
 
 
 def test_modules_and_their_context_go_in_order_even_where_their_text_is_wrong() -> None:
@@ -166,10 +149,18 @@ class Heap(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_size_t)
-        for name in (
-            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
-            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
-        )
+        for name in [
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        ]
     ]
 
 

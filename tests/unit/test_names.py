@@ -15,7 +15,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import rejection
+from conftest import rejection, slow
 
 import offcut as oc
 from offcut import graph, pipeline, search
@@ -32,56 +32,45 @@ from offcut.partition import Strategy
 assert offcut.partition.strategies.catalog is strategies and strategies.Strategy is Strategy
 """
 AS_A_FUNCTION = """
-import offcut
-program = offcut.parse("size n in 0:9\\noutput A: float32[n]\\nfor i in 0:n\\n  A[i] = 1.0\\n")
-assert offcut.partition(program, tile={"i": 4}).loops != program
+import sys
+import offcut as oc
+program = oc.parse("size n in 0:9\\noutput A: float32[n]\\nfor i in 0:n\\n  A[i] = 1.0\\n")
+assert oc.partition(program, tile={"i": 4}).loops != program
 """
-
 DESCRIBED = """
 import sys
 import offcut as oc
 n = oc.dim("n", max=64)
 a = oc.placeholder((n, 8), name="A")
-oc.compute((n, 8), lambda i, j: a[i, j] * 2.0, name="D")
+made = oc.compute((n, 8), lambda i, j: a[i, j] * 2.0, name="D")
 unneeded = {f"offcut.{name}" for name in ("tuning", "search", "plugins", "costmodel", "backends")}
 assert not unneeded & sys.modules.keys(), unneeded & sys.modules.keys()
 """
 CALLED = """
-import sys
 import numpy as np
-import offcut as oc
-n = oc.dim("n", max=64)
-a = oc.placeholder((n, 8), name="A")
-kernel = oc.compile(oc.compute((n, 8), lambda i, j: a[i, j] * 2.0, name="D"))
+kernel = oc.compile(made)
 before = {*sys.modules}
 kernel(np.ones((3, 8), "f")[::-1])
 assert not sys.modules.keys() - before, sys.modules.keys() - before
 """
+FIRST = "import offcut; assert offcut.{0}.__name__.endswith({0!r})"
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "code",
-    [AS_A_PACKAGE + AS_A_FUNCTION, AS_A_FUNCTION + AS_A_PACKAGE],
-    ids=["package", "function"],
+    [
+        AS_A_PACKAGE + AS_A_FUNCTION,
+        slow(AS_A_FUNCTION + AS_A_PACKAGE),
+        *(slow(FIRST.format(name)) for name in ("external", "ir", "ops", "errors", "partition")),
+        DESCRIBED + CALLED,
+    ],
+    ids=[
+        *("a package", "a function", "external", "ir", "ops", "errors", "partition"),
+        "a call loads nothing, so that a fork meanwhile inherits no lock of an import",
+    ],
 )
-def test_partition_is_a_function_and_a_package_whichever_comes_first(code: str) -> None:
+def test_a_process_loads_what_it_asks_for_whatever_comes_first(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize("name", ["external", "ir", "ops", "errors", "partition"])
-def test_a_package_may_be_what_is_asked_for_first(name: str) -> None:
-    asked = f"import offcut; assert offcut.{name}.__name__.endswith({name!r})"
-    subprocess.run([sys.executable, "-c", asked], check=True)
-
-
-def test_a_description_loads_what_it_needs() -> None:
-    subprocess.run([sys.executable, "-c", DESCRIBED], check=True)
-
-
-def test_a_call_loads_nothing_so_that_a_fork_meanwhile_inherits_no_lock_of_an_import() -> None:
-    subprocess.run([sys.executable, "-c", CALLED], check=True)
 
 
 def test_partition_has_the_signature_of_its_function_and_can_be_pickled() -> None:
@@ -112,27 +101,11 @@ def test_what_a_user_holds_is_shown_in_a_line() -> None:
         assert held._repr_html_().startswith("<")
 
 
-@pytest.mark.slow
-def test_an_editor_knows_which_names_there_are() -> None:
-    code = "import offcut as oc\noc.Tensor\noc.Partition\noc.Plan\noc.Kernel\noc.Tensr\n"
-    made = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file=", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert made.stdout.count("error") == 2  # the line, and the tally
-    assert 'has no attribute "Tensr"' in made.stdout
-
-
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_is_there_and_no_other() -> None:
+    assert dir(oc) == sorted([*oc.__all__, "__version__"])
     for name in oc.__all__:
         assert name in dir(oc)
         assert callable(getattr(oc, name)) or name in ("errors", "external", "ir", "ops", "sync")
-
-
-def test_dir_lists_the_public_names_alone():
-    assert dir(oc) == sorted([*oc.__all__, "__version__"])
 
 
 def test_help_of_partition_says_what_its_arguments_are():
@@ -213,45 +186,51 @@ def test_a_misspelt_name_of_the_package_is_told_the_nearest() -> None:
         "AttributeError: module 'offcut.ops' has no attribute 'sofmax': did you mean softmax or log_softmax or max?"
     ):
         oc.ops.sofmax  # noqa: B018
-
-
-def test_a_name_that_is_like_none_is_told_nothing() -> None:
     with pytest.raises(AttributeError, match=r"^module 'offcut' has no attribute 'qqq'$"):
         oc.qqq  # noqa: B018
-
-
-def test_a_misspelt_operator_of_a_graph_is_told_the_nearest() -> None:
     builder = Builder("g")
-    x = builder.input("x", "float32", (4,))
     with pytest.raises(DescribeError) as refused:
-        builder.node("rulu", x)
+        builder.node("rulu", builder.input("x", "float32", (4,)))
     assert str(refused.value).endswith("\n  help     did you mean relu or relu6?")
 
 
 # Names that were renamed work as before, and warn with the new one.
 
 
-def test_a_public_name_that_was_renamed_is_the_new_one() -> None:
-    with pytest.warns(DeprecationWarning, match=r"^oc\.Take is now oc\.TileRun; the old name will"):
-        assert oc.Take is oc.TileRun  # type: ignore[attr-defined]
-    with pytest.warns(DeprecationWarning, match="Planned is now TargetPlan"):
-        assert targets.Planned is targets.TargetPlan  # type: ignore[attr-defined]
-    with pytest.warns(
-        DeprecationWarning, match=r"search\.Points is now offcut\.search\.ScheduleSpace"
-    ):
-        assert search.Points is search.ScheduleSpace  # type: ignore[attr-defined]
-    with pytest.warns(DeprecationWarning, match=r"search\.Expected is now .*\.ExpectedCost"):
-        assert search.Expected is search.ExpectedCost  # type: ignore[attr-defined]
-    with pytest.warns(DeprecationWarning, match="Choices is now offcut.search.product_space"):
-        assert search.Choices is search.product_space  # type: ignore[attr-defined]
-    with pytest.warns(DeprecationWarning, match="compiled is now offcut.graph.compile_graph"):
-        assert graph.compiled is graph.compile_graph  # type: ignore[attr-defined]
+RENAMED = [
+    (oc, "Take", "TileRun", r"^oc\.Take is now oc\.TileRun; the old name will"),
+    (targets, "Planned", "TargetPlan", "Planned is now TargetPlan"),
+    (search, "Points", "ScheduleSpace", r"search\.Points is now offcut\.search\.ScheduleSpace"),
+    (search, "Expected", "ExpectedCost", r"search\.Expected is now .*\.ExpectedCost"),
+    (search, "Choices", "product_space", "Choices is now offcut.search.product_space"),
+    (graph, "compiled", "compile_graph", "compiled is now offcut.graph.compile_graph"),
+    (oc.ir.panels(16), "laid", "arrange", r"^Layout\.laid is now Layout\.arrange;"),
+    (oc.ir.panels(16), "padded", "padded_extents", r"^Layout\.padded is now Layout\.padded_extents;"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("owner", "old", "new", "said"), RENAMED)
+def test_a_name_that_was_renamed_is_the_new_one(
+    owner: object, old: str, new: str, said: str
+) -> None:
+    with pytest.warns(DeprecationWarning, match=said):
+        assert getattr(owner, old) == getattr(owner, new)
+    with pytest.raises(AttributeError, match="has no attribute 'parsed'"):
+        owner.parsed  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_names_inside_of_what_was_renamed_are_the_new_ones() -> None:
     with pytest.warns(DeprecationWarning, match="library is now .*xgboost_loader"):
         library = costmodel_learned.library  # type: ignore[attr-defined]
     with pytest.warns(DeprecationWarning, match="there is now .*is_available"):
         assert library.there is library.is_available
-    with pytest.raises(AttributeError, match=r"module 'offcut\.graph' has no attribute 'parsed'"):
-        graph.parsed  # type: ignore[attr-defined]  # noqa: B018
+    x = oc.placeholder((oc.dim("n", max=64),), "float32", name="x")
+    made = oc.compute(x.shape, lambda i: x[i] + 1.0, name="y")
+    formulas, piece = oc.compile(made).cost(), oc.partition(made, tile={"i": 8}).pieces[0]
+    with pytest.warns(DeprecationWarning, match=r"^Formulas\.kept is now .*\.resident_bytes;"):
+        assert formulas.kept == formulas.resident_bytes
+    with pytest.warns(DeprecationWarning, match=r"^Piece\.entered is now Piece\.enclosing_blocks;"):
+        assert piece.entered == piece.enclosing_blocks
 
 
 @pytest.mark.parametrize(
@@ -304,13 +283,8 @@ def test_a_target_that_defines_old_names_is_asked_by_the_new_ones() -> None:
     np.testing.assert_array_equal(kernel(np.zeros(3, np.float32)), np.ones(3, np.float32))
     with pytest.warns(DeprecationWarning, match=r"Old\.forms is now source_forms"):
         assert old.forms == ("words",)
-
-
-def test_an_attribute_that_was_never_there_is_missing() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'lines'"):
-        oc.target("cpu").lines  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(AttributeError, match="'TiledAxis' object has no attribute 'lines'"):
-        oc.TiledAxis(4).lines  # type: ignore[attr-defined]  # noqa: B018
+        old.lines  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -336,15 +310,12 @@ def test_a_name_that_moved_to_another_room_is_found(module: str, name: str, home
 # Element types go by their names, or by numpy's dtypes and types.
 
 
-@pytest.mark.parametrize("name", DTYPES)
-def test_a_type_goes_by_its_name_and_by_numpys(name: str) -> None:
-    assert to_dtype(name) == to_dtype(numpy_dtype(name)) == name
-    assert to_dtype(numpy_dtype(name).type) == name
-
-
-@pytest.mark.parametrize("other", ["float", "f4", np.dtype(">f4"), np.complex64, object, None, 4])
-def test_all_else_is_no_element_type(other: object) -> None:
-    assert to_dtype(other) is None
+def test_a_type_goes_by_its_name_and_by_numpys_and_nothing_else_is_one() -> None:
+    for name in DTYPES:
+        assert to_dtype(name) == to_dtype(numpy_dtype(name)) == name
+        assert to_dtype(numpy_dtype(name).type) == name
+    for other in ("float", "f4", np.dtype(">f4"), np.complex64, object, None, 4):
+        assert to_dtype(other) is None
 
 
 def test_tensors_casts_and_graphs_take_numpys_types() -> None:
@@ -365,19 +336,3 @@ def test_a_refusal_shows_an_array_by_its_shape() -> None:
         "relu: cannot take x = an array of shape (40, 40)",
         "  because  it is not a tensor",
     ]
-
-
-def test_methods_and_properties_keep_their_old_names_with_a_warning() -> None:
-    layout = oc.ir.panels(16)
-    with pytest.warns(DeprecationWarning, match=r"^Layout\.padded is now Layout\.padded_extents;"):
-        assert layout.padded((3, 5)) == layout.padded_extents((3, 5))
-    with pytest.warns(DeprecationWarning, match=r"^Layout\.laid is now Layout\.arrange;"):
-        assert layout.laid == layout.arrange
-    x = oc.placeholder((oc.dim("n", max=64),), "float32", name="x")
-    kernel = oc.compile(oc.compute(x.shape, lambda i: x[i] + 1.0, name="y"))
-    formulas = kernel.cost()
-    with pytest.warns(DeprecationWarning, match=r"^Formulas\.kept is now .*\.resident_bytes;"):
-        assert formulas.kept == formulas.resident_bytes
-    piece = oc.partition(oc.compute(x.shape, lambda i: x[i], name="y"), tile={"i": 8}).pieces[0]
-    with pytest.warns(DeprecationWarning, match=r"^Piece\.entered is now Piece\.enclosing_blocks;"):
-        assert piece.entered == piece.enclosing_blocks

@@ -48,19 +48,14 @@ MASKS = {
     "both ways": "t > i - 2 and t < i + 2",
     "the keys before": "t < i - past",
 }
-SIZES = [(0, 0), (1, 0), (3, 1), (4, 0), (5, 2), (7, 0), (8, 3), (9, 0), (12, 5), (17, 0), (29, 4)]
+SIZES = [(0, 0), (1, 0), (3, 1), (4, 0), (5, 2), (8, 3), (9, 0), (12, 5), (29, 4)]
 
 
 def in_order(mask: str) -> oc.Program:
     """The program, each row of S stored before it is read."""
     text = WHOLE.replace("MASK", MASKS[mask])
-    head, scores, sums, rest = (
-        text[: text.index("for i_tile")],
-        text[text.index("for i_tile in 0:s//4") : text.index("for i_tile in 0:(s + 3)//4")],
-        text[text.index("for i_tile in 0:(s + 3)//4") : text.index("for i in 4*(s//4)")],
-        text[text.index("for i in 4*(s//4)") :],
-    )
-    return oc.parse(head + scores + rest + sums)
+    sums, rest = text.index("for i_tile in 0:(s + 3)//4"), text.index("for i in 4*(s//4)")
+    return oc.parse(text[:sums] + text[rest:] + text[sums:rest])
 
 
 def inputs(s: int) -> dict[str, np.ndarray]:
@@ -80,15 +75,12 @@ def test_narrowed_loops_give_the_same_bits(mask: str) -> None:
         wanted = whole.run(inputs(s), s=s, past=past)
         for one in (read, narrow):
             np.testing.assert_array_equal(one.run(inputs(s), s=s, past=past), wanted)
-
-
-def test_terms_are_those_of_the_mask_and_a_nan_beyond_it_is_not_read() -> None:
-    narrow = narrow_terms(without_unread_elements(in_order("causal")))
-    given = inputs(29)
-    given["V"][20:] = np.nan
-    found = narrow.run(given, s=29, past=0)
-    assert np.isfinite(found[:20]).all()
-    assert np.isnan(found[20:]).all()
+    if mask == "causal":  # a NaN beyond the mask is not read
+        given = inputs(29)
+        given["V"][20:] = np.nan
+        found = narrow.run(given, s=29, past=0)
+        assert np.isfinite(found[:20]).all()
+        assert np.isnan(found[20:]).all()
 
 
 @pytest.mark.parametrize("mask", ["causal", slow("window")])

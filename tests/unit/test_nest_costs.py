@@ -24,7 +24,6 @@ from offcut.search import Price
 from offcut.tuning.schedule_prices import ClosedForm
 from tests.agree import nearly
 from tests.facade import (
-    STRATEGIES,
     Nest,
     Problem,
     Strategy,
@@ -158,17 +157,6 @@ def runs_at(
     return tiles_of(cut, Var("n"), Calls({"n": extents}, count), rows)
 
 
-def test_a_tile_for_each_iteration_of_every_strategy() -> None:
-    extents = np.array([0, 1, 15, 16, 17, 48, 53])
-    for strategy in STRATEGIES:
-        if strategy.among or strategy.divides:
-            continue
-        found = runs_at(AxisCut("i", strategy, 16), extents)
-        covered = sum(run.count * run.height for run in found)
-        assert (covered >= extents).all(), strategy
-        assert (covered[0], covered[3], covered[5]) == (0, 16, 48), strategy
-
-
 def test_widths_go_by_the_height_around() -> None:
     cut = AxisCut(
         "j", Strategy("ladder"), 0, None, (((1, 4), 64, (64, 32, 16)), ((5, 14), 32, (32, 16)))
@@ -233,15 +221,6 @@ def test_tiles_of_a_known_extent_have_fixed_heights() -> None:
     assert all(run.shape.height for run in known if run.count.any())
     for runs in (any_of, known):
         assert (sum(run.count * run.height for run in runs) == 64).all()
-
-
-def test_a_refused_schedule_is_refused_again() -> None:
-    target = cascade_lake()
-    priced, first = prices(dense(), target, every=True)
-    wrong = Schedule.parse(re.sub(r"\.i ladder", ".z ladder", str(first)))
-    for _ in range(2):
-        with pytest.raises(PartitionError, match="cannot take z as an axis"):
-            priced(wrong)
 
 
 def test_groups_follow_the_caches() -> None:

@@ -46,40 +46,25 @@ def run(text: str) -> list[int]:
     return list(values)
 
 
-def test_pieces_that_differ_in_literals_are_one_function() -> None:
-    text = written((0, 3, 4), (1, 5, 4), (2, 7, 4))
-    assert text.count("define internal void @offcut_tile") == 1
-    assert text.count("call void @offcut_tile0(") == 3
-    assert run(text) == [18, 30, 42]
-
-
-def test_a_literal_that_all_have_in_common_stays() -> None:
-    text = written((0, 3, 4), (1, 3, 4))
-    assert ", 3\n" in text.split("@offcut_tile0(")[-1]
-    assert run(text) == [18, 18, 0]
-
-
-def test_loops_of_other_trips_are_other_functions() -> None:
-    text = written((0, 3, 4), (1, 3, 5), (2, 3, 5))
-    assert text.count("define internal void @offcut_tile") == 1
-    assert text.count("call void @offcut_tile0(") == 2
-    assert run(text) == [18, 30, 30]
-
-
-def test_a_piece_like_no_other_stays_where_it_was() -> None:
-    text = written((2, 3, 4))
-    assert "call" not in text
-    assert run(text) == [0, 0, 18]
-
-
-def test_a_short_piece_is_no_function() -> None:
-    f, apart = FunctionWriter(), Outliner()
-    for _ in range(2):
-        with apart.piece(f):
-            f.do("store i64 1, ptr %base")
-    apart.place(f)
-    assert not apart.functions
-    assert f.lines == ["  store i64 1, ptr %base"] * 2
+@pytest.mark.parametrize(
+    ("pieces", "calls", "wanted"),
+    [
+        (((0, 3, 4), (1, 5, 4), (2, 7, 4)), 3, [18, 30, 42]),
+        (((0, 3, 4), (1, 3, 4)), 2, [18, 18, 0]),
+        (((0, 3, 4), (1, 3, 5), (2, 3, 5)), 2, [18, 30, 30]),
+        (((2, 3, 4),), 0, [0, 0, 18]),
+    ],
+    ids=["literals", "a literal in common", "other trips", "like no other"],
+)
+def test_pieces_that_differ_in_literals_alone_are_one_function(
+    pieces: tuple[tuple[int, int, int], ...], calls: int, wanted: list[int]
+) -> None:
+    text = written(*pieces)
+    assert text.count("define internal void @offcut_tile") == min(calls, 1)
+    assert text.count("call void @offcut_tile0(") == calls
+    assert run(text) == wanted
+    if calls == 2 and len(pieces) == 2:
+        assert ", 3\n" in text.split("@offcut_tile0(")[-1], "what all have in common stays"
 
 
 @pytest.mark.parametrize(
@@ -92,57 +77,40 @@ def test_a_short_piece_is_no_function() -> None:
         "%y = call <2 x i64> @llvm.vector.extract.v2i64(<4 x i64> zeroinitializer, i64 {})",
         "call void @llvm.lifetime.start(i64 {}, ptr null)",
         "%y = icmp slt i64 %x, {}",
+        "",
     ],
 )
-def test_literals_that_must_be_literals_are_no_parameters(line: str) -> None:
+def test_literals_that_must_be_literals_are_no_parameters_and_a_short_piece_no_function(
+    line: str,
+) -> None:
     f, apart = FunctionWriter(), Outliner()
     for value in (1, 2):
         with apart.piece(f):
-            for number in range(outline.MIN_REPEATS):
+            for number in range(outline.MIN_REPEATS if line else 0):
                 f.let(f"add i64 %x, {number}")
-            f.do(line.format(value))
+            f.do(line.format(value) or "store i64 1, ptr %base")
             f.start("%other")
     apart.place(f)
     assert not apart.functions
 
 
-def test_addresses_of_functions_and_tables_are_parameters() -> None:
-    f, apart = FunctionWriter(), Outliner()
-    for name in ("one", "other"):
-        with apart.piece(f):
-            for number in range(outline.MIN_REPEATS):
-                f.let(f"add i64 %x, {number}")
-            f.do(f"call void @{name}(ptr @table_{name}, i64 %x)")
-    apart.place(f)
+def test_addresses_of_functions_and_tables_are_parameters_of_a_type_that_is_told() -> None:
+    def placed(line: str, *names: str) -> tuple[FunctionWriter, Outliner]:
+        f, apart = FunctionWriter(), Outliner()
+        for name in names:
+            with apart.piece(f):
+                for number in range(outline.MIN_REPEATS):
+                    f.let(f"add i64 %x, {number}")
+                f.do(line.format(name))
+        apart.place(f)
+        return f, apart
+
+    f, apart = placed("call void @{0}(ptr @table_{0}, i64 %x)", "one", "other")
     (text,) = apart.functions.values()
     assert "call void %l0(ptr %l1, i64 %v1)" in text
     assert "call void @offcut_tile0(i64 %x, ptr @other, ptr @table_other)" in f.lines[-1]
-
-
-def test_a_piece_inside_a_piece_is_refused() -> None:
-    f, apart = FunctionWriter(), Outliner()
-
-    def nested() -> None:
-        with apart.piece(f), apart.piece(f):
-            pass
-
-    with pytest.raises(InternalError, match="a piece of code inside another"):
-        nested()
-    assert f.lines == []
-
-
-def test_a_value_whose_type_is_not_told_is_refused() -> None:
-    def written(f: FunctionWriter, apart: Outliner) -> None:
-        with apart.piece(f):
-            for number in range(outline.MIN_REPEATS):
-                f.let(f"add <2 x i64> splat (i64 {number}), %v")
-        with apart.piece(f):
-            for number in range(outline.MIN_REPEATS):
-                f.let(f"add <2 x i64> splat (i64 {number}), %v")
-        apart.place(f)
-
     with pytest.raises(InternalError, match="no type of %v"):
-        written(FunctionWriter(), Outliner())
+        placed("%y{0} = add <2 x i64> splat (i64 1), %v", "", "")
 
 
 def doubles(f: FunctionWriter, base: str, place: int) -> None:
@@ -180,11 +148,8 @@ def test_loops_are_a_function_apart_with_the_functions_of_tiles_inside() -> None
     loaded = jit.load([code], host)
     CFUNCTYPE(None, POINTER(c_int64))(loaded.address("run"))(values)
     assert list(values) == [8, 48, 0]
-
-
-def test_loops_that_are_alike_are_one_function() -> None:
-    apart, text = apart_in_loops(0, 1)
-    assert sum(name.startswith("@offcut_loops") for name in apart.loops) == 1
+    alike, text = apart_in_loops(0, 1)
+    assert sum(name.startswith("@offcut_loops") for name in alike.loops) == 1
     assert text.count("call void @offcut_loops") == 2
 
 
@@ -215,16 +180,15 @@ def test_loops_with_other_tiles_inside_are_other_functions() -> None:
     assert not any("@offcut_tile" in line for line in f.lines)
 
 
-def test_loops_inside_loops_are_refused_and_so_are_loops_inside_a_tile() -> None:
-    for outer in (True, False):
-        f, apart = FunctionWriter(), Outliner()
-
-        def nested(f: FunctionWriter = f, apart: Outliner = apart, outer: bool = outer) -> None:
-            with apart.piece(f, loops=outer), apart.piece(f, loops=True):
-                pass
-
-        with pytest.raises(InternalError, match="a piece of code inside another"):
-            nested()
+@pytest.mark.parametrize(("outer", "inner"), [(True, True), (False, True), (False, False)])
+def test_loops_inside_loops_or_a_tile_and_a_tile_inside_another_are_refused(
+    outer: bool, inner: bool
+) -> None:
+    f, apart = FunctionWriter(), Outliner()
+    with pytest.raises(InternalError, match="a piece of code inside another"):  # noqa: SIM117
+        with apart.piece(f, loops=outer), apart.piece(f, loops=inner):
+            pass
+    assert f.lines == []
 
 
 def test_what_is_computed_on_every_way_is_not_computed_again() -> None:
@@ -238,20 +202,12 @@ def test_what_is_computed_on_every_way_is_not_computed_again() -> None:
     with f.when("%c"):
         sometimes = f.let("add i64 %x, 5")
     assert f.let("add i64 %x, 5") != sometimes
-
-
-def test_what_memory_holds_is_read_again() -> None:
-    f = FunctionWriter()
-    first = f.let("load i64, ptr %base")
-    assert f.let("load i64, ptr %base") != first
+    assert f.let("load i64, ptr %base") != f.let("load i64, ptr %base")
     assert f.let("call i64 @next()") != f.let("call i64 @next()")
-
-
-def test_what_is_computed_ahead_is_known_ahead_alone() -> None:
-    f = FunctionWriter()
-    f.begin()
-    with f.ahead():
-        first = f.let("mul i64 %x, 24")
-    with f.ahead():
-        assert f.let("mul i64 %x, 24") == first
-    assert len(f.instructions()) == 1
+    g = FunctionWriter()
+    g.begin()
+    with g.ahead():
+        first = g.let("mul i64 %x, 24")
+    with g.ahead():
+        assert g.let("mul i64 %x, 24") == first
+    assert len(g.instructions()) == 1

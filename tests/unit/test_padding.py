@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from conftest import rejection
+from conftest import rejection, slow
 
 import offcut as oc
-from offcut.backends.cpu.machine import isa
 from offcut.errors import ParseError, PartitionError
 from offcut.ir import Tile, walk
 from offcut.proof import check_equal
-from offcut.proof.normal_forms import zero_terms
 from offcut.proof.normal_forms.condition_hoisting import unswitch
 from offcut.proof.normal_forms.loop_fusion import fuse_tiles
 from offcut.proof.normal_forms.zero_terms import guard_zero_terms
@@ -50,18 +46,6 @@ APART = f"""{HEAD}for t in 0:(n + 7)//8
 """
 
 
-def test_copies_are_seen_through_only_where_a_product_may_be_padded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def never(program: oc.Program) -> oc.Program:
-        raise AssertionError(program)
-
-    monkeypatch.setattr(zero_terms, "forward_copies", never)
-    for old, new in (("X[z - 1], 0.0)", "X[z - 1], 1.0)"), ("* F[s]", "+ F[s]")):
-        program = oc.parse(SUMS.replace(old, new))
-        assert guard_zero_terms(program) is program
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -79,20 +63,16 @@ def test_terms_stay_where_they_may_matter(old: str, new: str) -> None:
     assert guard_zero_terms(program) is program
 
 
-TWICE = SUMS.replace("output Y", "output V: float32[n]\noutput Y") + SUMS[
-    SUMS.index("for z") :
-].replace("0.0)", "2.0)")
-
-
 def test_one_text_of_two_meanings_keeps_its_terms() -> None:
     """The copy is made anew, of other elements outside, and summed by the same statement."""
-    program = oc.parse(TWICE)
+    again = SUMS[SUMS.index("for z") :].replace("0.0)", "2.0)")
+    program = oc.parse(SUMS + again)
     assert guard_zero_terms(program) is program
 
 
 @pytest.mark.parametrize(("wide", "kept"), [("float32", False), ("float64", True)])
 def test_a_finite_number_may_be_infinite_in_a_narrower_type(wide: str, kept: bool) -> None:
-    text = SUMS.replace("float32", "float64").replace("F: float64", "F: float64")
+    text = SUMS.replace("float32", "float64")
     text = text.replace("Y: float64", f"Y: {wide}").replace("S: float64", f"S: {wide}")
     text = text.replace("F[s]", f"{wide}(F[s])").replace("X: float64", f"X: {wide}")
     program = oc.parse(text)
@@ -104,19 +84,15 @@ def test_a_finite_number_may_be_infinite_in_a_narrower_type(wide: str, kept: boo
     [
         ("x >= 1 - s", "x >= 2 - s"),
         ("x < n - s + 1", "x < n - s"),
-        ("for s in 0:3\n    tile", "for s in 1:3\n    tile"),
+        slow("for s in 0:3\n    tile", "for s in 1:3\n    tile"),
+        (" @finite", ""),
     ],
 )
 def test_fewer_terms_are_refused(old: str, new: str) -> None:
     assert old in APART
+    whole = TILES.replace(old, new) if old == " @finite" else TILES  # an infinity by 0 is a NaN
     with pytest.raises(PartitionError):
-        oc.prove_equal(oc.parse(TILES), oc.parse(APART.replace(old, new)))
-
-
-def test_terms_of_numbers_that_may_be_infinite_are_not_left_out() -> None:
-    whole, less = (oc.parse(text.replace(" @finite", "")) for text in (TILES, APART))
-    with pytest.raises(PartitionError):
-        oc.prove_equal(whole, less)
+        oc.prove_equal(oc.parse(whole), oc.parse(APART.replace(old, new)))
 
 
 SHARED = """program p
@@ -145,7 +121,7 @@ CASES = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_padded_convolution_is_what_it_was(case: Case) -> None:
     (channels, many), window, padding, stride, dilation = case
@@ -167,11 +143,10 @@ def test_a_padded_convolution_is_what_it_was(case: Case) -> None:
         np.testing.assert_array_equal(out, expected)
 
 
-def padded(weights: np.ndarray, **options: object) -> oc.Kernel:
+def padded(weights: np.ndarray) -> oc.Kernel:
     x = oc.placeholder((N, 32, H, W), name="X")
     w = oc.placeholder((32, 32, 3, 3), name="W")
-    y = oc.ops.conv2d(x, w, padding=1)
-    return oc.compile(y, inputs=[x, w], constants={"W": weights}, **options)
+    return oc.compile(oc.ops.conv2d(x, w, padding=1), inputs=[x, w], constants={"W": weights})
 
 
 def test_rows_and_loops_of_the_padding_are_left_out() -> None:
@@ -182,49 +157,6 @@ def test_rows_and_loops_of_the_padding_are_left_out() -> None:
     tiles = [line for line in loops if "@cover(" in line]
     assert tiles
     assert all("where x >= 1 - s and x < w - s + 1" in line for line in tiles)
-
-
-def by_channel(channels: int) -> oc.Kernel:
-    x, w = oc.placeholder((N, H, W, channels), name="X"), oc.placeholder((3, 3, channels), name="K")
-    r, s = oc.reduce_axis(3, name="r"), oc.reduce_axis(3, name="s")
-
-    def element(n: Any, i: Any, j: Any, c: Any) -> Any:
-        rows = (i + r - 1 >= 0) & (i + r - 1 < H)
-        inside = rows & (j + s - 1 >= 0) & (j + s - 1 < W)
-        read = oc.where(inside, x[n, i + r - 1, j + s - 1, c], 0.0)
-        return oc.sum(read * w[r, s, c], axis=[r, s])
-
-    y = oc.compute((N, H, W, channels), element, name="Y")
-    weights = np.ones((3, 3, channels), "float32")
-    return oc.compile(y, inputs=[x, w], constants={"K": weights})
-
-
-def test_what_is_left_out_is_seen_where_conditions_leave_the_loops_too() -> None:
-    kernel = by_channel(24)
-    loops = kernel.source()
-    assert "for r in 1 - i:min(3, h - i + 1)" in loops
-    assert "where(" not in loops
-    assert "products with padding stay" not in str(kernel.plan(n=1, h=9, w=9))
-
-
-@pytest.mark.every(10)
-@pytest.mark.parametrize(("vectors", "tile"), [(1, 1), (2, 2), (4, 4), (5, 3), (6, 3), (9, 3)])
-def test_tiles_of_plain_loops_spread_a_known_extent(vectors: int, tile: int) -> None:
-    assert isa.host().isa.machine.policy.loop_vectors == 4
-    lanes = isa.host().isa.lanes("float32")
-    assert f".c mask {tile * lanes} as" in str(by_channel(vectors * lanes).schedule)
-
-
-@pytest.mark.slow
-def test_bits_are_those_of_every_strategy_and_number_of_threads() -> None:
-    rng = np.random.default_rng(1)
-    weights = rng.standard_normal((32, 32, 3, 3)).astype("float32")
-    images = rng.standard_normal((2, 32, 9, 15)).astype("float32")
-    kernel = padded(weights)
-    first = kernel(images)
-    np.testing.assert_array_equal(kernel(images[1:])[0], first[1])
-    np.testing.assert_array_equal(padded(weights, strategy="mask")(images), first)
-    np.testing.assert_array_equal(padded(weights, threads=2)(images), first)
 
 
 def test_an_infinite_weight_meets_the_zeros_of_the_padding() -> None:

@@ -136,16 +136,8 @@ def _text(text: str) -> bytes:
 
 
 def test_arrays_and_plain_values_are_read_as_they_were() -> None:
-    value = (
-        np.arange(6.0).reshape(2, 3),
-        np.float32(2),
-        {1},
-        frozenset("a"),
-        1j,
-        b"x",
-        np.dtype("i4"),
-    )
-
+    plain = (np.float32(2), {1}, frozenset("a"), 1j, b"x", np.dtype("i4"))
+    value = (np.arange(6.0).reshape(2, 3), *plain)
     read = unpickle(pickle.dumps(value))
 
     assert np.array_equal(read[0], value[0])

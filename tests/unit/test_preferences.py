@@ -113,12 +113,9 @@ AS_IT_STANDS = (
     ("program", "plans", "notes"),
     [
         (dense, 2, (f"no nest is cut: {WHY}", f"no sum runs by a microkernel: {WHY}")),
-        (dense, 3, AS_IT_STANDS),
-        (padded, 1, (f"products with padding stay: {WHY}",)),
         (padded, 2, (f"products with padding stay: {WHY}", f"no sum runs by a microkernel: {WHY}")),
         (softmax, 1, (f"no blocks of shared loops: {WHY}",)),
         (softmax, 3, AS_IT_STANDS),
-        (recurrence, 1, (f"no nest is cut: {WHY}",)),
         (recurrence, 2, (f"no nest is cut: {WHY}", *AS_IT_STANDS)),
     ],
 )
@@ -132,15 +129,11 @@ def test_the_next_plan_is_taken_and_says_what_the_one_before_lacks(
     assert hooked("prove")((program(), *made.through, made.program), True) is None
 
 
-def test_what_is_not_shown_to_be_a_computation_runs_in_its_own_loops() -> None:
-    with instead("prove", refusing(1, LATE, step=0)):
-        made = plan_of(dense())
-    assert made.applied is None
-
-
 def test_loops_that_threads_share_come_last() -> None:
     host = replace(described_host(), threads=2)
     assert "@thread" in str(plan_of(dense(), host).program)
+    with instead("prove", refusing(1, LATE, step=0)):
+        assert plan_of(dense()).applied is None  # not shown to be a computation: its own loops
     with instead("prove", refusing(1, LATE)):
         made = plan_of(dense(), host)
     assert "@thread" in str(made.program)
@@ -261,25 +254,21 @@ def is_right(kernel: Any, result: str, sizes: tuple[int, ...] = (0, 1, 3, 4, 5, 
 
 @pytest.mark.parametrize(
     ("places", "result"),
-    [
-        *(("anywhere", "D"), ("operands", "R"), ("operands and sums", "R")),
-        *(slow("anywhere", "R"), slow("operands", "D"), slow("operands and sums", "D")),
-    ],
+    [("anywhere", "D"), ("operands", "R"), ("operands and sums", "R"), slow("operands", "D")],
 )
 def test_what_a_microkernel_computes_is_staged_where_it_says_and_covered(
     places: str, result: str
 ) -> None:
     target = Machine(unit(**PLACES[places]))
-    kernel = oc.compile({"D": D, "R": R}[result], inputs=[X, W], target=target)
+    made = {"D": D, "R": R}[result]
+    kernel = oc.compile(made, inputs=[X, W], target=target)
     text = kernel.source()
     assert "@cover(unit4; i=" in text
     for memory in PLACES[places].values():
         assert f"@scope({memory})" in text or f" in {memory}" in text
     assert is_right(kernel, result)
     assert oc.Schedule.parse(str(kernel.schedule)) == kernel.schedule
-    again = oc.compile(
-        {"D": D, "R": R}[result], inputs=[X, W], target=target, schedule=kernel.schedule
-    )
+    again = oc.compile(made, inputs=[X, W], target=target, schedule=kernel.schedule)
     assert again.schedule == kernel.schedule
     assert is_right(again, result)
 
@@ -287,23 +276,15 @@ def test_what_a_microkernel_computes_is_staged_where_it_says_and_covered(
 NAMES = [str(one) for one in STRATEGIES if str(one) != "exact"]
 
 
-@pytest.mark.every(12)
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.every(6)
+@pytest.mark.parametrize(
+    ("places", "name"), [([*PLACES][number % 3], name) for number, name in enumerate(NAMES)]
+)
 def test_every_strategy_is_taken(places: str, name: str) -> None:
     target = Machine(unit(**PLACES[places]))
     kernel = oc.compile(R, inputs=[X, W], target=target, strategy=name)
     assert f" {name} 4 as i_tile i_in" in str(kernel.schedule)
     assert is_right(kernel, "R")
-
-
-def test_a_partition_has_windows_and_covers() -> None:
-    target = Machine(unit(A="pad", B="pad"))
-    cut = oc.partition(D, inputs=[X, W], tile={"i": 3, "j": 4}, tail="mask", target=target)
-    assert {piece.microkernel for piece in cut.pieces} == {"unit4", None}
-    assert cut.prove()
-    x, w = np.ones((7, 6), "float32"), np.ones((6, 10), "float32")
-    np.testing.assert_array_equal(cut.run({"X": x, "W": w}, n=7), np.full((7, 10), 6.0))
 
 
 def test_a_strategy_of_a_program_that_no_microkernel_computes_is_refused() -> None:
@@ -316,12 +297,7 @@ def test_a_strategy_of_a_program_that_no_microkernel_computes_is_refused() -> No
         oc.compile(doubled, inputs=[X], target=Machine(unit()), strategy="mask")
 
 
-def test_a_strategy_along_an_axis_that_there_is_not_is_refused() -> None:
-    with pytest.raises(oc.PartitionError, match="cannot find the axis 'z'"):
-        oc.compile(D, inputs=[X, W], target=Machine(unit()), strategy={"z": "mask"})
-
-
-@pytest.mark.parametrize("places", ["operands and sums", *map(slow, ("anywhere", "operands"))])
+@pytest.mark.parametrize("places", ["operands and sums", slow("anywhere")])
 def test_sums_over_more_than_the_microkernel_sums_over_are_added_to_around_its_tiles(
     places: str,
 ) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "ARTIFACT.md", *(ROOT / "docs").rglob("*.md")])
 DECISIONS = ROOT / "docs" / "design"
@@ -68,55 +66,39 @@ def is_sourced(section: str, page: Path) -> bool:
     return bool(PLACE.search(section) and (by_decision or SOURCE.search(section)))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_measured_number_names_its_study_or_bench_and_its_commit(page: Path) -> None:
-    stated = STATED.get(page.relative_to(ROOT).as_posix(), ())
-    orphans = [
-        f"{page.name}:{line}: {', '.join(numbers[:6])}"
-        for line, section in sections(page)
-        if (numbers := [one for one in measured(section) if one not in stated])
-        and not is_sourced(section, page)
-    ]
-
+def test_a_measured_number_names_its_study_or_bench_and_its_commit_which_are_there() -> None:
+    orphans, missing = list[str](), list[str]()
+    for page in PAGES:
+        stated = STATED.get(page.relative_to(ROOT).as_posix(), ())
+        for line, section in sections(page):
+            numbers = [one for one in measured(section) if one not in stated]
+            if numbers and not is_sourced(section, page):
+                orphans.append(f"{page.name}:{line}: {', '.join(numbers[:6])}")
+        text = page.read_text(encoding="utf-8")
+        named = [match[0] for match in FILES.finditer(text)]
+        named += [match[0].rstrip(".") for match in RESULTS.finditer(text)]
+        missing += [f"{page.name}: {name}" for name in named if not (ROOT / name).exists()]
     assert orphans == [], "name the study or bench, and `commit 0123abcd` or a folder of results/"
+    assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_study_a_bench_and_results_that_a_page_names_are_there(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    named = [match[0] for match in FILES.finditer(text)]
-    named += [match[0].rstrip(".") for match in RESULTS.finditer(text)]
-
-    assert [name for name in named if not (ROOT / name).exists()] == []
-
-
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "docs" / "cost.md", DECISIONS / "x.md"]
+PLANTED = (
+    *("1.3 ×", "1.3×", ".97 ×", "12 %", "12%", "12 ms", "3.4 µs", "2 s", "1,891 ms"),
+    *("210 GFLOP/s", "5 GB/s", "64 MB", "3 times as", "20 minutes"),
 )
-@pytest.mark.parametrize(
-    "planted",
-    [
-        *("1.3 ×", "1.3×", ".97 ×", "12 %", "12%", "12 ms", "3.4 µs", "2 s", "1,891 ms"),
-        *("210 GFLOP/s", "5 GB/s", "64 MB", "3 times as", "20 minutes"),
-    ],
-)
-def test_a_number_that_is_planted_without_a_source_is_there(planted: str, page: Path) -> None:
-    bare = f"## Speed\n\nIt takes {planted} there.\n"
-    cell = f"| model | figure |\n|---|---|\n| encoder | {planted} |\n"
-
-    assert measured(bare) == [planted]
-    assert planted in measured(cell)
-    assert not is_sourced(bare, page)
-    assert is_sourced(f"{bare}`studies/new_size.toml`, commit 0123abcd.\n", page)
 
 
-@pytest.mark.parametrize("cell", ["1.15", ".97–1.0", "1.11–1.17", "**2.1**", "1.46 (1.45–1.47)"])
-def test_a_cell_of_a_table_that_is_a_number_is_one_without_a_unit(cell: str) -> None:
-    assert measured(f"| bench | ratio |\n|---|---|\n| dense | {cell} |\n") == [cell]
+def test_a_number_that_is_planted_without_a_source_is_found_and_code_is_none() -> None:
+    for planted in PLANTED:
+        bare = f"## Speed\n\nIt takes {planted} there.\n"
+        assert measured(bare) == [planted]
+        assert planted in measured(f"| model | figure |\n|---|---|\n| encoder | {planted} |\n")
+        for page in (ROOT / "README.md", ROOT / "docs" / "cost.md", DECISIONS / "x.md"):
+            assert not is_sourced(bare, page)
+            assert is_sourced(f"{bare}`studies/new_size.toml`, commit 0123abcd.\n", page)
+    for cell in ("1.15", ".97–1.0", "1.11–1.17", "**2.1**", "1.46 (1.45–1.47)"):
+        assert measured(f"| bench | ratio |\n|---|---|\n| dense | {cell} |\n") == [cell]
     assert measured("| size | m |\n|---|---|\n| a | 3 |\n| b 1.5 c | x |\n") == []
-
-
-def test_what_is_code_is_no_number_that_was_measured() -> None:
     assert measured("## Code\n\n    13 ms\n\n```\n5 %\n```\n`7 %` 3×3 2 × 4\n") == []
 
 

@@ -1,4 +1,4 @@
-"""Records: written by several processes, killed at any moment, carried as text; nothing is lost."""
+"""Records: written by several processes, killed at any moment, carried as text; nothing is lost. What they name by digest is kept in full."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import rejection
 
 import offcut as oc
 from offcut import Outcome, Record, Records
+from offcut.costmodel import of_plain, plain
 from offcut.errors import OffcutError
-from offcut.search import place_of
+from offcut.search import Place, ProgramText, place_of
 from offcut.search.trials import BEST, DEFAULT, recorded_verdict
-from tests.facade import load_machine
+from tests import spaces
+from tests.facade import Problem, load_machine, shipped_machines
 
 OK = Record("p", "schedule C", "m", "1", {"n": 7}, Outcome.OK, 2e-6, 0.1, created=1.5)
 REFUSED = Record("p", "schedule D", "m", "1", {}, Outcome.REFUSED, because='no,\n"never"\r\n é\x00')
@@ -37,48 +41,28 @@ def records(tmp_path: Path) -> Records:
     return Records(tmp_path / "deep" / "records.sqlite")
 
 
-def test_what_is_added_is_read_in_order_of_writing(records: Records) -> None:
+def test_what_is_added_is_read_in_order_of_writing_whole_or_not_at_all(records: Records) -> None:
     assert list(records) == []
+    assert records.prune(keep=1) == 0
     assert not records.path.exists()
-
     records.add(OK)
     records.add([REFUSED, OK])
-
-    assert list(records) == [OK, REFUSED, OK]
-    assert len(records) == 3
-    assert list(Records(records.path)) == [OK, REFUSED, OK]
-
-
-def test_more_than_a_page_is_read_whole(records: Records) -> None:
-    records.add(ok("s", 1e-6, n) for n in range(1300))
-
-    assert [record.sizes["n"] for record in records] == list(range(1300))
-
-
-def test_several_records_are_added_whole_or_not_at_all(records: Records) -> None:
-    records.add(OK)
     with pytest.raises(OffcutError):
         records.add([OK, "a record"])  # type: ignore[list-item]
-
-    assert list(records) == [OK]
-
-
-def test_they_cross_pickles(records: Records) -> None:
-    records.add(OK)
-
-    assert list(pickle.loads(pickle.dumps(records))) == [OK]
-
-
-def test_the_face_has_them(records: Records) -> None:
-    assert (oc.Records, oc.Record, oc.Outcome) == (Records, Record, Outcome)
+    for one in (records, Records(records.path), pickle.loads(pickle.dumps(records))):
+        assert list(one) == [OK, REFUSED, OK]
+    records.add(ok("s", 1e-6, n) for n in range(1300))
+    assert [record.sizes.get("n") for record in records][3:] == list(range(1300)), (
+        "more than a page"
+    )
+    assert len(records) == 1303
 
 
 def test_a_place_is_told_by_all_that_times_depend_on() -> None:
     here, there = load_machine("cascade-lake"), load_machine("zen4")
-    names = [place_of("cpu", here, 1), place_of("cpu", here, 2), place_of("cpu", there, 1)]
-
-    assert len({*names, place_of("gpu", here, 1)}) == 4
-    assert names[0] == place_of("cpu", load_machine("cascade-lake"), 1)
+    places = (("cpu", here, 1), ("cpu", here, 2), ("cpu", there, 1), ("gpu", here, 1))
+    assert len({place_of(*one) for one in places}) == 4
+    assert place_of(*places[0]) == place_of("cpu", load_machine("cascade-lake"), 1)
 
 
 def test_the_environment_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,23 +72,14 @@ def test_the_environment_names_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("OFFCUT_RECORDS", "")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert Records().path.name == "records.sqlite"
-
-
-def test_off_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFCUT_RECORDS", "off")
-
-    with pytest.raises(OffcutError) as refused:
-        Records()
-
-    assert (
-        str(refused.value)
-        == """\
-records: cannot keep records
+    with rejection("""\
+OffcutError: records: cannot keep records
   because  OFFCUT_RECORDS is off
   help     Records("a file")
   help     OFFCUT_RECORDS=a file
-  help     --records file, of the command"""
-    )
+  help     --records file, of the command"""):
+        Records()
 
 
 # Which trial is the best
@@ -137,32 +112,20 @@ def test_where_no_sizes_are_given_ratios_count(records: Records) -> None:
     assert records.best("p", "m") == found
 
 
-def test_what_was_measured_last_counts(records: Records) -> None:
-    records.add([ok("a", 1e-6), ok("b", 2e-6), ok("a", 3e-6)])
-
-    found = records.best("p", "m")
+@pytest.mark.parametrize("failed", [outcome for outcome in Outcome if outcome is not Outcome.OK])
+def test_what_was_measured_last_counts_unless_it_failed_or_is_of_others(
+    records: Records, failed: Outcome
+) -> None:
+    others = [ok("a", 1e-9, machine="x"), ok("b", 1e-9, program="q"), ok("c", 9e-6, version="0")]
+    records.add([ok("a", 1e-6), ok("b", 2e-6), ok("a", 3e-6), *others])
+    records.add([ok("d", 1e-6), replace(REFUSED, schedule="d", outcome=failed)])
+    found = records.best("p", "m", "1")
     assert found is not None
     assert found.schedule == "b"
-
-
-@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])
-def test_a_schedule_that_ever_failed_is_not_the_best(records: Records, outcome: Outcome) -> None:
-    failed = replace(REFUSED, schedule="a", outcome=outcome)
-    records.add([ok("a", 1e-6), ok("b", 2e-6), failed])
-
-    found = records.best("p", "m")
-    assert found is not None
-    assert found.schedule == "b"
-    assert [trial.ok for trial in records.trials("p", "m")] == [False, True]
-
-
-def test_records_of_others_do_not_count(records: Records) -> None:
-    records.add(
-        [ok("a", 1e-6, machine="x"), ok("b", 1e-6, program="q"), ok("c", 1e-6, version="0")]
-    )
-
-    assert records.best("p", "m", "1") is None
-    assert [trial.schedule for trial in records.trials("p", "m")] == ["c"]
+    assert records.best("p", "m", "2") is None
+    assert {(trial.schedule, trial.ok) for trial in records.trials("p", "m")} == {
+        *(("a", True), ("b", True), ("c", True), ("d", False)),
+    }
 
 
 # Pruning
@@ -195,11 +158,6 @@ def test_pruning_keeps_what_tuning_settled_on(records: Records) -> None:
     assert records.prune(keep=1, version="2") == 2
 
 
-def test_a_file_that_is_not_there_has_nothing_to_prune(records: Records) -> None:
-    assert records.prune(keep=1) == 0
-    assert len(records) == 0
-
-
 # As text
 
 
@@ -215,22 +173,19 @@ def test_text_is_read_back_exactly(records: Records, tmp_path: Path, suffix: str
     assert other.import_(file) == 4
     assert list(other) == list(records)
     assert other.import_(file) == 0, "they are there already"
-
-
-def test_lines_can_be_written_by_others(records: Records, tmp_path: Path) -> None:
-    records.add([OK])
-    records.export(tmp_path / "a.csv")
-    records.export(tmp_path / "a.jsonl")
-
-    with (tmp_path / "a.csv").open(newline="") as file:
-        (row,) = csv.DictReader(file)
-    (line,) = (tmp_path / "a.jsonl").read_text().splitlines()
-    assert (row["outcome"], float(row["seconds"]), json.loads(row["sizes"])) == (
-        "ok",
-        2e-6,
-        {"n": 7},
-    )
-    assert json.loads(line)["sizes"] == {"n": 7}
+    with file.open(newline="") as lines:  # others may write such lines
+        read = csv.DictReader(lines) if suffix == ".csv" else map(json.loads, lines)
+        first = next(iter(read))
+    sizes = json.loads(first["sizes"]) if suffix == ".csv" else first["sizes"]
+    assert (first["outcome"], float(first["seconds"]), sizes) == ("ok", 2e-6, {"n": 7})
+    for act, op in [(records.export, "export"), (other.import_, "import")]:
+        with rejection(
+            f"OffcutError: {op}: cannot {op} all.txt\n  because  its suffix is .txt, none of .jsonl, .csv"
+        ):
+            act(tmp_path / "all.txt")
+        with pytest.raises(OffcutError) as refused:
+            act(tmp_path / "nowhere" / "all.csv")
+        assert refused.value.because == "No such file or directory"
 
 
 def edited(**changes: Any) -> str:
@@ -306,95 +261,60 @@ def test_a_bad_line_of_a_table_is_refused_by_its_number(records: Records, tmp_pa
     assert len(records) == 3
 
 
-def test_another_suffix_is_refused(records: Records, tmp_path: Path) -> None:
-    for act, op in [(records.export, "export"), (records.import_, "import")]:
-        with pytest.raises(OffcutError) as refused:
-            act(tmp_path / "all.txt")
-        assert str(refused.value) == (
-            f"{op}: cannot {op} all.txt\n  because  its suffix is .txt, none of .jsonl, .csv"
-        )
-
-
-def test_a_file_that_cannot_be_written_or_read_is_refused(records: Records, tmp_path: Path) -> None:
-    with pytest.raises(OffcutError) as refused:
-        records.export(tmp_path / "nowhere" / "all.csv")
-    assert refused.value.because == "No such file or directory"
-    with pytest.raises(OffcutError) as refused:
-        records.import_(tmp_path / "all.csv")
-    assert refused.value.because == "No such file or directory"
-
-
 # Files that are none
 
 
-def test_a_text_is_no_records_file(tmp_path: Path) -> None:
-    file = tmp_path / "notes"
+def as_text(file: Path) -> None:
     file.write_text("not a database at all, but long enough to have a header of its own" * 9)
 
-    with pytest.raises(OffcutError) as refused:
-        Records(file)
 
-    assert (
-        str(refused.value)
-        == f"""\
-records: cannot use notes
-  at       {file}
-  because  file is not a database
-  help     Records("another file")
-  help     OFFCUT_RECORDS=another file"""
-    )
-    assert file.read_text().startswith("not a database")
-
-
-def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
-    file = tmp_path / "other.sqlite"
+def as_a_database(file: Path) -> None:
     with sqlite3.connect(file) as other:
         other.execute("CREATE TABLE mine (x)")
-    before = file.read_bytes()
-
-    with pytest.raises(OffcutError) as refused:
-        Records(file).add(OK)
-
-    assert refused.value.because == "it is a database of something else"
-    assert file.read_bytes() == before
 
 
-def test_another_layout_is_refused(records: Records) -> None:
-    records.add(OK)
-    with sqlite3.connect(records.path) as later:
+def of_another_layout(file: Path) -> None:
+    Records(file).add(OK)
+    with sqlite3.connect(file) as later:
         later.execute("PRAGMA user_version = 7")
 
-    with pytest.raises(OffcutError) as refused:
-        Records(records.path)
 
-    assert refused.value.because == "its layout is version 7, and this offcut reads version 2"
-    assert refused.value.help[0] == "export(…) there and import_(…) here take records across"
-
-
-def test_an_empty_file_becomes_one(tmp_path: Path) -> None:
-    file = tmp_path / "empty"
-    file.touch()
-    records = Records(file)
-    records.add(OK)
-
-    assert list(records) == [OK]
-
-
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OffcutError) as refused:
-        Records(tmp_path)
-    assert refused.value.because == "unable to open database file"
-
-
-def test_a_damaged_file_is_refused_in_words(records: Records) -> None:
-    records.add(ok("s" * 300, 1e-6, n) for n in range(200))
-    data = bytearray(records.path.read_bytes())
+def damaged(file: Path) -> None:
+    Records(file).add(ok("s" * 300, 1e-6, n) for n in range(200))
+    data = bytearray(file.read_bytes())
     data[4096:] = os.urandom(len(data) - 4096)
-    records.path.write_bytes(data)
+    file.write_bytes(data)
 
+
+@pytest.mark.parametrize(
+    ("make", "because"),
+    [
+        (as_text, "file is not a database"),
+        (as_a_database, "it is a database of something else"),
+        (of_another_layout, "its layout is version 7, and this offcut reads version 2"),
+        (Path.mkdir, "unable to open database file"),
+        (damaged, "database disk image is malformed"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_and_stays_as_it_is(
+    tmp_path: Path, make: Callable[[Path], None], because: str
+) -> None:
+    file = tmp_path / "notes"
+    make(file)
+    before = None if file.is_dir() else file.read_bytes()
     with pytest.raises(OffcutError) as refused:
-        list(records)
-    assert "malformed" in refused.value.because
+        list(Records(file))
+    assert because in refused.value.because
+    if make is as_text:
+        assert str(refused.value).startswith(f"records: cannot use notes\n  at       {file}\n")
+        assert refused.value.help == ('Records("another file")', "OFFCUT_RECORDS=another file")
+    elif make is of_another_layout:
+        assert refused.value.help[0] == "export(…) there and import_(…) here take records across"
+    assert before is None or file.read_bytes() == before
+    empty = tmp_path / "empty"
+    empty.touch()
+    Records(empty).add(OK)
+    assert list(Records(empty)) == [OK]
 
 
 @pytest.mark.parametrize(
@@ -465,3 +385,102 @@ def test_a_writer_that_is_killed_loses_nothing_that_was_added(records: Records) 
         assert set(found.values()) == {2}, "each pair is there whole"
     with sqlite3.connect(records.path) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+# What records name by digest is kept in full: in their file, through text, beside files that have none.
+
+
+PROGRAM = ProgramText("p", "program C\n", {"n": "n_1"})
+PLACE = Place("m", "cpu", {"name": "mine", "core": {"count": 2}}, 2, True, ("theirs",))
+
+
+def test_what_is_kept_is_read_again_once(records: Records) -> None:
+    assert records.origins == ()
+    records.keep([PROGRAM, PLACE])
+    records.keep([PLACE, PROGRAM])
+
+    assert records.origins == (PROGRAM, PLACE)
+    assert list(records) == []
+
+
+def test_a_file_of_an_earlier_offcut_opens_and_gets_its_table_with_the_first(
+    records: Records,
+) -> None:
+    records.add(OK)
+    with sqlite3.connect(records.path) as connection:
+        assert not connection.execute(
+            "SELECT * FROM sqlite_schema WHERE name = 'origin'"
+        ).fetchall()
+    connection.close()
+
+    assert Records(records.path).origins == ()
+    assert records.prune(1) == 0
+    records.keep([PROGRAM])
+    assert records.origins == (PROGRAM,)
+    assert list(records) == [OK]
+
+
+def test_lines_of_json_carry_them_and_a_table_does_not(records: Records, tmp_path: Path) -> None:
+    records.add(OK)
+    records.keep([PROGRAM, PLACE])
+    for name, origins in (("all.jsonl", (PROGRAM, PLACE)), ("all.csv", ())):
+        assert records.export(tmp_path / name) == 1
+        other = Records(tmp_path / f"{name}.sqlite")
+        assert (other.import_(tmp_path / name), other.import_(tmp_path / name)) == (1, 0)
+        assert other.origins == origins
+        assert list(other) == [OK]
+
+
+def test_what_no_record_names_goes_when_records_are_pruned(records: Records) -> None:
+    records.add([OK, replace(OK, program="q", version="0")])
+    records.keep([PROGRAM, replace(PROGRAM, digest="q"), PLACE])
+    assert records.prune(1, version="1") == 1
+
+    assert records.origins == (PROGRAM, PLACE)
+
+
+TEXT = {"kind": "program", "digest": "p", "text": "t", "sizes": {}}
+HERE = {"kind": "place", "digest": "m", "target": "cpu", "machine": {}, "reassociate": True}
+LINES = {
+    "a kind that is none": ({"kind": "thing"}, "its kind is 'thing', none of program, place"),
+    "a field is missing": ({"kind": "program", "digest": "p"}, "it lacks sizes, text"),
+    "a field too many": ({**TEXT, "odd": 1}, "it has odd"),
+    "no text": ({**TEXT, "text": 3}, "text is 3"),
+    "no threads": ({**HERE, "threads": 0, "microkernels": []}, "threads is 0"),
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_a_line_that_is_none_is_refused_by_its_number(
+    records: Records, tmp_path: Path, case: str
+) -> None:
+    said, because = LINES[case]
+    file = tmp_path / "all.jsonl"
+    file.write_text(f"\n{json.dumps(said)}\n", encoding="utf-8")
+    with pytest.raises(OffcutError) as refused:
+        records.import_(file)
+
+    assert (refused.value.at, refused.value.because) == ("line 2", because)
+    assert list(records) == []
+
+
+def test_a_machine_is_what_its_fields_describe() -> None:
+    for name in shipped_machines():
+        assert of_plain(json.loads(json.dumps(plain(load_machine(name))))) == load_machine(name)
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize("name", spaces.PROGRAMS)
+def test_a_problem_is_planned_again_from_what_is_kept(name: str) -> None:
+    request, options, target = spaces.problem(name)
+    problem = Problem(request, options, target, (({"n": 3}, 1.0),))
+    program, place = problem.origins
+    assert isinstance(program, ProgramText)
+    assert isinstance(place, Place)
+    parsed = oc.parse(program.text)
+    again = oc.target(place.target, machine=of_plain(place.machine))
+
+    assert parsed.digest == program.digest == problem.program
+    assert (
+        again.record_key(replace(options, threads=place.threads)) == place.digest == problem.machine
+    )

@@ -79,12 +79,14 @@ def test_two_schedules_are_compared_at_each_size(file: Path) -> None:
         ["n=7", "2 µs", "1 µs", "0.500"],
         ["n=99", "4 ms", "2 s", "500.000"],
     ]
-
-
-def test_a_failure_is_in_the_comparison(file: Path) -> None:
-    failed = Trial("x", "1", ()).digest
-
+    failed, alone = Trial("x", "1", ()).digest, Trial("alone", "1", ()).digest
     assert cells(run(file, "compare", ONE, failed).stdout)[-1] == ["", "", "1 crashed", ""]
+    Records(file).add(replace(OK, program="else", schedule="alone"))
+    assert run(file, "compare", TWO, alone).stderr == (
+        f"compare: cannot compare {TWO} with {alone}\n"
+        "  because  no program, machine and version has both\n"
+        "  help     offcut records show PROGRAM\n"
+    )
 
 
 def test_records_are_pruned_and_carried_as_text(file: Path, tmp_path: Path) -> None:
@@ -106,61 +108,29 @@ def test_the_best_so_far_is_drawn(file: Path, tmp_path: Path) -> None:
     assert png.stat().st_size > 1000
 
 
+LIST, SHOW = "  help     offcut records list\n", "  help     offcut records show PROGRAM\n"
+FAILURE = Trial("x", "1", ()).digest
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        ("show nothing", f"show: cannot show nothing\n  because  no record has it\n{LIST}{SHOW}"),
         (
-            ["show", "nothing"],
-            """\
-show: cannot show nothing
-  because  no record has it
-  help     offcut records list
-  help     offcut records show PROGRAM
-""",
+            f"compare {ONE} ",
+            f"compare: cannot compare \n  because  it is {', '.join(sorted({ONE, TWO, FAILURE}))}\n{LIST}{SHOW}",
         ),
         (
-            ["compare", ONE, ""],
-            f"""\
-compare: cannot compare\x20
-  because  it is {", ".join(sorted({ONE, TWO, Trial("x", "1", ()).digest}))}
-  help     offcut records list
-  help     offcut records show PROGRAM
-""",
+            "plot nothing best.png",
+            f"plot: cannot draw trials of nothing\n  because  there is none that is ok\n{LIST}",
         ),
         (
-            ["plot", "nothing", "best.png"],
-            """\
-plot: cannot draw trials of nothing
-  because  there is none that is ok
-  help     offcut records list
-""",
-        ),
-        (
-            ["prune", "--keep", "-1"],
-            """\
-prune: cannot keep -1 trials
-  because  a number of trials is at least 0
-  help     prune(keep=8)
-""",
+            "prune --keep -1",
+            "prune: cannot keep -1 trials\n  because  a number of trials is at least 0\n  help     prune(keep=8)\n",
         ),
     ],
 )
-def test_what_is_not_there_is_refused(file: Path, words: list[str], told: str) -> None:
-    done = run(file, *words)
+def test_what_is_not_there_is_refused(file: Path, words: str, told: str) -> None:
+    done = run(file, *words.split(" "))
 
     assert (done.exit_code, done.stderr) == (2, told)
-
-
-def test_schedules_of_no_common_program_are_refused(file: Path) -> None:
-    Records(file).add(replace(OK, program="else", schedule="alone"))
-    alone = Trial("alone", "1", ()).digest
-    done = run(file, "compare", TWO, alone)
-
-    assert (
-        done.stderr
-        == f"""\
-compare: cannot compare {TWO} with {alone}
-  because  no program, machine and version has both
-  help     offcut records show PROGRAM
-"""
-    )
