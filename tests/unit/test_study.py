@@ -419,7 +419,7 @@ WEIGHED = {"csv": "t.csv", "columns": {"m": "m"}}
             *("m,w\n3,1\n4,0\n", {**WEIGHED, "weights": "w"}, "weights"),
             "t.csv, line 3: the weight '0' is not a number above 0",
         ),
-        ("m,m\n3,9\n", "t.csv", "", "t.csv has 2 columns 'm': its columns are m, m"),
+        ("m,m\n3,9\n", {"m": "t.csv"}, "m", "t.csv has 2 columns 'm': its columns are m, m"),
         ("name,m\n", LAYERS, "", "t.csv has no line with sizes"),
     ],
 )

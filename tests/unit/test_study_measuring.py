@@ -573,7 +573,7 @@ def test_what_is_not_timed_by_calls_has_one_process(tmp_path: Path) -> None:
     text = TWICE.replace("processes = 1", "processes = 3") + DENSE + AUTO
     text += '[[contenders]]\nname = "said"\nstrategy = "mask"\nmeasure = "predicted"\n'
     nothing_timed = text.replace("[study]", '[study]\nmeasure = "predicted"')
-    several = "0.004 s, and what compiling and checking take, in 3 processes one after the other"
+    several = "0.006 s, and what compiling and checking take, in 3 processes one after the other"
     for one, counts, line in (
         (text, [3, 1], several),
         (nothing_timed, [1, 1], "what compiling and checking take"),
