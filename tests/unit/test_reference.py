@@ -102,25 +102,16 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 }
 
 
-def judged(asked: Problem, folder: Path) -> jobs.Verdict:
-    """What is found of the default policy's kernel."""
-    draw = reference.write_reference((asked, folder), lambda done: None)
-    assert isinstance(draw, Draw)
-    return jobs.check_candidate((asked, None, folder, draw), lambda at: None)
-
-
-@pytest.mark.every(8)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_right_kernel_is_right(name: str, tmp_path: Path) -> None:
-    assert judged(problem(PROGRAMS[name]()), tmp_path) == (Outcome.OK, "", {})
-
-
 @pytest.mark.every(4)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_result_of_which_an_element_is_off_is_wrong(
+def test_a_right_kernel_is_right_and_one_of_which_an_element_is_off_is_wrong(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, plain = problem(PROGRAMS[name]()), jobs.results_of
+    draw = reference.write_reference((asked, tmp_path), lambda done: None)
+    assert isinstance(draw, Draw)
+    job = (asked, None, tmp_path, draw)
+    assert jobs.check_candidate(job, lambda at: None) == (Outcome.OK, "", {})
 
     def off(kernel: Any, called: Any, out: tuple[Array, ...]) -> None:
         plain(kernel, called, out)
@@ -128,8 +119,7 @@ def test_a_result_of_which_an_element_is_off_is_wrong(
         out[0].flat[0] = first + 2 if out[0].dtype.kind in "iu" else first * 1.1 + 0.01
 
     monkeypatch.setattr(jobs, "results_of", off)
-    outcome, because, at = judged(asked, tmp_path)
-
+    outcome, because, at = jobs.check_candidate(job, lambda at: None)
     assert (outcome, at) == (Outcome.WRONG, {"n": 5})
     assert "1 of " in because
 
@@ -147,16 +137,28 @@ def test_the_value_is_the_product_and_a_lost_term_is_beyond_what_is_allowed(dtyp
         assert result.mismatch(a[:, 1:] @ w[1:])
 
 
-def test_compiled_loops_give_what_the_interpreter_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_interpreter_takes_too_long_loops_are_compiled_and_smaller_sizes_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     wide = reference.promote_to_float64(problem(dense("float32")).request.program)
     arrays = [drawn(wide, {"n": 300}, seed, Draw.SIGNED) for seed in (0, 1)]
-    interpreted = reference.results(wide, arrays, {"n": 300})
-    monkeypatch.setattr(reference, "_QUICK", 10)
-    compiled = reference.results(wide, arrays, {"n": 300})
+    with monkeypatch.context() as quick:
+        quick.setattr(reference, "_QUICK", 10)
+        compiled = reference.results(wide, arrays, {"n": 300})
+    for given, one in zip(arrays, compiled, strict=True):
+        agree(one["C"], exact_matmul(given["A"], given["W"]))
+    asked: list[int] = []
 
-    for one, other, given in zip(interpreted, compiled, arrays, strict=True):
-        for found in (one["C"], other["C"]):
-            agree(found, exact_matmul(given["A"], given["W"]))
+    def slow(program: Any, arrays: Any, sizes: Mapping[str, int], most: float) -> Any:
+        asked.append(sizes["n"])
+        if sizes["n"] > 1:
+            raise StepLimitError
+        return run(program, arrays, sizes, most=most)
+
+    monkeypatch.setattr(reference, "run", slow)
+    reference._compiled.cache_clear()
+    reference.results(wide, arrays[:1], {"n": 300})
+    assert asked == [300, 5, 1]
 
 
 def test_a_sum_that_an_instance_holds_for_itself_runs_together_in_the_interpreter() -> None:
@@ -170,25 +172,6 @@ def test_a_sum_that_an_instance_holds_for_itself_runs_together_in_the_interprete
 
     assert all(one.kind is not Kind.PRIVATE for one in wide.buffers)
     assert np.isfinite(found["Y"]).all()
-
-
-def test_where_the_interpreter_takes_too_long_smaller_sizes_are_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    wide = reference.promote_to_float64(problem(dense("float32")).request.program)
-    asked: list[int] = []
-
-    def slow(program: Any, arrays: Any, sizes: Mapping[str, int], most: float) -> Any:
-        asked.append(sizes["n"])
-        if sizes["n"] > 1:
-            raise StepLimitError
-        return run(program, arrays, sizes, most=most)
-
-    monkeypatch.setattr(reference, "run", slow)
-    reference._compiled.cache_clear()
-    reference.results(wide, [drawn(wide, {"n": 300}, 0, Draw.SIGNED)], {"n": 300})
-
-    assert asked == [300, 5, 1]
 
 
 def test_constants_that_are_zero_are_drawn_and_others_stay() -> None:

@@ -49,53 +49,39 @@ def test_the_command_tells_versions_machine_target_environment_and_cache(tmp_pat
     assert (cached["folder"], cached["writable"]) == (str(tmp_path), "yes")
 
 
-def test_entries_of_the_cache_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_the_cache_is_said_or_why_it_is_none_and_entries_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(folder: object) -> dict[str, str]:
+        monkeypatch.setenv("OFFCUT_CACHE", str(folder))
+        return section(report.report(), "cache")
+
+    assert told("off") == {"folder": "off"}
+    (tmp_path / "file").touch()
+    assert told(tmp_path / "file" / "under")["folder"].startswith("refused: it is not a folder")
+    (tmp_path / "open").mkdir(mode=0o700)
+    (tmp_path / "open").chmod(0o777)
+    open_folder = told(tmp_path / "open")["folder"]
+    assert open_folder.startswith("refused: others may write there (its mode is 777)")
+
     monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "mine"))
     cache.write("a" * 64, bytes(4096))
-
-    assert section(report.report(), "cache")["entries"] == "1, 4 KiB"
-
-
-def test_a_cache_that_is_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFCUT_CACHE", "off")
-
-    assert section(report.report(), "cache") == {"folder": "off"}
-
-
-def test_a_cache_that_cannot_be_a_folder_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    monkeypatch.setenv("OFFCUT_CACHE", str(file / "under"))
-
-    assert section(report.report(), "cache")["folder"].startswith("refused: it is not a folder")
-
-
-def test_a_folder_in_the_home_of_the_user_names_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert told(tmp_path / "mine")["entries"] == "1, 4 KiB"
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "cache"))
-
-    assert section(report.report(), "cache")["folder"] == "~/cache"
+    assert told(tmp_path / "mine")["folder"] == "~/mine", "a home names nobody"
 
 
-def test_hidden_features_and_a_misspelt_variable_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_features_and_a_misspelt_variable_are_seen_and_a_section_may_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "avx512f,avx2")
     monkeypatch.setenv("OFFCUT_DEBGU", "1")
     text = report.report()
-
     assert section(text, "target")["instruction set"].startswith("portable")
     assert section(text, "environment")["OFFCUT_DEBGU"] == "1  (offcut does not read it)"
 
-
-def test_a_section_that_fails_says_why_and_the_others_are_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "no-such-feature")
     text = report.report()
-
     assert section(text, "target")["unknown"].startswith("TargetError: OFFCUT_HIDE_FEATURES")
     assert "folder" in section(text, "cache")
 
@@ -105,12 +91,3 @@ def test_the_variables_known_are_those_that_the_sources_read() -> None:
     found = {name for path in SOURCES.rglob("*.py") for name in reads.findall(path.read_text())}
 
     assert set(report.VARIABLES) == found
-
-
-def test_a_cache_that_others_may_write_to_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tmp_path.chmod(0o777)
-    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path))
-    said = section(report.report(), "cache")["folder"]
-    assert said.startswith("refused: others may write there (its mode is 777)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from offcut.schedule import (
     decisions_of,
     parts_of,
 )
-from tests.facade import evaluate
+from tests.same_code import GATHER, RECURRENCE, ROWS, STENCIL
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
 TERMS = oc.reduce_axis(24, "k")
@@ -59,41 +58,28 @@ CASES: dict[str, Callable[[], Tensor]] = {
         name="C",
     ),
     "elements": lambda: ops.relu(given("X", n, m)),
+    **{
+        text.split()[1]: lambda text=text: oc.parse(text)
+        for text in (STENCIL, GATHER, RECURRENCE, ROWS)
+    },
     "shifted": lambda: oc.compute((n,), lambda i: oc.where(i > 0, given("X", n)[i - 1], 0.0)),
 }
-SIZES = (0, 1, 13, 14, 15, 42, 47)
 
 
-def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(size)
-    found = []
-    for argument in kernel.signature.inputs:
-        shape = [int(evaluate(extent, {"n": size, "m": size})) for extent in argument.shape]
-        values = rng.integers(-4, 5, shape) + (rng.random(shape) if argument.dtype[0] == "f" else 0)
-        found.append(values.astype(argument.dtype))
-    return found
-
-
-@cache
-def compiled(what: str, threads: int = 1) -> oc.Kernel:
-    return oc.compile(CASES[what](), threads=threads)
-
-
-@pytest.mark.every(8)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("what", CASES)
-def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, threads: int) -> None:
-    kernel = compiled(what, threads)
+def test_a_schedule_reads_back_and_gives_the_same_code(what: str, threads: int) -> None:
+    kernel = oc.compile(CASES[what](), threads=threads)
     text = str(kernel.schedule)
+    assert "bind *" not in text, "the loops that run as units are named"
     parsed = oc.Schedule.parse(f"# a comment\n\n{text}\n")
     assert parsed == kernel.schedule
     assert parsed.digest == kernel.schedule.digest
     again = oc.compile(CASES[what](), threads=threads, schedule=parsed)
     assert again.loops == kernel.loops
     assert again.schedule == kernel.schedule
-    for size in SIZES:
-        inputs = arrays(kernel, size)
-        assert np.asarray(again(*inputs)).tobytes() == np.asarray(kernel(*inputs)).tobytes()
+    assert again.source("llvm") == kernel.source("llvm")
 
 
 def test_every_decision_prints_and_reads_back() -> None:
@@ -446,16 +432,6 @@ def test_a_packed_copy_is_made_in_a_plain_loop_of_its_reader_or_before_all() -> 
         np.testing.assert_array_equal(kernel(x, y), x @ y.swapaxes(1, 2))
 
 
-def test_a_loop_that_is_split_twice_is_refused_by_its_line() -> None:
-    lines = "split matmul_A_B.i cut 8 as i_tile i_in\nsplit matmul_A_B.i cut 4 as a b"
-    schedule = oc.Schedule.parse(f"schedule matmul_A_B\nseparate 4\n{lines}\n")
-    with rejection("""\
-PartitionError: schedule: cannot split matmul_A_B.i twice
-  at       line 4: split matmul_A_B.i cut 4 as a b
-  because  a line before it says how"""):
-        oc.compile(product(), schedule=schedule)
-
-
 TEXTS = refusals(
     r"""
 nothing
@@ -485,31 +461,11 @@ parse: cannot read a schedule
   help     float64(n)
   help     option small costs 1e-09*float64(n)
 
-a nest that does not run
-given 'schedule C\nnest C'
-parse: cannot read a schedule
-  at       line 2: nest C
-  because  a nest runs in one way at least
-  help     way loops
-
-no strategy
-given 'schedule C\ncut C.i round 8'
-parse: cannot read a schedule
-  at       line 2: cut C.i round 8
-  because  there is no such strategy
-  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix
-
 a mark that holds something
 given 'schedule C\nmark rows\n  mark lanes'
 parse: cannot read a schedule
   at       line 3: mark lanes
   because  mark holds no other decision
-
-a number that no size is
-given 'schedule C\ncut C.i ladder(99999999999) 8'
-parse: cannot read a schedule
-  at       line 2: cut C.i ladder(99999999999) 8
-  because  its numbers are at most 2147483647
 
 no copy
 given 'schedule C\nseparate 0'
@@ -545,19 +501,11 @@ def test_a_schedule_is_asked_for_as_one() -> None:
         oc.compile(product(), schedule=oc.compile(product()).schedule, strategy="ladder")
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "stage value float32(A[i, k]) for matmul_A_B as A_wide(i, k)",
-        "stage prepack B layout panels(0, 1, 16)",
-    ],
-)
-def test_what_is_of_a_nest_is_refused_where_there_is_none(step: str) -> None:
+def test_what_is_of_a_nest_is_refused_where_there_is_none() -> None:
+    step = "stage prepack B layout panels(0, 1, 16)"
     text = f"schedule matmul_A_B\nseparate 1\n{step}\nbind * lane"
-    with rejection(f"""\
-PartitionError: schedule: cannot apply a decision here
-  at       line 3: {step}
-  because  what a target decides stands before it, about loops that are made first
-  help     decisions by hand come first
-  help     split C.i cut 8, behind separate"""):
+    with pytest.raises(
+        oc.PartitionError, match="what a target decides stands before it"
+    ) as refused:
         oc.compile(product(), schedule=oc.Schedule.parse(text))
+    assert refused.value.at == f"line 3: {step}"

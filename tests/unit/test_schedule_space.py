@@ -129,21 +129,15 @@ def reachable(decision: Decision[Any], first: object) -> set[Any]:
 
 
 @pytest.mark.parametrize("name", DECISIONS)
-def test_alternatives_are_as_many_as_the_size_and_what_neighbours_reach(name: str) -> None:
-    decision = DECISIONS[name]
+def test_alternatives_are_what_neighbours_reach_and_what_is_drawn_and_crossed(name: str) -> None:
+    decision, rng = DECISIONS[name], Random(0)
     every = list(decision.alternatives())
     assert len(every) == len(set(every)) == decision.size
     assert all(reachable(decision, one) == set(every) for one in every[:2])
     assert all(one not in decision.neighbours(one) for one in every)
-
-
-@pytest.mark.parametrize("name", DECISIONS)
-def test_what_is_drawn_and_crossed_is_an_alternative(name: str) -> None:
-    decision, rng = DECISIONS[name], Random(0)
-    every = set(decision.alternatives())
     drawn = [decision.sample(rng) for _ in range(200)]
-    assert set(drawn) == every
-    assert {decision.crossover(a, b, rng) for a, b in pairwise(drawn)} <= every
+    assert set(drawn) == set(every)
+    assert {decision.crossover(a, b, rng) for a, b in pairwise(drawn)} <= set(every)
 
 
 def test_ordered_options_neighbour_the_ones_before_and_after_and_others_all() -> None:
@@ -158,9 +152,6 @@ def test_cases_that_are_not_beside_each_other_are_crossed_by_what_is_most_like()
 
 
 # A few options stand for many: which are kept, and what a call loses by the others' absence.
-
-
-SEEDS = range(12)
 
 
 def drawn(seed: int) -> np.ndarray:
@@ -209,27 +200,23 @@ def test_it_is_kept_where_few_calls_are_looked_at() -> None:
     assert [one.mean for one in kept] == nearly([1.0, 0.5, 0.0])
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 5, 9])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_call_takes_longer_than_by_the_first(seed: int, most: int) -> None:
+@pytest.mark.parametrize("seed", range(12))
+def test_no_set_of_options_takes_less_in_the_mean_and_no_call_longer_than_by_the_first(
+    seed: int,
+) -> None:
     seconds = drawn(seed)
-    chosen = select_options(seconds, most, 0.01)
-    assert len(chosen.options) <= most
-    assert (seconds[list(chosen.options)].min(axis=0) <= seconds[0]).all()
-
-
-@pytest.mark.parametrize("most", [1, 2, 3, 5])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_set_of_options_takes_less_in_the_mean(seed: int, most: int) -> None:
-    seconds = drawn(seed)
-    chosen = select_options(seconds, most, 0.0)
-    ratios = call_ratios(seconds, chosen.options)
-    assert chosen.regret == nearly(max(ratios) - 1)
-    assert chosen.mean == nearly(sum(ratios) / len(ratios) - 1)
-    for some in subsets(len(seconds), most):
-        own = call_ratios(seconds, some)
-        if all(a <= b for a, b in zip(own, call_ratios(seconds, [0]), strict=True)):
-            assert sum(own) >= sum(ratios) * (1 - 1e-12)
+    assert (seconds[list(select_options(seconds, 9, 0.01).options)].min(axis=0) <= seconds[0]).all()
+    for most in (1, 2, 3, 5):
+        chosen = select_options(seconds, most, 0.0)
+        assert len(chosen.options) <= most
+        assert (seconds[list(chosen.options)].min(axis=0) <= seconds[0]).all()
+        ratios = call_ratios(seconds, chosen.options)
+        assert chosen.regret == nearly(max(ratios) - 1)
+        assert chosen.mean == nearly(sum(ratios) / len(ratios) - 1)
+        for some in subsets(len(seconds), most):
+            own = call_ratios(seconds, some)
+            if all(a <= b for a, b in zip(own, call_ratios(seconds, [0]), strict=True)):
+                assert sum(own) >= sum(ratios) * (1 - 1e-12)
 
 
 def test_options_that_differ_by_rounding_are_equal_and_the_first_one_stays() -> None:

@@ -21,17 +21,9 @@ from offcut.proof import concatenate_loops
 from tests.facade import evaluate, parse_expr
 
 
-def separated(text: str) -> str:
-    """The statements of the program without the conditions that sets can answer."""
-    made = separate(oc.parse(text)).program
-    declared = len(made.sizes) + len(made.buffers) + 1
-    return "\n".join(str(made).splitlines()[declared:])
-
-
 @pytest.mark.parametrize(
     ("extent", "window", "cut"),
     [
-        ("n", "max(0, 1 - i):min(3, n - i + 1)", ["0:min(1, n)", "1:n - 1", "max(1, n - 1):n"]),
         ("n", "max(0, 3 - i):min(7, n - i + 3)", ["0:min(3, n)", "3:n - 3", "max(3, n - 3):n"]),
         (
             "(n + 1)//2",
@@ -43,21 +35,18 @@ def separated(text: str) -> str:
 def test_borders_of_a_window_are_as_short_as_they_can_be(
     extent: str, window: str, cut: list[str]
 ) -> None:
-    text = f"""\
+    made = separate(
+        oc.parse(f"""\
 size n in 0:1000
 input X: float32[n, 7]
 output C: float32[{extent}]
 for i in 0:{extent}
   C[i] = 0.0
   for j in {window}
-    C[i] += X[i, j]"""
-    loops = [line for line in separated(text).splitlines() if line.startswith("for")]
+    C[i] += X[i, j]""")
+    )
+    loops = [line for line in str(made.program).splitlines() if line.startswith("for")]
     assert loops == [f"for i in {bounds}" for bounds in cut]
-
-
-def notes(text: str) -> list[str]:
-    """What is said of the separation of a program."""
-    return [f"{note.loop}: {note.text}" for note in separate(oc.parse(text)).notes]
 
 
 HEAD = "size n in 0:1000\nsize m in 0:1000\ninput X: int32[n]\noutput C: int32[n]\n"
@@ -81,8 +70,9 @@ for i in 0:n
 
 def test_a_loop_that_is_joined_again_is_not_said_to_be_cut() -> None:
     text = "for t in 0:(n + 7)//8\n  tile i in 8*t +: min(8, n - 8*t)\n    C[i] = X[i]"
-    assert str(separate(oc.parse(HEAD + text)).program).count("for t in") == 1
-    assert notes(HEAD + text) == []
+    made = separate(oc.parse(HEAD + text))
+    assert str(made.program).count("for t in") == 1
+    assert made.notes == ()
 
 
 def test_steps_that_take_too_many_copies_are_not_said_to_be_taken() -> None:
@@ -136,14 +126,10 @@ def visited(body: tuple[Stmt, ...], values: dict[str, int]) -> list[tuple[int, i
     ("conditions", "loops"),
     [
         (("j <= i",), "for i in 0:n\n  for j in 0:min(m, i + 1)"),
-        (("i >= 1", "i < n - 1"), "for i in 1:n - 1\n  for j in 0:m"),
         (("t < i", "j == t"), "for i in t + 1:n\n  for j in t:min(m, t + 1)"),
-        (("i == t",), "for i in t:t + 1\n  for j in 0:m"),
-        (("2*j <= i",), "for i in 0:n\n  for j in 0:min(m, i//2 + 1)"),
         (("2*j >= i",), "for i in 0:n\n  for j in (i + 1)//2:m"),
         (("i + j == 3",), "for i in 0:n\n  for j in max(0, 3 - i):min(m, 4 - i)"),
         (("i < 3", "i < n + 1", "i >= 0 - 2"), "for i in 0:min(n, 3)\n  for j in 0:m"),
-        (("i < j",), "for i in 0:n\n  for j in i + 1:m"),
         (("t < 3",), "if t < 3\n  for i in 0:n\n    for j in 0:m"),
         (("i != 2", "j >= 1"), "for i in 0:n\n  if i != 2\n    for j in 1:m"),
         (
@@ -151,7 +137,6 @@ def visited(body: tuple[Stmt, ...], values: dict[str, int]) -> list[tuple[int, i
             "for i in 0:n\n  if i % 2 == 0 and i * t < 5\n    for j in 0:m",
         ),
         (("i < 2 or j < 2",), "for i in 0:n\n  for j in 0:m\n    if i < 2 or j < 2"),
-        (("i // 2 <= j",), "for i in 0:n\n  for j in i//2:m"),
         (("j <= i - j",), "for i in 0:n\n  for j in 0:min(m, i//2 + 1)"),
     ],
 )
@@ -256,21 +241,14 @@ def test_other_loops_stay(split: str) -> None:
 # Loops that conditions were taken out of are compared with their cuts one by one, and as any loop that runs.
 
 
-BAND = "i - j <= 4 and j - i <= 4 and (i + j) % 2 == 0"
-HALF = "j < i // 2"
-FOURTHS = "j <= i + 6 and j >= i - 6 and (i - j) % 4 != 1"
-BLOCKS = "j // 16 <= i // 16"
 CASES = [
-    (BAND, 8, "balance"),
-    (BAND, 8, "residue"),
-    (HALF, 14, "balance"),
-    (HALF, 8, "mix"),
-    (FOURTHS, 8, "ladder"),
-    (BLOCKS, 14, "balance"),
+    ("i - j <= 4 and j - i <= 4 and (i + j) % 2 == 0", 8, "residue"),
+    ("j < i // 2", 8, "mix"),
+    ("j // 16 <= i // 16", 14, "balance"),
 ]
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("condition", "tile", "tail"), CASES)
 def test_the_inner_loop_of_a_pattern_is_cut(condition: str, tile: int, tail: str) -> None:
     program = pattern(condition)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
 
 import numpy as np
 import pytest
-from conftest import rejection
 
 import offcut as oc
 from offcut import Schedule
@@ -16,10 +15,8 @@ from offcut.errors import PartitionError
 from offcut.schedule import Bind
 from tests import spaces
 from tests.agree import agree, of_peer
-from tests.facade import ScheduleSpace, Together, parts_of
+from tests.facade import ScheduleSpace, Together, parts_of, requested, stand_ins
 from tests.spaces import PROGRAMS, space
-
-NAMES = list(PROGRAMS)
 
 
 def walked(space: ScheduleSpace, steps: int, seed: int) -> list[Schedule]:
@@ -41,12 +38,12 @@ def reachable(space: ScheduleSpace) -> set[Schedule]:
     return found
 
 
-@pytest.mark.every(6)
-@pytest.mark.parametrize("name", NAMES)
-def test_points_parse_back_and_their_moves_stay_in_the_space(name: str) -> None:
+@pytest.mark.every(4)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_points_parse_back_and_moves_and_crossings_of_them_stay_in_the_space(name: str) -> None:
     made = space(name)
     rng = Random(1)
-    points = [*walked(made, 12, 0), *(made.sample(rng) for _ in range(6))]
+    points = [*walked(made, 8, 0), *(made.sample(rng) for _ in range(8))]
     for point in points:
         assert Schedule.parse(str(point)) == point
         assert point in made
@@ -54,20 +51,12 @@ def test_points_parse_back_and_their_moves_stay_in_the_space(name: str) -> None:
         assert point not in near
         assert len(set(near)) == len(near)
         assert rng.choice(near) in made
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_crossed_has_each_choice_of_one_of_both(name: str) -> None:
-    made, rng = space(name), Random(2)
-    for _ in range(8):
-        a, b = made.sample(rng), made.sample(rng)
+    for a, b in pairwise(points):
         child = made.crossover(a, b, rng)
         assert child in made
-        marks = {step for step in child.steps if isinstance(step, Bind)}
-        assert marks <= {*a.steps, *b.steps}
-        lines = {line for one in (a, b) for line in _unnamed(one)}
+        assert {step for step in child.steps if isinstance(step, Bind)} <= {*a.steps, *b.steps}
         if a.steps[0] == b.steps[0]:  # else what was said of stages decides of all nests
-            assert set(_unnamed(child)) <= lines
+            assert {*_unnamed(child)} <= {line for one in (a, b) for line in _unnamed(one)}
 
 
 def _unnamed(schedule: Schedule) -> list[str]:
@@ -84,24 +73,20 @@ def test_a_small_space_is_what_its_moves_reach(name: str) -> None:
     assert set(every) == reachable(made)
 
 
-def test_sets_of_ways_are_counted_one_by_one() -> None:
+def test_sets_of_ways_are_counted_one_by_one_and_a_listing_has_as_many_as_it_may() -> None:
     one, two = space("elementwise", alternatives=1), space("elementwise", alternatives=2)
     ways = one.size // 2  # mark rows, or not
     assert two.size == 2 * (ways + ways * (ways - 1) // 2)
     assert len(set(two.enumerate())) == two.size
-
-
-def test_a_listing_has_as_many_points_as_it_may() -> None:
-    found = list(space("dense").enumerate(50))
-    assert len(set(found)) == 50
-    assert all(point in space("dense") for point in found)
+    assert len(set(space("dense").enumerate(50))) == 50
 
 
 def test_heights_are_those_of_the_microkernel_and_groups_those_of_the_memory() -> None:
     made = space("dense", alternatives=1)
     kernels = {kernel.name: kernel for kernel in spaces.open_decisions("dense").microkernels}
     heights, groups = set(), set()
-    for point in islice(made.enumerate(), 40_000):
+    rng = Random(3)
+    for point in (made.sample(rng) for _ in range(200)):
         (nest,) = parts_of(point)
         (variant,) = nest.variants
         if variant.cover is not None:
@@ -112,7 +97,8 @@ def test_heights_are_those_of_the_microkernel_and_groups_those_of_the_memory() -
             assert all(tile <= kernel.columns_for(low) for (low, _), tile, _ in columns.by_height)
             assert columns.group is not None
             assert all(columns.group % tile == 0 for _, tile, _ in columns.by_height)
-    assert heights == {tile.rows for tile in kernels["fma_float32_avx512"].tiles}
+    assert heights <= {tile.rows for tile in kernels["fma_float32_avx512"].tiles}
+    assert len(heights) > 5
     assert len(groups) > 1
 
 
@@ -150,7 +136,8 @@ def test_a_decision_about_stages_is_taken_back() -> None:
 def test_points_are_refused_by_their_line_or_compute_what_is_asked(name: str) -> None:
     output, constants, _ = PROGRAMS[name]
     target = oc.target("cpu")
-    made = space_here(name)
+    request = requested(output, None, stand_ins(constants, output, None, "tune"), "tune")
+    made = spaces.space_of(request, target.options("tune"), target, 2)
     rng, ran, places = Random(5), 0, list[str]()
     draw = np.random.default_rng(0)
     x = draw.standard_normal((13, 96)).astype("float32")
@@ -188,26 +175,3 @@ cover D at j_in fma_bfloat16_avx512(i=j_in, j=i_in, p=k)
     with pytest.raises(PartitionError) as refused:
         oc.compile(spaces.MIXED, constants={"W": w}, target=target, schedule=schedule)
     assert refused.value.at == f"line 6: {str(schedule).splitlines()[5]}"
-
-
-def space_here(name: str) -> ScheduleSpace:
-    """The space of a program for the machine that the tests run on."""
-    from tests.facade import requested, stand_ins
-    from tests.spaces import space_of
-
-    output, constants, _ = PROGRAMS[name]
-    target = oc.target("cpu")
-    request = requested(output, None, stand_ins(constants, output, None, "tune"), "tune")
-    return space_of(request, target.options("tune"), target, 2)
-
-
-def test_what_is_no_point_is_refused() -> None:
-    made, foreign = space("dense"), space("softmax").first
-    assert foreign not in made
-    with rejection("""\
-DescribeError: tune: cannot search around a schedule of softmax_A
-  because  it is not a point of the space
-  help     space.first
-  help     space.sample(rng)
-  help     space.neighbours(point)"""):
-        made.neighbours(foreign)

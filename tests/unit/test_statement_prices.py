@@ -74,25 +74,18 @@ def test_floats_of_16_bits_are_widened_before_an_operation_and_rounded_after_it(
     assert value_of(text, kind) == nearly(loads + by_hand + rounded * vector.to_bfloat16)
 
 
-def test_what_is_the_same_for_all_lanes_is_computed_once() -> None:
+def test_what_is_the_same_for_all_lanes_or_occurs_again_is_computed_once() -> None:
     moving = value_of("F[i, j] * float32(M[j])", "float32")
     read_widened = machine().loops.vector_cycles + machine().vector.from_bfloat16
     assert value_of("F[i, j] * (F[i, i] / (F[i, i] + 2.0))", "float32") == nearly(
         moving - read_widened
     )
-
-
-def test_what_occurs_again_is_computed_once() -> None:
     once = value_of("F[i, j] - float32(M[i])", "float32")
-    assert value_of("(F[i, j] - float32(M[i])) * (F[i, j] - float32(M[i]))", "float32") == (
-        nearly(once + machine().vector.other)
-    )
-
-
-def test_what_the_loop_writes_is_not_computed_once() -> None:
+    twice = value_of("(F[i, j] - float32(M[i])) * (F[i, j] - float32(M[i]))", "float32")
+    assert twice == nearly(once + machine().vector.other)
     value = stored("F[i, j] * F[i, i]", "float32").value
-    read = Inside("j", "", frozenset("F"))
-    assert prices().value(value, read) > prices().value(value, LANES)
+    written = Inside("j", "", frozenset("F"))
+    assert prices().value(value, written) > prices().value(value, LANES)
 
 
 def test_a_maximum_of_floats_is_a_longer_chain_than_a_sum() -> None:
@@ -214,21 +207,23 @@ def test_prices_are_near_those_of_the_loops_that_are_cut_and_in_their_order() ->
             assert (quick < other)[counted * 1.5 < its].all()
 
 
-def test_a_schedule_that_cuts_no_loop_or_in_several_levels_is_left_to_counting() -> None:
-    prices = loop_prices(problem_of(STENCIL, SIZES))
-
+@pytest.mark.parametrize(
+    ("name", "cuts", "is_priced"),
+    [
+        ("jacobi", (), False),
+        ("jacobi", ("i pad 32 8", "j pad 16"), False),  # in several levels
+        ("two", ("i pad 8",), False),  # a name of two loops: the cut refuses it
+        ("two", ("B.i pad 8",), False),  # its other nest is not cut
+        ("two", ("B.i pad 8", "C.i pad 16"), True),
+    ],
+)
+def test_a_schedule_of_another_form_is_left_to_counting(
+    name: str, cuts: tuple[str, ...], is_priced: bool
+) -> None:
+    text, sizes = (STENCIL, SIZES) if name == "jacobi" else (TWO, {"n": [50]})
+    prices = loop_prices(problem_of(text, sizes))
     assert prices is not None
-    assert prices(schedule("jacobi")) is None
-    assert prices(schedule("jacobi", "i pad 32 8", "j pad 16")) is None
-
-
-def test_a_name_of_two_loops_is_left_to_the_cut_that_refuses_it() -> None:
-    prices = loop_prices(problem_of(TWO, {"n": [50]}))
-
-    assert prices is not None
-    assert prices(schedule("two", "i pad 8")) is None
-    assert prices(schedule("two", "B.i pad 8")) is None, "its other nest is not cut"
-    assert prices(schedule("two", "B.i pad 8", "C.i pad 16")) is not None
+    assert (prices(schedule(name, *cuts)) is not None) == is_priced
 
 
 FORMS = {

@@ -203,6 +203,21 @@ for k in 0:2
       Y[i, j] = X[i, j] * S[m - 1 - j]
 """
 
+STAGES = """program stages
+size t in 0:257
+size p in 0:257
+input A: float32[t]
+local S: float32[t]
+output C: float32[t]
+for k in 0:min((t + 3)//4, p)
+  alloc S[4*k +: min(4, t - 4*k)] in shared depth 2
+    tile m in 4*k +: min(4, t - 4*k)  @by(load)  @async
+      S[m] = A[m]
+    for w in 0:2  @warp
+      tile m in 4*k + 2*w +: max(0, min(2, t - 4*k - 2*w))
+        C[m] = S[m]
+"""
+
 CASES: dict[str, tuple[str, Agents, list[dict[str, int]]]] = {
     "ring": (RING, GPU, [{"tiles": 1, "turns": 2}, {"tiles": 2, "turns": 1}]),
     "cluster": (CLUSTER, GPU, [{"n": n} for n in (1, 3, 5)]),
@@ -210,6 +225,9 @@ CASES: dict[str, tuple[str, Agents, list[dict[str, int]]]] = {
     "epilogue": (EPILOGUE, GPU, [{"n": n} for n in (0, 1, 2, 3, 5)]),
     "warps": (WARPS, GPU, [{"n": n} for n in (0, 1, 2, 3)]),
     "remainders": (REMAINDERS, QUEUES, [{"n": n} for n in (0, 1, 3, 4, 6, 9)]),
+    "staged": (STAGED, QUEUES, [{"n": n} for n in (0, 1, 15, 32, 47)]),
+    "stages": (STAGES, GPU, [{"t": t, "p": p} for t, p in product((0, 1, 4, 9, 13), (0, 1, 3, 4))]),
+    "two": (TWO, THREADS, [{"n": n, "m": m} for n, m in product((0, 1, 3), (0, 1, 4))]),
 }
 
 
@@ -314,11 +332,72 @@ def test_what_the_pass_puts_in_is_enough_however_agents_run(name: str) -> None:
         assert fault_of(program, agents, at, range(3)) is None
 
 
-@pytest.mark.parametrize("name", ["copies", "epilogue", "warps", *map(slow, ("ring", "cluster"))])
+@pytest.mark.parametrize(
+    "name", ["copies", "epilogue", "warps", "two", *map(slow, ("ring", "cluster"))]
+)
 def test_a_planted_fault_is_refused_or_does_no_harm(name: str) -> None:
     _, agents, sizes = CASES[name]
     refused, harmless = assert_refused_or_harmless(made(name), agents, sizes, range(6))
     assert refused > harmless, (refused, harmless)
+
+
+# What waits for what: a ring from its second turn on, a copy to a cluster for the readers of all its blocks, a loop that
+# ends by the least of two sizes, groups of short loops, and one lane that stores what all have written behind a fence.
+LINES = {
+    "ring": (
+        "token warpgroup_to_load: warpgroup -> load count 2 room 4",
+        "token load_to_warpgroup: load -> warpgroup count 1 room 4",
+        "wait warpgroup_to_load where t + r - 1 >= 0",
+        "arrive load_to_warpgroup",
+        "wait load_to_warpgroup",
+        "arrive warpgroup_to_load",
+    ),
+    "cluster": (
+        "token warpgroup_to_load: warpgroup -> load count 4 room 2",
+        "token load_to_warpgroup: load -> warpgroup count 1 room 2",
+        "wait warpgroup_to_load where k - 2 >= 0",
+        "arrive load_to_warpgroup",
+        "wait load_to_warpgroup",
+        "arrive warpgroup_to_load",
+    ),
+    "stages": (
+        "token load_to_warp: load -> warp count 1 room 2",
+        "token warp_to_load: warp -> load count 2 room 2",
+        "wait warp_to_load where k - 2 >= 0",
+        "arrive load_to_warp",
+        "wait load_to_warp",
+        "arrive warp_to_load",
+    ),
+    "copies": ("wait group 0 where k - n + 1 == 0", "wait group 1 where n - k - 2 >= 0"),
+    "epilogue": (
+        "wait group 1 where j - 2 >= 0  @by(store)",
+        "barrier warpgroup",
+        "fence async_shared",
+        "barrier warpgroup",
+    ),
+    "warps": ("barrier warp",) * 2,
+    "two": ("barrier thread",) * 2,
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_no_more_is_put_in_than_is_needed(name: str) -> None:
+    assert lines_of(made(name), *SYNC) == [*LINES[name]]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "because"),
+    [
+        ("ring", "count 1 room 4", "count 1 room 3", "more than 3 may be under way at once"),
+        ("cluster", "count 4", "count 2", "4 arrivals of warpgroup make each one"),
+    ],
+)
+def test_a_token_of_less_is_refused(name: str, old: str, new: str, because: str) -> None:
+    less = parse(str(made(name)).replace(old, new))
+    with pytest.raises(oc.PartitionError, match=because):
+        check(less, GPU)
+    if name == "cluster":
+        assert fault_of(less, GPU, {"n": 5}, range(6)) is not None
 
 
 @pytest.mark.parametrize(("waits", "arrives"), [("", ""), (" where i >= 1", " where i < n - 1")])
@@ -365,59 +444,6 @@ def test_cases_of_the_sizes_that_are_alike_are_asked_about_once() -> None:
         assert "n % 4 <= 3" not in str(join_cases(parse(other)).program)
 
 
-def test_a_ring_is_waited_for_from_its_second_turn_on_and_has_room_for_its_depth() -> None:
-    program = made("ring")
-    assert lines_of(program, "wait", "arrive", "token") == [
-        "token warpgroup_to_load: warpgroup -> load count 2 room 4",
-        "token load_to_warpgroup: load -> warpgroup count 1 room 4",
-        "wait warpgroup_to_load where t + r - 1 >= 0",
-        "arrive load_to_warpgroup",
-        "wait load_to_warpgroup",
-        "arrive warpgroup_to_load",
-    ]
-    few = parse(str(program).replace("count 1 room 4", "count 1 room 3"))
-    with pytest.raises(oc.PartitionError, match="more than 3 may be under way at once"):
-        check(few, GPU)
-
-
-STAGES = """program stages
-size t in 0:257
-size p in 0:257
-input A: float32[t]
-local S: float32[t]
-output C: float32[t]
-for k in 0:min((t + 3)//4, p)
-  alloc S[4*k +: min(4, t - 4*k)] in shared depth 2
-    tile m in 4*k +: min(4, t - 4*k)  @by(load)  @async
-      S[m] = A[m]
-    for w in 0:2  @warp
-      tile m in 4*k + 2*w +: max(0, min(2, t - 4*k - 2*w))
-        C[m] = S[m]
-"""
-
-
-def test_a_loop_that_ends_by_the_least_of_two_sizes_ends_by_each_of_them() -> None:
-    program = synchronized(parse(STAGES), GPU)
-    assert lines_of(program, "wait", "token") == [
-        "token load_to_warp: load -> warp count 1 room 2",
-        "token warp_to_load: warp -> load count 2 room 2",
-        "wait warp_to_load where k - 2 >= 0",
-        "wait load_to_warp",
-    ]
-    for sizes in product((0, 1, 4, 9, 13), (0, 1, 3, 4)):
-        assert fault_of(program, GPU, dict(zip("tp", sizes, strict=True)), range(2)) is None
-
-
-def test_a_copy_to_a_cluster_waits_for_the_readers_of_all_its_blocks() -> None:
-    tokens = lines_of(made("cluster"), "token")
-    assert tokens[0] == "token warpgroup_to_load: warpgroup -> load count 4 room 2"
-    assert tokens[1] == "token load_to_warpgroup: load -> warpgroup count 1 room 2"
-    alone = parse(str(made("cluster")).replace("count 4", "count 2"))
-    with pytest.raises(oc.PartitionError, match="4 arrivals of warpgroup make each one"):
-        check(alone, GPU)
-    assert fault_of(alone, GPU, {"n": 5}, range(6)) is not None
-
-
 @pytest.mark.parametrize(
     ("old", "new", "because"),
     [
@@ -448,53 +474,6 @@ def test_a_copy_to_a_cluster_is_the_same_copy_for_all_its_blocks(
         return
     with pytest.raises(oc.PartitionError, match=because):
         synchronized(program, GPU)
-
-
-def test_groups_are_waited_for_as_far_as_short_loops_have_issued_them() -> None:
-    assert lines_of(made("copies"), "wait") == [
-        "wait group 0 where k - n + 1 == 0",
-        "wait group 1 where n - k - 2 >= 0",
-    ]
-
-
-def test_one_lane_stores_what_all_have_written_behind_a_fence() -> None:
-    assert lines_of(made("epilogue"), "wait", "barrier", "fence") == [
-        "wait group 1 where j - 2 >= 0  @by(store)",
-        "barrier warpgroup",
-        "fence async_shared",
-        "barrier warpgroup",
-    ]
-
-
-def test_agents_of_one_unit_meet_where_one_reads_what_another_wrote() -> None:
-    assert lines_of(made("warps"), "barrier") == ["barrier warp"] * 2
-
-
-def test_tiles_of_a_derived_height_take_turns_in_windows() -> None:
-    program = synchronized(parse(STAGED), QUEUES)
-    check(program, QUEUES)
-    assert len(program.tokens) == 4
-    for n in (0, 1, 15, 32, 47):
-        assert fault_of(program, QUEUES, {"n": n}, range(3)) is None
-
-
-def test_threads_meet_before_they_read_what_others_wrote() -> None:
-    program = synchronized(parse(TWO), THREADS)
-    assert lines_of(program, "barrier") == ["barrier thread"] * 2
-    check(program, THREADS)
-    sizes = [{"n": n, "m": m} for n, m in product((0, 1, 3), (0, 1, 4))]
-    refused = 0
-    for at in sizes:
-        assert fault_of(program, THREADS, at, range(4)) is None
-    for what, broken in planted(program):
-        try:
-            check(broken, THREADS)
-        except oc.PartitionError:
-            refused += 1
-            continue
-        for at in sizes:
-            assert fault_of(broken, THREADS, at, range(4)) is None, what
-    assert refused >= 6
 
 
 PLACES = """program places

@@ -145,12 +145,6 @@ def test_show_draws_a_roofline(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_show_refuses_a_machine_that_there_is_not() -> None:
-    done = run(app, ["target", "show", "zen9"])
-    assert done.exit_code == 2
-    assert "cannot plan for machine='zen9'" in done.output
-
-
 @pytest.mark.usefixtures("quick")
 def test_what_probe_writes_is_read_back_and_planned_for(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"

@@ -40,16 +40,28 @@ class World:
         return run
 
 
-def test_the_median_call_is_what_a_call_takes() -> None:
-    world = World()
-    timings = measure(
-        {"slow": world.candidate("slow", 3e-3), "fast": world.candidate("fast", 1e-6)},
-        clock=world.clock,
-    )
+def measured_alone(world: World, seconds: float, **options: Any) -> Timing:
+    return measure({"x": world.candidate("x", seconds)}, clock=world.clock, **options)["x"]
 
+
+def test_the_median_call_is_what_a_call_takes_and_candidates_keep_near_their_budget() -> None:
+    world = World()
+    both = {"slow": world.candidate("slow", 3e-3), "fast": world.candidate("fast", 1e-6)}
+    timings = measure(both, clock=world.clock)
     assert timings["slow"].seconds == nearly(3e-3)
     assert timings["fast"].seconds == nearly(1e-6)
     assert timings["fast"].calls > timings["slow"].calls
+
+    world = World()
+    assert len(measured_alone(world, 1e-4, budget=0.3).samples) == 21
+    assert world.now == nearly(0.3, rel=0.2)
+    world = World()
+    both = {"x": world.candidate("x", 0.25), "y": world.candidate("y", 0.01)}
+    timings = measure(both, budget=1.0, rounds=20, clock=world.clock)
+    assert [len(timings[name].samples) for name in "xy"] == [4, 20]
+    world = World()
+    once = measured_alone(world, 7.0, budget=0.3)
+    assert (once.samples, once.quartiles, world.log) == ((7.0,), (7.0, 7.0), ["x", "x"])
 
 
 def test_every_round_measures_every_candidate_once_in_an_order_of_its_own() -> None:
@@ -79,36 +91,6 @@ def test_whose_turn_it_is_is_told_before_it_runs() -> None:
     assert told == world.log
 
 
-def test_a_candidate_keeps_near_its_budget() -> None:
-    world = World()
-    timings = measure({"x": world.candidate("x", 1e-4)}, budget=0.3, clock=world.clock)
-
-    assert len(timings["x"].samples) == 21
-    assert world.now == nearly(0.3, rel=0.2)
-
-
-def test_a_candidate_longer_than_a_sample_takes_part_in_fewer_rounds() -> None:
-    world = World()
-    timings = measure(
-        {"x": world.candidate("x", 0.25), "y": world.candidate("y", 0.01)},
-        budget=1.0,
-        rounds=20,
-        clock=world.clock,
-    )
-
-    assert len(timings["x"].samples) == 4
-    assert len(timings["y"].samples) == 20
-
-
-def test_a_call_longer_than_the_budget_is_sampled_once() -> None:
-    world = World()
-    timing = measure({"x": world.candidate("x", 7.0)}, budget=0.3, clock=world.clock)["x"]
-
-    assert timing.samples == (7.0,)
-    assert timing.quartiles == (7.0, 7.0)
-    assert world.log == ["x", "x"]
-
-
 def test_the_collector_is_as_it_was_after_a_measurement() -> None:
     def fails() -> None:
         raise ZeroDivisionError
@@ -119,42 +101,24 @@ def test_the_collector_is_as_it_was_after_a_measurement() -> None:
     assert gc.isenabled()
 
 
-def test_quartiles_and_spread_of_known_samples() -> None:
+def test_quartiles_spread_and_ratios_of_known_samples() -> None:
     timing = Timing((1.0, 2.0, 3.0, 4.0, 5.0), calls=1)
-
-    assert timing.seconds == 3.0
-    assert timing.quartiles == (2.0, 4.0)
+    assert (timing.seconds, timing.quartiles) == (3.0, (2.0, 4.0))
     assert timing.spread == nearly(2 / 3)
-
-
-def test_a_ratio_pairs_the_samples_of_one_round() -> None:
     drifting = tuple(float(1 + i) for i in range(21))
-    this = Timing(tuple(1.5 * x for x in drifting), calls=1)
-
-    ratio = paired_ratio(this, Timing(drifting, calls=1))
-
+    ratio = paired_ratio(Timing(tuple(1.5 * x for x in drifting), 1), Timing(drifting, 1))
     assert (ratio.value, ratio.low, ratio.high) == (1.5, 1.5, 1.5)
+    # As a table of order statistics has it: so many of the samples lie outside on each side.
+    for count, outside in ((5, 0), (6, 0), (9, 1), (15, 3), (21, 5)):
+        ratio = paired_ratio(Timing(drifting[:count], 1), Timing((1.0,) * count, 1))
+        assert (ratio.low, ratio.high) == (1 + outside, count - outside)
 
 
-@pytest.mark.parametrize(("count", "outside"), [(5, 0), (6, 0), (9, 1), (15, 3), (21, 5)])
-def test_the_interval_of_a_ratio_is_the_tables_order_statistics(count: int, outside: int) -> None:
-    this = Timing(tuple(float(1 + i) for i in range(count)), calls=1)
-
-    ratio = paired_ratio(this, Timing((1.0,) * count, calls=1))
-
-    assert (ratio.low, ratio.high) == (1 + outside, count - outside)
-
-
-def test_the_fastest_is_found() -> None:
+def test_the_fastest_is_found_and_one_candidate_without_a_call() -> None:
     world = World()
     run = {"a": world.candidate("a", 3e-6), "b": world.candidate("b", 2e-6)}
-
     assert fastest(run, clock=world.clock) == "b"
-
-
-def test_one_candidate_is_the_fastest_without_a_call() -> None:
     world = World()
-
     assert fastest({"a": world.candidate("a", 1.0)}, clock=world.clock) == "a"
     assert world.log == []
 
@@ -179,55 +143,36 @@ def record(n: int, seconds: float) -> Record:
     return Record(*place, sizes={"n": n}, outcome=Outcome.OK, seconds=seconds, spread=0.0)
 
 
-def test_the_first_batch_stays_and_later_ones_are_as_if_measured_then() -> None:
+def test_later_batches_are_as_if_measured_with_the_first_or_with_what_records_know() -> None:
     anchor = DriftReference()
-
     assert seconds(anchor.scale(measured({1: 2.0, 9: 3.0}, (4.0, 8.0)))) == [2.0, 3.0]
     assert seconds(anchor.scale(measured({1: 3.0, 9: 3.0}, (6.0, 4.0)))) == [2.0, 6.0]
 
-
-def test_what_records_know_first_is_the_anchor_at_its_sizes() -> None:
     anchor = DriftReference.from_records([record(1, 4.0), record(1, 5.0)])
-
-    assert seconds(anchor.scale(measured({1: 3.0, 9: 3.0}, (8.0, 8.0)))) == [1.5, 3.0]
+    scaled = anchor.scale(measured({1: 3.0, 9: 3.0}, (8.0, 8.0)))
+    assert seconds(scaled) == [1.5, 3.0]
+    assert scaled.times[0].spread == 0.1, "a spread is a ratio"
+    assert scaled.times[0].seconds * scaled.reference[0] / anchor.seconds[("n", 1),] == 3.0
     assert seconds(anchor.scale(measured({9: 3.0}, (16.0,)))) == [1.5]
 
-
-def test_a_spread_is_a_ratio_and_what_was_read_from_the_clock_can_be_found() -> None:
-    anchor = DriftReference.from_records([record(1, 4.0)])
-    scaled = anchor.scale(measured({1: 3.0}, (8.0,)))
-
-    assert scaled.times[0].spread == 0.1
-    assert scaled.times[0].seconds * scaled.reference[0] / anchor.seconds[("n", 1),] == 3.0
+    failed = Measured(SCHEDULE, Outcome.CRASHED, (), "ended by SIGSEGV", {"n": 1})
+    kept = (failed, measured({1: 3.0}, ()), measured({1: 3.0}, (0.0,)))
+    assert tuple(map(anchor.scale, kept)) == kept, "without a reference"
 
 
 def test_the_spread_holds_what_the_default_varies_by_from_batch_to_batch_and_not_its_drift() -> (
     None
 ):
-    anchor = DriftReference()
+    anchor, shaky = DriftReference(), nearly(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
     drifting = [anchor.scale(measured({1: 1.0}, (1.01**k,))) for k in range(9)]
-    shaky = [anchor.scale(measured({9: 1.0}, (1.0 + 0.1 * (k % 2),))) for k in range(9)]
-
     assert drifting[0].times[0].spread == 0.1
     assert drifting[8].times[0].spread < 0.102
-    assert shaky[8].times[0].spread == nearly(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
-
-
-def test_candidates_of_one_batch_tell_of_it_once() -> None:
-    anchor = DriftReference()
-    for batch in range(9):
-        for _ in range(8):
-            last = anchor.scale(measured({9: 1.0}, (1.0 + 0.1 * (batch % 2),)))
-    assert last.times[0].spread == nearly(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
-
-
-def test_what_has_no_reference_stays() -> None:
-    failed = Measured(SCHEDULE, Outcome.CRASHED, (), "ended by SIGSEGV", {"n": 1})
-    alone = measured({1: 3.0}, ())
-    still = measured({1: 3.0}, (0.0,))
-
-    anchor = DriftReference.from_records([record(1, 4.0)])
-    assert [anchor.scale(one) for one in (failed, alone, still)] == [failed, alone, still]
+    for candidates in (1, 8):  # those of one batch tell of it once
+        anchor = DriftReference()
+        for batch in range(9):
+            for _ in range(candidates):
+                last = anchor.scale(measured({9: 1.0}, (1.0 + 0.1 * (batch % 2),)))
+        assert last.times[0].spread == shaky
 
 
 class Shared:
@@ -275,50 +220,28 @@ def of(given: Any, *dims: Any) -> list[tuple[dict[str, int], float]]:
     return found
 
 
-def test_a_list_is_of_values_that_are_as_likely() -> None:
+def test_lists_are_as_likely_weights_are_shares_and_several_sizes_are_every_combination() -> None:
     assert of({"n": [1, 7]}, n) == [({"n": 1}, 0.5), ({"n": 7}, 0.5)]
     assert of({"n": [1, 7, 7, 7]}, n) == [({"n": 1}, 0.25), ({"n": 7}, 0.75)]
-
-
-def test_weights_are_shares() -> None:
-    found = of({"n": {1: 3, 64: 1, 9: 0}}, n)
-    assert found == [({"n": 1}, 0.75), ({"n": 64}, 0.25)]
-
-
-def test_of_a_range_some_are_taken_both_ends_among_them() -> None:
-    for given in ((1, 512), range(1, 513)):
-        values = [at["n"] for at, _ in of({"n": given}, n)]
-        assert len(values) == POINTS
-        assert (values[0], values[-1]) == (1, 512)
-        assert values == sorted(values)
-    assert [at["n"] for at, _ in of({"n": range(4, 0, -1)}, n)] == [1, 2, 3, 4]
-    assert [at["n"] for at, _ in of({"n": (5, 5)}, n)] == [5]
-
-
-def test_what_is_taken_of_a_range_is_allowed() -> None:
-    values = [at["m"] for at, _ in of({"m": (9, 1000)}, m)]
-    assert all(value % 8 == 0 and 9 <= value <= 1000 for value in values)
-
-
-def test_several_sizes_are_every_combination_of_fewer_values() -> None:
-    found = of({"n": {1: 1, 2: 3}, "m": [8, 16]}, n, m)
-    assert found == [
+    assert of({"n": {1: 3, 64: 1, 9: 0}}, n) == [({"n": 1}, 0.75), ({"n": 64}, 0.25)]
+    assert of({"n": {1: 1, 2: 3}, "m": [8, 16]}, n, m) == [
         ({"n": 1, "m": 8}, 0.125),
         ({"n": 1, "m": 16}, 0.125),
         ({"n": 2, "m": 8}, 0.375),
         ({"n": 2, "m": 16}, 0.375),
     ]
     assert len(of({"n": (1, 512), "m": (8, 512)}, n, m)) <= 2 * POINTS
+    assert of(None, 4, 5) == of(None) == of({}) == [({}, 1.0)], "without sizes there is one call"
 
 
-def test_a_program_without_sizes_has_one_call() -> None:
-    assert of(None, 4, 5) == [({}, 1.0)]
-
-
-def test_sizes_are_read_from_the_command_line() -> None:
+def test_of_a_range_some_that_are_allowed_are_taken_both_ends_among_them() -> None:
+    for given in ((1, 512), range(1, 513)):
+        values = [at["n"] for at, _ in of({"n": given}, n)]
+        assert (len(values), values[0], values[-1]) == (POINTS, 1, 512)
+        assert values == sorted(values)
+    assert [at["n"] for at, _ in of({"n": range(4, 0, -1)}, n)] == [1, 2, 3, 4]
+    assert [at["n"] for at, _ in of({"n": (5, 5)}, n)] == [5]
+    values = [at["m"] for at, _ in of({"m": (9, 1000)}, m)]
+    assert all(value % 8 == 0 and 9 <= value <= 1000 for value in values)
     texts = ["n=1,7,33", "m = 8:64", "rows=1:512:8"]
     assert read_sizes(texts) == {"n": [1, 7, 33], "m": range(8, 65), "rows": range(1, 513, 8)}
-
-
-def test_a_program_without_sizes_has_one_vector_however_it_is_said() -> None:
-    assert of(None) == of({}) == [({}, 1.0)]

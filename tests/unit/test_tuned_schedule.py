@@ -127,20 +127,17 @@ def test_tuning_is_found_by_itself(records: Records) -> None:
         {"threads": 2},  # another place
         {"reassociate": False},
         {"target": "interpret"},
+        {"OFFCUT_RECORDS": "off"},
     ],
     ids=lambda decided: next(iter(decided)),
 )
 def test_where_something_decides_already_nothing_is_looked_up(
-    records: Records, decided: dict[str, Any]
+    records: Records, decided: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records.add(verdict())
+    if decided == {"OFFCUT_RECORDS": "off"}:
+        monkeypatch.setenv(*decided.popitem())
     assert notes(oc.compile(C, **GIVEN, **decided)) == []
-
-
-def test_off_looks_nothing_up(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    records.add(verdict())
-    monkeypatch.setenv("OFFCUT_RECORDS", "off")
-    assert notes(oc.compile(C, **GIVEN)) == []
 
 
 @pytest.mark.parametrize("kind", [str, Path, Records])
@@ -155,9 +152,8 @@ def test_the_default_that_stayed_is_the_policy_of_today(records: Records) -> Non
     records.add(verdict("schedule C"))
     kernel = oc.compile(C, **GIVEN)
     assert kernel.schedule == oc.compile(C, **GIVEN, records=False).schedule
-    assert notes(kernel) == [
-        "records.sqlite: tuned 2023-11-14, the default was the best at n = 1, 9"
-    ]
+    said = "records.sqlite: tuned 2023-11-14, the default was the best at n = 1, 9"
+    assert notes(kernel) == [said]
 
 
 def test_a_verdict_of_another_version_is_named_when_it_is_not_taken(records: Records) -> None:
@@ -166,12 +162,9 @@ def test_a_verdict_of_another_version_is_named_when_it_is_not_taken(records: Rec
         "records: records.sqlite has a verdict of offcut 0.0.9, which is not taken: this is "
         f"{oc.__version__}, and schedules may plan otherwise; tune again"
     ]
-
-
-def test_another_last_number_of_the_version_is_no_other_version(records: Records) -> None:
     major, minor, *_ = oc.__version__.split(".")
     records.add(verdict(version=f"{major}.{minor}.99"))
-    assert oc.compile(C, **GIVEN).schedule == ELSE
+    assert oc.compile(C, **GIVEN).schedule == ELSE, "another last number is no other version"
 
 
 # What is wrong with records is said, and breaks nothing
@@ -226,14 +219,6 @@ def torn(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:5000])
 
 
-def a_folder(file: Path) -> None:
-    file.mkdir()
-
-
-def empty(file: Path) -> None:
-    file.touch()
-
-
 def with_odd_fields(file: Path) -> None:
     Records(file).add(verdict())
     with sqlite3.connect(file) as other:
@@ -241,7 +226,7 @@ def with_odd_fields(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "plant", [damaged, of_something_else, torn, a_folder, empty, with_odd_fields]
+    "plant", [damaged, of_something_else, torn, Path.mkdir, Path.touch, with_odd_fields]
 )
 def test_a_file_that_cannot_be_read_is_left_aside(records: Records, plant: Any) -> None:
     plant(records.path)
@@ -281,13 +266,10 @@ def test_a_folder_without_rights_is_no_error_of_a_compile(
     assert found.notes[0].startswith("records: they cannot be used: [Errno 13] Permission denied")
 
 
-def test_a_file_that_is_named_and_not_there_is_said(records: Records, tmp_path: Path) -> None:
+def test_a_look_up_writes_nothing(records: Records, tmp_path: Path) -> None:
     kernel = oc.compile(C, **GIVEN, records=tmp_path / "none")
     assert notes(kernel) == [f"records: there is no file {tmp_path / 'none'}"]
     assert not (tmp_path / "none").exists()
-
-
-def test_a_look_up_writes_nothing(records: Records) -> None:
     records.add(verdict())
     before = records.path.read_bytes(), sorted(records.path.parent.iterdir())
     oc.compile(C, **GIVEN)
@@ -313,14 +295,9 @@ def test_what_is_shipped_is_taken_where_the_user_has_tuned_nothing(records: Reco
     assert notes(kernel)[0].startswith("shipped records: tuned 2023-11-14, 1.50×")
     records.add(verdict("schedule C"))
     assert notes(oc.compile(C, **GIVEN))[0].startswith("records.sqlite: ")
-
-
-def test_where_the_users_file_is_damaged_what_is_shipped_is_taken(records: Records) -> None:
-    shipped(verdict())
     damaged(records.path)
     kernel = oc.compile(C, **GIVEN)
-    assert kernel.schedule == ELSE
-    assert len(notes(kernel)) == 2
+    assert (kernel.schedule, len(notes(kernel))) == (ELSE, 2)
 
 
 def test_what_is_shipped_is_of_this_kind_of_machine_whatever_its_cores(records: Records) -> None:

@@ -1,16 +1,11 @@
 """Units of a schedule: it names the loops that run as lanes and on threads, and these run so."""
 
-from random import Random
-
 import numpy as np
 import pytest
 from conftest import refusals, rejection
 
 import offcut as oc
 from offcut.core.program import LANE, THREAD, For, Tile, walk
-from tests.agree import nearly
-from tests.facade import evaluate
-from tests.same_code import GATHER, RECURRENCE, ROWS, STENCIL
 
 CARRIED = """program carried
 size n in 1:200
@@ -40,35 +35,6 @@ def dense() -> oc.Tensor:
 
 def softmax() -> oc.Tensor:
     return oc.ops.softmax(oc.placeholder((n, m), name="A"), name="P")
-
-
-def attention() -> oc.Tensor:
-    q, k, v = (oc.placeholder((n, m, 64), name=name) for name in "QKV")
-    return oc.ops.attention(q, k, v)
-
-
-DESCRIBED = {
-    "dense": dense,
-    "softmax": softmax,
-    "attention": attention,
-    **{
-        text.split()[1]: lambda text=text: oc.parse(text)
-        for text in (STENCIL, GATHER, RECURRENCE, ROWS, CARRIED)
-    },
-}
-
-
-@pytest.mark.every(6)
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", DESCRIBED)
-def test_a_text_without_units_of_all_loops_is_the_same_code(name: str, threads: int) -> None:
-    kernel = oc.compile(DESCRIBED[name](), threads=threads)
-    text = str(kernel.schedule)
-    assert "bind *" not in text
-    again = oc.compile(DESCRIBED[name](), threads=threads, schedule=oc.Schedule.parse(text))
-    assert again.loops == kernel.loops
-    assert again.schedule == kernel.schedule
-    assert again.source("llvm") == kernel.source("llvm")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -292,52 +258,6 @@ def test_a_tree_of_a_sum_that_a_microkernel_adds_up_is_refused() -> None:
         oc.compile(dense(), schedule=oc.Schedule.parse(f"{text}\nbind C.k lane tree"))
     assert refused.value.because == "a microkernel adds it up, in an order of its own"
     assert refused.value.help == ("cover C vectors",)
-
-
-def edited(text: str, rng: Random) -> str:
-    """Return a text with a line of a unit that is left out, added, or of another loop or unit."""
-    lines = text.splitlines()
-    binds = [at for at, line in enumerate(lines) if line.startswith("bind")]
-    orders = [line.split()[1:] for line in lines if line.startswith("order")]
-    loops = [f"{stage}.{loop}" for stage, *inside in orders for loop in (*inside, "i", "j", "k")]
-    loops += [lines[at].split()[1] for at in binds]
-    line = f"bind {rng.choice(loops)} {rng.choice(('thread', 'lane', 'lane tree'))}"
-    if not binds or rng.random() < 0.3:
-        return "\n".join((*lines, line))
-    lines[rng.choice(binds)] = "" if rng.random() < 0.5 else line
-    return "\n".join(lines)
-
-
-def results(kernel: oc.Kernel, given: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    made = kernel(*given)
-    return made if isinstance(made, tuple) else (made,)
-
-
-@pytest.mark.every(3)
-@pytest.mark.parametrize("name", ["softmax", "recurrence", "stencil", "carried"])
-def test_edited_units_give_the_same_values_or_are_refused(name: str) -> None:
-    kernel, rng = oc.compile(DESCRIBED[name](), threads=2), Random(5)
-    given = []
-    for argument in kernel.signature.inputs:
-        shape = [int(evaluate(extent, {"n": 37, "m": 19})) for extent in argument.shape]
-        values = np.random.default_rng(len(given)).integers(-4, 5, shape)
-        given.append(values.astype(argument.dtype))
-    right, wrong_lines, ran = results(kernel, given), [], 0
-    for _ in range(12):
-        text = edited(edited(str(kernel.schedule), rng), rng)
-        try:
-            other = oc.compile(DESCRIBED[name](), threads=2, schedule=oc.Schedule.parse(text))
-        except oc.PartitionError as refused:
-            wrong_lines.append(refused.at)
-            continue
-        ran += 1
-        assert other.schedule == oc.Schedule.parse(text)
-        pairs = zip(results(other, given), right, strict=True)
-        assert all(
-            np.ravel(a).tolist() == nearly(np.ravel(b).tolist(), rel=1e-5) for a, b in pairs
-        ), text
-    assert ran
-    assert all(at.startswith("line ") for at in wrong_lines)
 
 
 OPTIONS = """schedule C
