@@ -142,9 +142,6 @@ def test_each_is_told_before_the_next_one_begins(
     assert told == [(two[0], 1), (two[1], 2)]
     assert found[0] == found[2]
     assert [len(one.reference) for one in found] == [2, 2, 2]
-
-
-def test_nothing_is_measured_of_nothing(bench: Bench) -> None:
     assert bench.measured([]) == ()
 
 
@@ -163,18 +160,13 @@ def test_a_machine_too_loaded_to_rank_is_refused(
     with pytest.raises(BusyError) as refused:
         bench.measured([schedules["nothing"]])
 
-    assert refused.value.because.startswith("the quartiles of one and the same kernel are ")
-    refused.value.because = "…"
-    refused.value.at = "…"
-    assert (
-        str(refused.value)
-        == """\
-tune: cannot rank candidates while this machine does other work
-  at       …
-  because  …
-  help     run it when nothing else runs
-  help     Limits(noise=…) takes less exact times"""
-    )
+    told = str(refused.value).splitlines()
+    assert told[0] == "tune: cannot rank candidates while this machine does other work"
+    assert told[2].startswith("  because  the quartiles of one and the same kernel are ")
+    assert told[3:] == [
+        "  help     run it when nothing else runs",
+        "  help     Limits(noise=…) takes less exact times",
+    ]
 
 
 def test_sizes_at_which_nothing_can_be_checked_are_refused() -> None:
@@ -223,20 +215,15 @@ def test_an_interrupt_leaves_nothing(schedules: dict[str, Schedule]) -> None:
     assert not Path(bench._folder.name).exists()
 
 
-def test_places_differ_by_threads_and_machine() -> None:
+def test_places_differ_by_threads_and_machine_and_a_weighted_sum_is_what_counts() -> None:
     asked = problem({})
     threads = replace(asked, options=replace(asked.options, threads=2))
     there = replace(asked, target=oc.target("cpu", machine="zen4"))
-
     assert len({asked.machine, threads.machine, there.machine}) == 3
     assert asked.machine == problem({"x": "crash"}).machine
 
-
-def test_a_weighted_sum_is_what_counts() -> None:
-    schedule = Schedule("C", ())
     times = (Time({"n": 7}, 1e-3, 0.0), Time({"n": 33}, 5e-3, 0.0))
-
-    assert Measured(schedule, Outcome.OK, times).seconds(problem({})) == 7e-3
+    assert Measured(Schedule("C", ()), Outcome.OK, times).seconds(asked) == 7e-3
 
 
 class World:
@@ -290,12 +277,10 @@ def test_operands_lie_at_the_same_places_of_a_page() -> None:
     assert all((a == b).all() and a.dtype == b.dtype for a, b in pairs)
     assert (result.shape, result.dtype, called.results) == ((7,), np.float32, (((7,), "float32"),))
 
-
-def test_operands_without_number_lie_apart_as_far_as_lines_do() -> None:
-    called, _ = place_operands(Operands((np.zeros(3, "float32"),) * 66, (), {}))
-    places = [array.ctypes.data % PAGE for array in called.given]
-    assert {a % 64 for a in places} == {0}
-    assert len(set(places)) == 64
+    many, _ = place_operands(Operands((np.zeros(3, "float32"),) * 66, (), {}))
+    starts = [array.ctypes.data % PAGE for array in many.given]
+    assert {a % 64 for a in starts} == {0}
+    assert len(set(starts)) == 64
 
 
 def test_what_is_hopeless_takes_no_further_turns() -> None:

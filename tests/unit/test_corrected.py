@@ -83,6 +83,9 @@ def test_trials_correct_the_closed_form() -> None:
     asked = price("learned")
     assert isinstance(asked, OnlineModel)
     closed = [sum(asked(one).values()) for one in drawn]
+    asked.refit(times(drawn[: SCHEDULES - 1]))  # too few
+    assert [sum(asked(one).values()) for one in drawn] == closed
+    assert asked.description == "the closed form"
     asked.refit(times(drawn[:40]))
     wanted = [sum(planted.seconds(planted.cases("dense"), one)) for one in drawn]
 
@@ -91,17 +94,6 @@ def test_trials_correct_the_closed_form() -> None:
 
     assert asked.description == "the closed form, corrected by 40 trials"
     assert off([sum(asked(one).values()) for one in drawn]) < 0.7 * off(closed)
-
-
-@needs_xgboost
-def test_too_few_trials_change_nothing() -> None:
-    drawn, asked = planted.drawn("dense", 12), price("learned")
-    assert isinstance(asked, OnlineModel)
-    before = [asked(one) for one in drawn]
-    asked.refit(times(drawn[: SCHEDULES - 1]))
-
-    assert [asked(one) for one in drawn] == before
-    assert asked.description == "the closed form"
 
 
 @needs_xgboost
@@ -133,7 +125,9 @@ def test_a_model_that_does_not_know_the_machine_stays_out_and_says_so(tmp_path: 
 
 
 @needs_xgboost
-def test_the_default_model_is_taken_where_it_is_and_one_that_is_damaged_is_not() -> None:
+def test_the_default_model_is_taken_where_it_is_and_one_that_is_damaged_or_of_others_is_not(
+    tmp_path: Path,
+) -> None:
     assert said(price(None)) == said(price("learned")) == "the closed form"
     pair().save(model_path("cpu"))
     assert said(price(None)) == "the closed form, corrected by default.json"
@@ -142,25 +136,14 @@ def test_the_default_model_is_taken_where_it_is_and_one_that_is_damaged_is_not()
         said(price("learned"))
         == "the closed form; not by default.json: it is not an offcut model 2"
     )
-
-
-@needs_xgboost
-def test_a_default_model_whose_trees_are_none_is_left_aside_in_words() -> None:
     pair().save(model_path("cpu"))
     held = json.loads(model_path("cpu").read_text(encoding="utf-8"))
     held["ensemble"]["members"] = [{"learner": {}}]
     model_path("cpu").write_text(json.dumps(held), encoding="utf-8")
-
     assert said(price(None)).startswith(
         "the closed form; not by default.json: what it holds is damaged: XGBoostError: "
     )
-
-
-@needs_xgboost
-def test_a_model_of_other_features_stays_out(tmp_path: Path) -> None:
-    named = ("mine", *pair().names[1:])
-    replace(pair(), names=named).save(tmp_path / "model.json")
-
+    replace(pair(), names=("mine", *pair().names[1:])).save(tmp_path / "model.json")
     assert said(price(tmp_path / "model.json")) == (
         "the closed form; not by model.json: it was learned from mine, which no feature gives here"
     )
@@ -285,7 +268,7 @@ def test_what_was_killed_proposes_the_same(tmp_path: Path) -> None:
 
 
 class Counting:
-    """Learns how much slower than the first everything is."""
+    """Learns nothing, and notes of how many schedules it was told."""
 
     def __init__(self) -> None:
         self.learned: list[int] = []
@@ -321,13 +304,6 @@ class Point:
 
 def with_point(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point(found)])
-
-
-def test_a_price_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_point(monkeypatch, lambda schedule, n: 3e-6 * n)
-    made = price("mine")(planted.spaces.space("dense", 3).first)
-
-    assert made[("n", 16),] == nearly(48e-6)
 
 
 def test_the_class_that_the_page_publishes_is_made_a_price(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,60 +41,37 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return re.sub(r"\d+\.\d ms", "… ms", capsys.readouterr().err).splitlines()
 
 
-def test_nothing_is_said_that_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    oc.compile(oc.parse(MASKED))
-    assert said(capsys) == []
+PASSES_OF_IT = ("raise", "bounds", "separate", "covers", "lanes")
+AFTER = [
+    *("after describe", "after bounds (unchanged)", "after separate", "after covers (unchanged)"),
+    *("after rows (unchanged)", "after lanes", "after decide", "after prove (unchanged)"),
+]
 
 
-def test_a_level_says_the_passes_and_their_times(
+def test_a_level_or_a_name_says_passes_their_times_programs_and_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("OFFCUT_DEBUG", "1")
-    oc.compile(oc.parse(MASKED))
-    passes = ("raise", "bounds", "separate", "covers", "lanes")
-    names = (*passes, "prove", "lower", "microkernels", "compile", "load")
-    assert said(capsys) == [f"offcut: {name}: … ms" for name in names]
+    def told(asked: str | None) -> list[str]:
+        if asked is not None:
+            monkeypatch.setenv("OFFCUT_DEBUG", asked)
+        forget_plans()
+        oc.compile(oc.parse(MASKED))
+        return said(capsys)
 
-
-def test_a_pass_that_is_named_says_its_time_and_its_program(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OFFCUT_DEBUG", "separate, bounds")
-    oc.compile(oc.parse(MASKED))
-    first, second, third, fourth, *program = said(capsys)
-    assert first == "offcut: bounds: … ms"
-    assert second == "offcut: after bounds (unchanged)"
-    assert third == "offcut: separate: … ms"
-    assert fourth == "offcut: after separate"
-    apart = oc.parse("\n".join(program))
-    assert oc.prove_equal(oc.parse(MASKED), apart)
-    assert "if" not in str(apart)
-
-
-def test_the_lowering_that_is_named_says_its_text(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OFFCUT_DEBUG", "lower")
-    oc.compile(oc.parse(MASKED))
-    assert any(line.startswith("define") for line in said(capsys))
-
-
-def test_level_three_says_the_program_after_each_pass_that_changes_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OFFCUT_DEBUG", "3")
-    oc.compile(oc.parse(MASKED))
-    after = [line for line in said(capsys) if "after" in line]
-    assert after == [
-        "offcut: after describe",
+    assert told(None) == []
+    names = (*PASSES_OF_IT, "prove", "lower", "microkernels", "compile", "load")
+    assert told("1") == [f"offcut: {name}: … ms" for name in names]
+    *heads, program = "\n".join(told("separate, bounds")).split("\n", 4)
+    assert heads == [
+        "offcut: bounds: … ms",
         "offcut: after bounds (unchanged)",
+        "offcut: separate: … ms",
         "offcut: after separate",
-        "offcut: after covers (unchanged)",
-        "offcut: after rows (unchanged)",
-        "offcut: after lanes",
-        "offcut: after decide",
-        "offcut: after prove (unchanged)",
     ]
+    assert oc.prove_equal(oc.parse(MASKED), oc.parse(program))
+    assert "if" not in program
+    assert any(line.startswith("define") for line in told("lower"))
+    assert [line for line in told("3") if "after" in line] == [f"offcut: {one}" for one in AFTER]
 
 
 def test_the_program_after_each_pass_is_a_file_that_is_read_back(
@@ -105,16 +82,8 @@ def test_the_program_after_each_pass_is_a_file_that_is_read_back(
     source = oc.parse(MASKED)
     oc.compile(source)
     files = sorted(folder.iterdir())
-    assert [path.name for path in files] == [
-        "001_describe.offcut",
-        "002_bounds.offcut",
-        "003_separate.offcut",
-        "004_covers.offcut",
-        "005_rows.offcut",
-        "006_lanes.offcut",
-        "007_decide.offcut",
-        "008_prove.offcut",
-    ]
+    names = [line.split()[1] for line in AFTER]
+    assert [path.name for path in files] == [f"00{k}_{n}.offcut" for k, n in enumerate(names, 1)]
     assert files[1].read_text().startswith("# after bounds (unchanged)\nprogram masked\n")
     assert files[2].read_text().startswith("# after separate\nprogram masked\n")
     for path in files:
@@ -199,14 +168,8 @@ def test_a_kernel_says_which_passes_ran(monkeypatch: pytest.MonkeyPatch) -> None
     source = oc.parse(MASKED)
     passes = oc.compile(source).passes
     common = [step for step in passes if not step.inside]
-    assert [step.name for step in common] == [
-        "describe",
-        "choose",
-        "decide",
-        "prove",
-        "lower",
-        "load",
-    ]
+    names = ["describe", "choose", "decide", "prove", "lower", "load"]
+    assert [step.name for step in common] == names
     assert all(step.seconds is not None and step.seconds >= 0 for step in passes if not step.inside)
     inner = [step.name for step in passes if step.inside]
     assert inner.index("bounds") < inner.index("separate") < inner.index("lanes")

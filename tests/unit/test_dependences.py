@@ -6,24 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 
-import islpy as isl
 import pytest
 
 import offcut as oc
-from offcut import Program, parse
+from offcut import parse
 from offcut.core import index as ix
 from offcut.core.analysis import is_independent
 from offcut.core.memo import forget
-from offcut.errors import PartitionError
-from offcut.ir import Compare, Expr, For, Let, Load, Size, Var, walk
+from offcut.ir import Compare, Expr, For, Let, Size, Var, walk
 from offcut.partition.strategies.axis_proof import _owned_strip, _run
 from offcut.partition.strategies.catalog import parse_strategy, segments
 from offcut.polyhedral import accesses_outside, carried_by, find_unbounded_lets, operation_budget
 from offcut.polyhedral.affine import Space
-from offcut.polyhedral.extract_statements import extract_statements
 from offcut.polyhedral.isl_budget import operations
-from offcut.polyhedral.program_sets import ProgramSets, Statement
-from offcut.polyhedral.time_relations import last_writes, time_depth, time_text
 from offcut.proof.by_axis.contiguity import Quotients, are_contiguous
 from offcut.proof.by_axis.strips import Strip, X
 from tests.facade import dependences, evaluate
@@ -69,19 +64,12 @@ CARRIED = {
 
 
 @pytest.mark.parametrize(("body", "expected"), CARRIED.values(), ids=CARRIED)
-def test_loops_carry_what_instances_that_meet_say(
-    body: str, expected: set[tuple[str, str]]
-) -> None:
-    found = dependences(parse(HEAD + body))
-    assert {(one.loop, one.kind) for one in found} == expected
-
-
-@pytest.mark.parametrize(("body", "expected"), CARRIED.values(), ids=CARRIED)
-def test_an_iterator_that_is_an_index_is_what_sets_find(
+def test_loops_carry_what_instances_that_meet_say_by_an_index_or_by_sets(
     body: str, expected: set[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = parse(HEAD + body)
     quick = list(dependences(program))
+    assert {(one.loop, one.kind) for one in quick} == expected
     asked = import_module("offcut.polyhedral.dependences")
     monkeypatch.setattr(asked, "_has_equal_index", lambda *_: False)
     for one, other in zip(quick, dependences(program), strict=True):
@@ -113,65 +101,6 @@ def test_what_was_asked_before_lets_nothing_more_through_a_bound() -> None:
     assert again < first
     forget()
     assert abs(taken() - first) < (first - again) // 10
-
-
-# Statements, their times, and the last write before a read.
-
-
-FLOW_HEAD = """size n in 0:10
-inout A: int32[n]
-local L: int32[n]
-"""
-
-
-def read(text: str) -> tuple[ProgramSets, Program, list[Statement]]:
-    program = parse(FLOW_HEAD + text)
-    flows = ProgramSets(program.sizes, program.assumptions, {})
-    program = flows.prepare(program)
-    return flows, program, extract_statements(flows, program, "S")
-
-
-def test_a_bounded_value_is_a_union_over_its_literals() -> None:
-    flows, _, found = read(
-        "if n > 0\n  let q in 1:3 = (n + 7)//8\n    for i in 0:q\n      A[i] = int32(q)"
-    )
-    assert len(found) == 2
-    assert flows.smallest(found[1].domain) == ((9,), (0,))
-
-
-def test_a_bounded_value_that_leaves_its_range_is_refused() -> None:
-    with pytest.raises(PartitionError) as error:
-        read("let q in 1:3 = n\n  for i in 0:q\n    A[i] = int32(q)")
-    assert error.value.refused == "the value of q is not in 1:3"
-    assert error.value.because == "with n = 0, n leaves it"
-
-
-def test_a_condition_that_isl_does_not_decide_is_a_predicate() -> None:
-    _, _, (one,) = read("for i in 0:n\n  if i < 3 and i * i < n\n    A[i] = int32(1)")
-    assert len(one.predicates) == 1
-
-
-def test_a_bound_that_is_not_quasi_affine_is_refused() -> None:
-    with pytest.raises(PartitionError) as error:
-        read("for i in 0:n * n\n  A[0] = int32(1)")
-    assert error.value.refused == "cannot read the bound n * n as a set"
-
-
-def test_the_last_write_before_a_read_is_the_one_before() -> None:
-    flows, _, (one,) = read("for i in 1:n\n  A[i] = A[i - 1]")
-    write = flows.access(one, "A", one.store.index)
-    load = one.store.value
-    assert isinstance(load, Load)
-    reads = flows.access(one, "A", load.index)
-    assert write is not None
-    assert reads is not None
-    depth = time_depth([one])
-    texts = [time_text("R", one, depth, 0), time_text(one.name, one, depth, 1)]
-    times = isl.UnionMap(f"{flows.space.parameters}{{ {'; '.join(texts)} }}")
-    last, initial = last_writes([reads.set_tuple_name(isl.dim_type.in_, "R")], [write], times)
-    expected = isl.UnionMap("[p0] -> { R[x0] -> S0[x0 - 1] : 2 <= x0 < p0 and p0 < 10 }")
-    assert last.is_equal(expected)
-    assert initial.is_equal(isl.UnionMap("[p0] -> { R[1] -> m_A[0] : 2 <= p0 < 10 }"))
 
 
 LOOP_HEAD = """\
@@ -207,21 +136,18 @@ TOGETHER = {
 }
 
 
-def loop(body: str) -> bool:
+@pytest.mark.parametrize(
+    ("body", "apart"),
+    [*((body, True) for body in APART.values()), *((body, False) for body in TOGETHER.values())],
+    ids=[*APART, *TOGETHER],
+)
+def test_iterations_that_keep_to_themselves_are_independent_and_no_others(
+    body: str, apart: bool
+) -> None:
     program = parse(LOOP_HEAD + body)
     (stmt,) = program.body
     assert isinstance(stmt, For)
-    return is_independent(stmt, {buffer.name: buffer.kind for buffer in program.buffers})
-
-
-@pytest.mark.parametrize("body", APART.values(), ids=APART)
-def test_iterations_that_keep_to_themselves_are_independent(body: str) -> None:
-    assert loop(body)
-
-
-@pytest.mark.parametrize("body", TOGETHER.values(), ids=TOGETHER)
-def test_iterations_that_meet_or_may_are_not_independent(body: str) -> None:
-    assert not loop(body)
+    assert is_independent(stmt, {one.name: one.kind for one in program.buffers}) is apart
 
 
 # Accesses of programs with bounded values: what is seen inside is inside, and what is not is found.
@@ -253,30 +179,21 @@ def cut(tile: dict[str, int], tail: str) -> oc.Program:
     return loops
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("tile", "tail"), CUTS)
-def test_what_is_cut_lies_inside(tile: dict[str, int], tail: str) -> None:
+def test_what_is_cut_lies_inside_and_a_buffer_that_is_one_short_is_found_with_the_smallest_sizes(
+    tile: dict[str, int], tail: str
+) -> None:
     program = cut(tile, tail)
     assert accesses_outside(program) == ()
     assert find_unbounded_lets(Space(program.sizes), program.body) == []
-
-
-@pytest.mark.every(5)
-@pytest.mark.parametrize(("tile", "tail"), CUTS)
-@pytest.mark.parametrize(
-    ("buffer", "shape"), [("A: float32[n, m", "n - 1, m"), ("C: float32[n, n", "n, n - 1")]
-)
-def test_a_buffer_that_is_one_short_is_found_with_the_smallest_sizes(
-    tile: dict[str, int], tail: str, buffer: str, shape: str
-) -> None:
-    name, _, whole = buffer.partition("[")
-    text = str(cut(tile, tail)).replace("size n in 0:200", "size n in 1:200")
-    assert buffer in text
-    program = oc.parse(text.replace(f"{name}[{whole}", f"{name}[{shape}"))
-    found = accesses_outside(program)
-    assert found
-    assert {one.buffer for one in found} == {name[0]}
-    assert min(one.sizes for one in found if one.sizes) == (1, int(name[0] == "A"))
+    text = str(program).replace("size n in 0:200", "size n in 1:200")
+    for whole, short in (("A: float32[n, m]", "[n - 1, m]"), ("C: float32[n, n]", "[n, n - 1]")):
+        assert whole in text
+        name = whole[0]
+        found = accesses_outside(oc.parse(text.replace(whole, f"{name}: float32{short}")))
+        assert {one.buffer for one in found} == {name}
+        assert min(one.sizes for one in found if one.sizes) == (1, int(name == "A"))
 
 
 def test_a_bounded_value_that_leaves_its_range_is_found() -> None:
@@ -359,25 +276,19 @@ def mutants(found: list[Strip]) -> Iterator[list[Strip]]:
         yield [*others[0], replace(strip, repeats=True), *others[1]]
 
 
-@pytest.mark.every(4)
-@pytest.mark.parametrize("run", [False, True], ids=["owned", "run"])
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("strategy", "tile"), STRATEGIES, ids=str)
-def test_cuts_by_several_heights_are_edge_to_edge(strategy: object, tile: int, run: bool) -> None:
-    found = strips(strategy, tile, run=run)
-    assert known(found)
-    assert shares_out(found)
-
-
-@pytest.mark.every(6)
-@pytest.mark.parametrize(("strategy", "tile"), STRATEGIES, ids=str)
-def test_what_is_found_to_share_out_does(strategy: object, tile: int) -> None:
-    refused = 0
-    for found in mutants(strips(strategy, tile, run=True)):
-        if known(found):
-            assert shares_out(found)
-        else:
-            refused += 1
-    assert refused > 0
+def test_cuts_by_several_heights_are_edge_to_edge_and_what_is_found_to_share_out_does(
+    strategy: object, tile: int
+) -> None:
+    for run in (False, True):
+        found = strips(strategy, tile, run=run)
+        assert known(found)
+        assert shares_out(found)
+    made = [*mutants(found)]
+    taken = [one for one in made if known(one)]
+    assert len(taken) < len(made)
+    assert all(map(shares_out, taken))
 
 
 def test_a_negative_extent_is_not_decided() -> None:

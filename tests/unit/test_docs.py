@@ -116,26 +116,19 @@ def test_the_loop_programs_of_a_page_are_in_the_syntax(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_link_leads_to_a_file_that_is_there(page: Path) -> None:
-    links = [link.split("#")[0] for link in LINK.findall(page.read_text(encoding="utf-8"))]
+def test_a_link_leads_to_a_file_that_is_there_and_no_path_is_of_one_machine(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = [link.split("#")[0] for link in LINK.findall(text)]
     inside = [link for link in links if link and "://" not in link]
 
     assert [link for link in inside if not (page.parent / link).exists()] == []
+    assert MACHINE_PATH.findall(text) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_no_page_names_a_path_of_one_machine(page: Path) -> None:
-    assert MACHINE_PATH.findall(page.read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize("path", ["see /tmp/x for it", "`/home/me/offcut`", "(/root/x)"])
-def test_a_path_of_one_machine_is_recognised(path: str) -> None:
-    assert MACHINE_PATH.search(path)
-
-
-@pytest.mark.parametrize("path", ["docs/home/x", "~/tmp/x", "bench/tmp/", "https://a.b/home/x"])
-def test_a_path_that_any_machine_may_have_is_none(path: str) -> None:
-    assert not MACHINE_PATH.search(path)
+def test_a_path_of_one_machine_is_told_from_one_that_any_may_have() -> None:
+    assert all(map(MACHINE_PATH.search, ("see /tmp/x for it", "`/home/me/offcut`", "(/root/x)")))
+    others = ("docs/home/x", "~/tmp/x", "bench/tmp/", "https://a.b/home/x")
+    assert not any(map(MACHINE_PATH.search, others))
 
 
 def test_the_readme_is_short() -> None:

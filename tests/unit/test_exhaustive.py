@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from conftest import rejection
+from conftest import refusals, rejection
 from typer.testing import CliRunner
 
 import offcut as oc
@@ -143,12 +143,6 @@ def expected() -> ExpectedCost:
     return ExpectedCost(PRICE, WEIGHTS)
 
 
-def test_a_small_space_is_taken_whole() -> None:
-    part = subspace_of(SPACE, expected(), limit=100, most=None, seed=0)
-    assert part.points == POINTS
-    assert (part.size, part.description) == (len(POINTS), "all that there are")
-
-
 def test_a_space_that_is_too_large_is_refused_with_its_size() -> None:
     with rejection("""\
 DescribeError: sweep: cannot measure every schedule of C
@@ -159,7 +153,10 @@ DescribeError: sweep: cannot measure every schedule of C
         subspace_of(spaces.space("dense", 3), expected(), limit=2000, most=None, seed=0)
 
 
-def test_one_way_is_no_advice_where_there_is_one() -> None:
+def test_a_small_space_is_taken_whole_and_one_way_is_no_advice_where_there_is_one() -> None:
+    part = subspace_of(SPACE, expected(), limit=100, most=None, seed=0)
+    assert (part.points, part.size) == (POINTS, len(POINTS))
+    assert part.description == "all that there are"
     with pytest.raises(DescribeError) as refused:
         subspace_of(SPACE, expected(), limit=9, most=None, seed=0)
     assert refused.value.help == (
@@ -168,15 +165,14 @@ def test_one_way_is_no_advice_where_there_is_one() -> None:
     )
 
 
-def test_those_that_are_predicted_best_are_taken_beside_the_first() -> None:
+def test_those_that_are_predicted_best_are_taken_beside_the_first_and_of_too_many_drawn_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     price = expected()
     part = subspace_of(SPACE, price, limit=1, most=7, seed=0)
     others = sorted((point for point in POINTS if point != SPACE.first), key=price)
     assert part.points == (SPACE.first, *others[:6])
     assert part.description == f"those predicted best of {len(POINTS)}"
-
-
-def test_of_too_many_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oracle_table, "PRICED", 30)
     parts = [subspace_of(SPACE, expected(), limit=1, most=5, seed=seed) for seed in (0, 0, 1)]
     assert parts[0] == parts[1] != parts[2]
@@ -222,18 +218,11 @@ def test_what_was_killed_goes_on_and_nothing_is_measured_twice(tmp_path: Path) -
     again = fill_table(PROBLEM, POINTS[:30], records, PRICE, measure)
     assert again == found
     assert len(asked) == 31
-
-
-def test_what_digests_stand_for_is_kept_where_others_measured_a_part(tmp_path: Path) -> None:
-    def measure(schedules: Sequence[Schedule], tell: Callable[[Measured], None]) -> None:
-        for schedule in schedules:
-            tell(timed(schedule, *planted(schedule)[:2]))
-
-    records = Records(tmp_path / "r")
-    records.add(timed(POINTS[0], *planted(POINTS[0])[:2]).records(PROBLEM, "random", ()))
-    assert records.origins == ()
-    fill_table(PROBLEM, POINTS[:3], records, PRICE, measure)
-    assert {*records.origins} == {*PROBLEM.origins}
+    others = Records(tmp_path / "others")  # who measured a part, and kept no text
+    others.add(timed(POINTS[0], *planted(POINTS[0])[:2]).records(PROBLEM, "random", ()))
+    assert others.origins == ()
+    fill_table(PROBLEM, POINTS[:3], others, PRICE, measure)
+    assert {*others.origins} == {*PROBLEM.origins}
 
 
 def test_a_machine_that_drifts_between_batches_is_divided_out_once(tmp_path: Path) -> None:
@@ -284,13 +273,10 @@ def test_every_explorer_finds_the_best_of_a_space_it_may_try_whole(explorer: str
     assert regrets[-1] == (nearly(0.0) if explorer != "beam" else regrets[-1])
 
 
-@pytest.mark.parametrize("explorer", EXPLORERS)
-def test_an_explorer_tries_nothing_that_the_table_does_not_hold(
-    explorer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = Table(SIZES, POINTS[:20], {one: timed(one, *planted(one)[:2]) for one in POINTS[:20]})
+@pytest.mark.parametrize("explorer", ["anneal", "beam"])
+def test_an_explorer_tries_nothing_that_the_table_does_not_hold(explorer: str) -> None:
+    held = {one: timed(one, *planted(one)[:2]) for one in POINTS[:20]}
     missing: list[Schedule] = []
-    held = dict(few.measured)
 
     class Watched(dict[Schedule, Measured]):
         def get(self, key: Schedule, absent: Any = None) -> Any:
@@ -303,23 +289,11 @@ def test_an_explorer_tries_nothing_that_the_table_does_not_hold(
     assert missing == []
 
 
-def test_a_price_that_learns_is_told_the_trials_of_its_own_campaign() -> None:
-    told: list[int] = []
-
-    class Learns:
-        def __call__(self, schedule: Schedule) -> Any:
-            return PRICE(schedule)
-
-        def refit(self, times: Any) -> None:
-            told.append(len(times))
-
-    replay_campaign(whole(), PROBLEM, SPACE, Learns(), "random", (24,), math.inf)
-    assert told == [8, 16, 24]
-
-
 @pytest.mark.parametrize("learns", [False, True])
-def test_what_is_predicted_is_asked_anew_only_of_a_price_that_learns(learns: bool) -> None:
-    asked = Counter[Schedule]()
+def test_a_price_that_learns_is_told_the_trials_of_its_own_campaign_and_is_asked_anew(
+    learns: bool,
+) -> None:
+    asked, told = Counter[Schedule](), list[int]()
 
     class Price:
         def __call__(self, schedule: Schedule) -> Any:
@@ -328,7 +302,7 @@ def test_what_is_predicted_is_asked_anew_only_of_a_price_that_learns(learns: boo
 
     class Learns(Price):
         def refit(self, times: Any) -> None:
-            """It has nothing to learn."""
+            told.append(len(times))
 
     def by_price(space: ScheduleSpace, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
         tried = {one.schedule for one in seen}
@@ -337,6 +311,7 @@ def test_what_is_predicted_is_asked_anew_only_of_a_price_that_learns(learns: boo
     price = Learns() if learns else Price()
     replay_campaign(whole(), PROBLEM, SPACE, price, by_price, (24,), math.inf)
     assert (min(asked.values()) > 1) is learns
+    assert told == ([8, 16, 24] if learns else [])
 
 
 def test_where_none_of_the_first_trials_can_be_timed_regret_is_infinite() -> None:
@@ -424,18 +399,8 @@ def test_the_command_prints_its_tables_and_writes_csv_and_a_picture(
     monkeypatch.setattr(Bench, "each", made_up)
     program, csv, png = (tmp_path / name for name in ("p.offcut", "o.csv", "o.png"))
     program.write_text(SCALED, encoding="utf-8")
-    options = [
-        "--sizes",
-        "n=3,40",
-        "--most",
-        "20",
-        "--seeds",
-        "1",
-        "--csv",
-        str(csv),
-        "--png",
-        str(png),
-    ]
+    options = ["--sizes", "n=3,40", "--most", "20", "--seeds", "1"]
+    options += ["--csv", str(csv), "--png", str(png)]
     kept = ["--records", str(tmp_path / "r")]
     done = run(app, ["sweep", str(program), "--oracle", *options, *kept])
     assert done.exit_code == 0, done.output
@@ -453,35 +418,29 @@ def test_the_command_prints_its_tables_and_writes_csv_and_a_picture(
     assert png.stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (
-            ["p.offcut", "--oracle", "--sizes", "n=3", "--strategies", "cut", "--k", "7"],
-            """\
+OTHERS = refusals(
+    """
+given ["p.offcut", "--oracle", "--sizes", "n=3", "--strategies", "cut", "--k", "7"]
 sweep: cannot take --strategies, --k
   because  a program in a file says all else
-  help     offcut sweep --help""",
-        ),
-        (
-            ["mk,kn->mn", "--sizes", "m=3", "--most", "7"],
-            """\
+  help     offcut sweep --help
+
+given ["mk,kn->mn", "--sizes", "m=3", "--most", "7"]
 sweep: cannot take --most
   because  that is of --oracle
-  help     offcut sweep --help""",
-        ),
-    ],
+  help     offcut sweep --help
+""",
+    {},
 )
-def test_an_option_of_the_other_sweep_is_refused(given: list[str], said: str) -> None:
-    done = run(app, ["sweep", *given])
-    assert done.exit_code == 2
-    assert done.stderr.rstrip("\n") == said
+
+
+@pytest.mark.parametrize("given", OTHERS)
+def test_an_option_of_the_other_sweep_is_refused(given: str) -> None:
+    arguments, said = OTHERS[given]
+    done = run(app, ["sweep", *arguments])
+    assert (done.exit_code, done.stderr.rstrip("\n")) == (2, said)
 
 
 def test_prices_that_are_all_0_leave_nothing_out() -> None:
-    assert [
-        ExpectedCost(lambda _: dict.fromkeys(WEIGHTS, 0.0), WEIGHTS)(one) for one in POINTS[:2]
-    ] == [
-        0.0,
-        0.0,
-    ]
+    price = ExpectedCost(lambda _: dict.fromkeys(WEIGHTS, 0.0), WEIGHTS)
+    assert [price(one) for one in POINTS[:2]] == [0.0, 0.0]

@@ -52,20 +52,16 @@ def check(bound: Bound, expected: dict[str, Any] | None = None, **options: Any) 
     return found
 
 
-def test_a_model_is_planned_once_and_runs_with_the_same_bits(
+def test_a_model_is_planned_once_and_runs_with_the_same_bits_and_with_other_constants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = check(normed("a"))
     monkeypatch.setattr(compiling, "steps_of_bound", planned_anew)
     check(normed("a"), first)
-
-
-def test_constants_of_another_model_are_bound_to_the_same_steps(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    check(normed("a"))
-    monkeypatch.setattr(compiling, "steps_of_bound", planned_anew)
     check(normed("other"))
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")  # proofs are asked for again
+    with pytest.raises(AssertionError, match="planned again"):
+        check(normed("a"))
 
 
 def test_a_convolution_by_fewer_products_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,14 +113,6 @@ def test_a_damaged_entry_or_a_kernel_that_is_gone_is_made_again(kept: Path) -> N
         if b"offcut.graph.models.compiling.plan_cache" not in path.read_bytes():
             path.unlink()
     check(normed("a"), first)
-
-
-def test_nothing_is_read_where_proofs_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    check(normed("a"))
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
-    monkeypatch.setattr(compiling, "steps_of_bound", planned_anew)
-    with pytest.raises(AssertionError, match="planned again"):
-        check(normed("a"))
 
 
 def test_names_depend_on_the_sources_of_the_rooms_that_are_named() -> None:

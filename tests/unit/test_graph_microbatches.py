@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import refusals, rejection
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import offcut as oc
 from offcut import Tensor
@@ -73,8 +76,8 @@ def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -
     model._calls.clear()
 
 
-@pytest.mark.every(6)
-@pytest.mark.parametrize("seed", range(300, 308))
+@pytest.mark.every(4)
+@pytest.mark.parametrize("seed", range(300, 304))
 def test_a_drawn_graph_in_parts_of_either_size_gives_the_same_bits(seed: int) -> None:
     bound = drawn(seed, 9)
     for size, sizes in (("b", {"b": 4, "n": 3}), ("n", {"b": 2, "n": 5})):
@@ -136,14 +139,7 @@ def test_a_cost_counts_what_runs_for_each_part() -> None:
     in_parts(model, "b", [((1, 3), 2)])
     parted = model.cost(**sizes)
     assert parted.flop == whole.flop
-    assert [one.times for one in parted.kernels] == [
-        1,
-        2,
-        1,
-        2,
-        1,
-        *[1] * (len(model.steps) - 3),
-    ]
+    assert [one.times for one in parted.kernels][:5] == [1, 2, 1, 2, 1]
     assert parted.seconds > whole.seconds * 0.9
     assert "2 × " in str(parted)
 
@@ -209,8 +205,8 @@ def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> 
     assert chosen(model, replace(zen, memory=memory), b=64, h=64, w=64) == ()
 
 
-@pytest.mark.every(5)
-@pytest.mark.parametrize(("least", "multiple", "total"), [(2, 1, 16), (1, 4, 16), (3, 1, 7)])
+@pytest.mark.every(2)
+@pytest.mark.parametrize(("least", "multiple", "total"), [(2, 1, 16), (1, 4, 16)])
 def test_a_part_is_of_a_size_that_the_batch_may_have(least: int, multiple: int, total: int) -> None:
     model = images_model(least=least, multiple=multiple)
     (part,) = chosen(model, "zen4", b=total, h=64, w=64)
@@ -263,23 +259,24 @@ def test_a_size_is_parallel_where_places_do_not_know_of_each_other(
     assert {size for size, axes in found.items() if not isinstance(axes, Coupling)} == expected
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_no_value_lies_over_another_that_is_there_at_once(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    firsts = sorted(generator.integers(0, 12, 15))
-    lives = {f"v{n}": (int(a), int(a + generator.integers(0, 6))) for n, a in enumerate(firsts)}
-    needs = {name: int(generator.integers(0, 500)) for name in lives}
+LIFE = st.tuples(st.integers(0, 11), st.integers(0, 5), st.integers(0, 499))
+
+
+@settings(max_examples=30)
+@given(st.lists(LIFE, min_size=2, max_size=15))
+def test_no_value_lies_over_another_that_is_there_at_once(
+    drawn: list[tuple[int, int, int]],
+) -> None:
+    lives = {f"v{k}": (first, first + more) for k, (first, more, _) in enumerate(sorted(drawn))}
+    needs = {f"v{k}": size for k, (*_, size) in enumerate(sorted(drawn))}
     starts, end = pack_slots(needs, lives)
-    for one, (first, last) in lives.items():
-        assert starts[one] % 64 == 0
-        assert starts[one] + needs[one] <= end
-        for other, (begin, over) in lives.items():
-            if one < other and first <= over and begin <= last:
-                apart = (
-                    starts[one] + needs[one] <= starts[other]
-                    or starts[other] + needs[other] <= starts[one]
-                )
-                assert apart, (one, other)
+    ends = {name: start + needs[name] for name, start in starts.items()}
+    assert all(start % 64 == 0 for start in starts.values())
+    assert max(ends.values()) <= end
+    for one, other in combinations(lives, 2):
+        (first, last), (begin, over) = lives[one], lives[other]
+        if first <= over and begin <= last:
+            assert ends[one] <= starts[other] or ends[other] <= starts[one], (one, other)
 
 
 def coupled() -> Bound:
@@ -307,18 +304,20 @@ def test_the_parts_of_a_plan_are_a_text_that_is_read_back_and_applied() -> None:
     assert again.plan(**{**sizes, "b": parts[0].count}).parts == ()  # the whole batch
 
 
-def test_a_rule_says_parts_for_each_size() -> None:
+def test_a_rule_says_parts_for_each_size_and_the_same_kernels_run_in_other_parts() -> None:
     rows = Part("rows", "rows", 3, "b")
-    model = compile_graph(
-        coupled(), threads=1, parts=lambda sizes: str(rows) if sizes["b"] > 8 else ""
-    )
-    assert model.plan(b=8).parts == ()
-    assert model.plan(b=12).parts == (rows,)
+    model = compile_graph(coupled(), threads=1)
+    by_rule = model.in_parts(lambda sizes: str(rows) if sizes["b"] > 8 else "")
+    asked = compile_graph(coupled(), threads=1, parts=str(rows))
+    assert [one.plan(b=8).parts for one in (model, by_rule, asked)] == [(), (), (rows,)]
+    assert [one.plan(b=12).parts for one in (model, by_rule, asked)] == [(), (rows,), (rows,)]
+    pairs = zip(model.steps, by_rule.steps, strict=True)
+    assert all(a.kernel is b.kernel for a, b in pairs)
     x = np.random.default_rng(0).uniform(-1, 1, (12, 8)).astype("float32")
-    for found, expected in zip(
-        model(x), compile_graph(coupled(), threads=1, parts=False)(x), strict=True
-    ):
-        assert np.array_equal(found, expected)
+    whole = compile_graph(coupled(), threads=1, parts=False)(x)
+    for one in (model, by_rule, asked):
+        for found, expected in zip(one(x), whole, strict=True):
+            assert np.array_equal(found, expected)
 
 
 def test_a_plan_says_which_parts_kernels_refuse() -> None:
@@ -347,30 +346,12 @@ PartitionError: parts: cannot ask the rule
 
 
 def test_what_is_no_parts_is_refused() -> None:
-    with pytest.raises(oc.DescribeError) as refused:
-        compile_graph(coupled(), threads=1, parts=3)  # type: ignore[arg-type]
-    assert (
-        str(refused.value)
-        == """\
-graph: cannot take parts=3
+    with rejection("""\
+DescribeError: graph: cannot take parts=3
   because  it is True, False, a text of parts, or a function from sizes to one
   help     parts="relu_1 to mean: 2 of b at a time"
-  help     parts=lambda sizes: "relu_1 to mean: 2 of b at a time" if sizes['b'] > 8 else \"\""""
-    )
-
-
-def test_the_same_kernels_run_in_other_parts() -> None:
-    model = compile_graph(coupled(), threads=1)
-    rows = Part("rows", "rows", 3, "b")
-    other = model.in_parts(str(rows))
-    assert model.plan(b=12).parts == ()
-    assert other.plan(b=12).parts == (rows,)
-    assert [a.kernel is b.kernel for a, b in zip(model.steps, other.steps, strict=True)] == [
-        True for _ in model.steps
-    ]
-    x = np.random.default_rng(0).uniform(-1, 1, (12, 8)).astype("float32")
-    for found, expected in zip(other(x), model(x), strict=True):
-        assert np.array_equal(found, expected)
+  help     parts=lambda sizes: "relu_1 to mean: 2 of b at a time" if sizes['b'] > 8 else \"\""""):
+        compile_graph(coupled(), threads=1, parts=3)  # type: ignore[arg-type]
 
 
 COUPLED = refusals(

@@ -22,22 +22,20 @@ from tests.graphs import arrays, drawn
 from tests.operators import near
 
 
-def test_a_model_costs_what_its_kernels_cost_at_the_sizes_that_they_run_at() -> None:
-    model = compile_graph(block(), threads=1)
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return compile_graph(block(), threads=1)
+
+
+def test_a_model_costs_what_its_kernels_cost_at_the_sizes_that_they_run_at(model: Model) -> None:
     cost = model.cost(b=2, n=7)
     assert [one.value for one in cost.kernels] == [step.name for step in model.steps]
     assert cost.flop == sum(one.each.flop for one in cost.kernels)
-    calls = sum(
-        one.each.call / one.each.hertz for one in cost.kernels
-    )  # of each kernel from Python
+    calls = sum(one.each.call / one.each.hertz for one in cost.kernels)  # each from Python
     assert cost.seconds == nearly(sum(one.each.seconds for one in cost.kernels) - calls)
     assert cost.flop < model.cost(b=2, n=14).flop < 5 * cost.flop
     assert str(cost).splitlines()[0].startswith("block(b = 2, n = 7): ")
     assert len(str(cost).splitlines()) == 3 + len(model.steps)
-
-
-def test_a_cost_is_of_sizes_that_are_allowed() -> None:
-    model = compile_graph(block(), threads=1)
     with rejection(
         "CallError: cost: cannot do without b, n\n  because  the sizes of block are b, n\n  help     cost(b=…, n=…)"
     ):
@@ -46,8 +44,8 @@ def test_a_cost_is_of_sizes_that_are_allowed() -> None:
         model.cost(b=2, n=0)
 
 
-@pytest.mark.every(6)
-@pytest.mark.parametrize("seed", range(100, 106))
+@pytest.mark.every(3)
+@pytest.mark.parametrize("seed", range(100, 106, 2))
 def test_a_drawn_graph_runs_as_it_is_interpreted(seed: int) -> None:
     bound = drawn(seed, 7)
     model = compile_graph(bound, threads=1)
@@ -93,9 +91,9 @@ def block() -> Bound:
     return made.bound
 
 
-def test_a_layer_is_few_kernels_on_joined_rows_and_nothing_is_copied() -> None:
+def test_a_layer_is_few_kernels_on_joined_rows_and_nothing_is_copied(model: Model) -> None:
     assert (
-        str(compile_graph(block(), threads=1).plan())
+        str(model.plan())
         == """\
 block(): 9 kernels, 8 distinct
 value             operators        shape           memory
@@ -110,17 +108,13 @@ gelu_rows         dense gelu       [b * n, 24]     slot 2
 add_2_rows        dense add        [b * n, 16]     result
 arena: max(64*(b * n), 8*(b * n * n)) + max(192*(b * n), 64*(b * n)) + max(8*(b * n * n), 96*(b * n)) bytes"""
     )
-
-
-def test_sizes_give_the_bytes_of_a_plan() -> None:
-    plan = compile_graph(block(), threads=1).plan(b=2, n=3)
-    assert plan.sizes == {"b": 2, "n": 3}
+    assert model.plan(b=2, n=3).sizes == {"b": 2, "n": 3}
     with pytest.raises(CallError, match="the sizes of block are b, n"):
-        compile_graph(block(), threads=1).plan(b=2)
+        model.plan(b=2)
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize(("b", "n"), [(1, 1), (3, 5), (2, 13)])
+@pytest.mark.parametrize(("b", "n"), [(1, 1), (2, 13)])
 def test_one_model_serves_every_batch_and_length(b: int, n: int, model: Model) -> None:
     given = arrays(model.bound, 7, b=b, n=n)
     expected = interpret_graph(block(), given)["add_2"]
@@ -131,22 +125,10 @@ def test_one_model_serves_every_batch_and_length(b: int, n: int, model: Model) -
     near(model(strided[..., ::2]), expected)
 
 
-@pytest.fixture(scope="module")
-def model() -> Model:
-    return compile_graph(block(), threads=1)
-
-
-def test_results_are_fresh_arrays(model: Model) -> None:
-    x = arrays(model.bound, 1, b=2, n=4)["x"]
-    first = model(x)
-    kept = first.copy()
-    model(-x)
-    np.testing.assert_array_equal(first, kept)
-
-
-def test_calls_run_in_several_threads(model: Model) -> None:
+def test_results_are_fresh_arrays_in_several_threads_too(model: Model) -> None:
     every = [arrays(model.bound, seed, b=seed % 3 + 1, n=seed % 5 + 1)["x"] for seed in range(12)]
     expected = [model(x) for x in every]
+    kept = [array.copy() for array in expected]
     found: dict[int, np.ndarray] = {}
 
     def run(number: int) -> None:
@@ -158,8 +140,9 @@ def test_calls_run_in_several_threads(model: Model) -> None:
         one.start()
     for one in threads:
         one.join()
-    for number, array in enumerate(expected):
+    for number, array in enumerate(kept):
         np.testing.assert_array_equal(found[number], array)
+        np.testing.assert_array_equal(expected[number], array)
 
 
 def test_a_frame_is_given_back_when_all_is_copied_out_of_it(
@@ -197,17 +180,6 @@ def test_what_a_call_lacks_is_said(model: Model) -> None:
         model({})
     with pytest.raises(CallError, match="cannot take n = 65"):
         model(np.zeros((1, 65, 16), "float32"))
-
-
-def test_a_slice_that_leaves_its_array_is_refused_at_the_call() -> None:
-    made = Builder("late")
-    n = made.size("n", 1, 9)
-    x = made.input("x", "float32", (9, 4))
-    made.output(made.node("relu", made.node("slice", x, 0, n, Binary("+", n, ix.const(4)))))
-    model = compile_graph(made.bound, threads=1)
-    assert model(np.ones((9, 4), "float32"), n=5).shape == (4, 4)
-    with pytest.raises(CallError, match="6:10 of axis 0 is not within 0:9"):
-        model(np.ones((9, 4), "float32"), n=6)
 
 
 SLICES = {
@@ -318,18 +290,14 @@ def test_a_convolution_stores_its_result_with_channels_innermost() -> None:
             near(array, expected[name])
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize(("channels", "copied"), [(3, False), (24, True)])
-def test_an_image_is_stored_with_channels_innermost_where_it_has_many(
-    channels: int, copied: bool
-) -> None:
+def test_an_image_of_many_channels_is_stored_with_them_innermost() -> None:
     made = Builder("image")
     n, h = made.size("n", 1, 8), made.size("h", 4, 32)
-    weights = floats("weights", 16, channels, 3, 3)
-    x = made.input("x", "float32", (n, channels, h, h))
-    made.output(made.node("relu", made.node("conv2d", x, made.constant("w", weights), padding=1)))
+    x = made.input("x", "float32", (n, 24, h, h))
+    weights = made.constant("w", floats("weights", 16, 24, 3, 3))
+    made.output(made.node("relu", made.node("conv2d", x, weights, padding=1)))
     model = compile_graph(made.bound, threads=1)
-    assert (model.steps[0].nodes == ("transpose",)) == copied
+    assert model.steps[0].nodes == ("transpose",)
     given = arrays(made.bound, 5, n=2, h=9)
     near(model(given)["relu"], interpret_graph(made.bound, given)["relu"])
 

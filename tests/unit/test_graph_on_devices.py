@@ -23,7 +23,6 @@ from tests.facade import Bound, Builder, compile_graph, interpret_graph
 from tests.graphs import arrays, drawn
 
 EMULATED = oc.target("cuda", machine="h200", device="emulated")
-SIZES = (0, 1, 2, 7, 33)
 rng = np.random.default_rng(0)
 
 
@@ -86,15 +85,19 @@ def test_calls_of_several_threads_have_blocks_of_their_own() -> None:
         agree(result, computed(of_mlp, x, bound.arrays["w"], bound.arrays["u"]))
 
 
-def test_a_model_of_a_device_can_be_pickled() -> None:
-    bound = mlp()
-    model = compile_graph(bound, target=EMULATED)
-    x = floats(7, 5)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(x), model(x))
+@pytest.mark.parametrize("split", [False, True])
+def test_a_model_of_a_device_can_be_pickled_with_its_targets(split: bool) -> None:
+    bound = quantised() if split else mlp()
+    model = compile_graph(bound, target=(Integers(), EMULATED) if split else EMULATED)
+    again = pickle.loads(pickle.dumps(model))
+    assert [step.target for step in again.steps] == [step.target for step in model.steps]
+    if not split:
+        x = floats(7, 5)
+        np.testing.assert_array_equal(again(x), model(x))
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("seed", [3, 5, 8])
+@pytest.mark.every(2)
+@pytest.mark.parametrize("seed", [3, 8])
 def test_drawn_graphs_give_on_the_device_what_they_mean(seed: int) -> None:
     bound = drawn(seed)
     model = compile_graph(bound, target=EMULATED, distributive=False)
@@ -313,19 +316,8 @@ def test_an_address_outside_of_the_blocks_of_the_device_is_illegal() -> None:
 # A model on several targets: each kernel on the first that takes it, the split printed, the bits those of one.
 
 
-def layers() -> Bound:
-    """A product of integers, requantised, and a softmax over it."""
-    made = Builder("layers")
-    x = made.input("x", "int8", (made.size("n", 1, 64), 6))
-    w = made.constant("w", np.arange(-12, 12, dtype="int8").reshape(6, 4))
-    small = made.node("requantize", made.node("dense", x, w), 3, low=0)
-    scores = made.node("dequantize", small, 0.25)
-    made.output(small, made.node("softmax", scores))
-    return made.bound
-
-
 def test_each_kernel_runs_on_the_first_target_that_takes_it_and_the_plan_says_why() -> None:
-    model = compile_graph(layers(), threads=1, target=(Integers(), "cpu"))
+    model = compile_graph(quantised(), threads=1, target=(Integers(), "cpu"))
     assert (
         str(model.plan())
         == """\
@@ -338,27 +330,20 @@ softmax: runs on cpu, since integers refuses it: v2_max is of float32"""
     )
     for rows in (1, 3, 64):
         x = np.random.default_rng(rows).integers(-128, 127, (rows, 6), "int8")
-        found, alone = model({"x": x}), compile_graph(layers(), threads=1)({"x": x})
-        expected = interpret_graph(layers(), {"x": x})
+        found, alone = model({"x": x}), compile_graph(quantised(), threads=1)({"x": x})
+        expected = interpret_graph(quantised(), {"x": x})
         for name in found:
             np.testing.assert_array_equal(found[name], alone[name])
             agree(found[name], of_peer(expected[name], 0, 16))
 
 
-def test_a_split_model_is_pickled_with_its_targets() -> None:
-    model = pickle.loads(
-        pickle.dumps(compile_graph(layers(), threads=1, target=(Integers(), "cpu")))
-    )
-    assert [step.target for step in model.steps] == ["integers", "cpu"]
-
-
 def test_what_no_target_takes_is_refused_by_the_last() -> None:
     with pytest.raises(TargetError, match="is of float32"):
-        compile_graph(layers(), target=(Integers(),))
+        compile_graph(quantised(), target=(Integers(),))
     with rejection(
         "DescribeError: graph: cannot compile for target=()\n"
         "  because  there is no target in it\n"
         '  help     target="cpu"\n'
         '  help     target=("vta", "cpu")'
     ):
-        compile_graph(layers(), target=())
+        compile_graph(quantised(), target=())

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 import pytest
-from conftest import slow
 
 from offcut.core import index as ix
 from offcut.errors import DescribeError, InternalError
@@ -17,7 +15,7 @@ from tests.facade import Bound, Builder, Model, Ref, compile_graph, interpret_gr
 from tests.graphs import arrays
 from tests.operators import near
 
-SIZES = ((1, 1, 1), (2, 3, 4), (1, 9, 6), (3, 5, 17))
+SIZES = ((1, 1, 1), (2, 3, 4), (3, 5, 17))
 
 
 class Blocks(Builder):
@@ -63,7 +61,7 @@ def test_a_product_is_stored_as_what_is_added_to_it_is() -> None:
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize(("groups", "stride"), [(2, 1), slow(4, 1), (2, 2)])
+@pytest.mark.parametrize(("groups", "stride"), [(2, 1), (2, 2)])
 def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> None:
     made, x = images(8)
     x = made.node("relu", made.convolved(x, 16, window=3))
@@ -78,7 +76,7 @@ def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> N
 @pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("op", "options"),
-    [("groupnorm", {"groups": 4}), ("instancenorm", {}), slow("log_softmax", {"axis": 1})],
+    [("groupnorm", {"groups": 4}), ("log_softmax", {"axis": 1})],
 )
 def test_what_is_taken_off_its_own_statistics_is_stored_as_it_is_read(
     op: str, options: dict[str, int]
@@ -146,11 +144,13 @@ def test_a_sum_of_one_term_is_no_product_of_a_microkernel() -> None:
 def test_an_output_is_stored_in_the_order_that_is_asked_for() -> None:
     made, x = images(3)
     y = made.node("relu", x)
-    made.output(y)
+    made.output(y, made.node("add", made.node("sum", x, axis=(0, 1, 2, 3)), 1.0))  # and a number
     model = compile_graph(made.bound, threads=1, orders={y.name: (0, 2, 3, 1)})
-    found = model(floats("x", 2, 3, 4, 5))
-    assert found.transpose(0, 2, 3, 1).flags.c_contiguous
-    near(found, interpret_graph(made.bound, {"x": floats("x", 2, 3, 4, 5)})[y.name])
+    given = {"x": floats("x", 2, 3, 4, 5)}
+    found, expected = model(given), interpret_graph(made.bound, given)
+    assert found[y.name].transpose(0, 2, 3, 1).flags.c_contiguous
+    for name, array in found.items():
+        near(array, expected[name])
 
 
 def test_what_is_stored_otherwise_than_asked_is_copied_by_a_kernel() -> None:
@@ -180,12 +180,6 @@ def test_an_order_of_no_output_is_refused(orders: dict[str, tuple[int, ...]], be
     with pytest.raises(DescribeError, match="cannot store") as refused:
         compile_graph(made.bound, orders=orders)
     assert refused.value.because == because
-
-
-def test_a_number_is_stored_as_it_is() -> None:
-    made, x = images(3)
-    made.output(made.node("add", made.node("sum", x, axis=(0, 1, 2, 3)), 1.0))
-    agrees(made.bound)
 
 
 def test_what_is_reshaped_of_what_is_stored_otherwise_is_copied_by_rows() -> None:
@@ -239,8 +233,8 @@ def programs() -> tuple[Builder, Ref, Ref]:
     return made, values, places
 
 
-@pytest.mark.every(6)
-@pytest.mark.parametrize("order", [*permutations(range(3))])
+@pytest.mark.every(3)
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
 def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]) -> None:
     made, values, places = programs()
     made.output(values, places, made.node("sum", values, axis=2))
@@ -255,8 +249,8 @@ def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]
     assert len(copies) == (0 if order[-1] == 2 else 2)
 
 
-@pytest.mark.every(6)
-@pytest.mark.parametrize("order", [*permutations(range(3))])
+@pytest.mark.every(3)
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
 def test_what_a_program_or_a_reshape_reads_is_given_in_the_order_asked_for(
     order: tuple[int, ...],
 ) -> None:

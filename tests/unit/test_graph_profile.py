@@ -46,7 +46,7 @@ def layers(target: str = "cpu") -> Model:
     return compile_graph(made.bound, threads=1, target=target)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 3, 301])
+@pytest.mark.parametrize("seed", [0, 301])
 def test_a_watched_call_gives_the_same_bits_and_names_each_kernel(seed: int) -> None:
     bound = drawn(seed)
     model, names = compile_graph(bound, threads=1), Names()
@@ -94,13 +94,7 @@ def test_a_profile_says_what_each_kernel_took_and_what_limits_it(tmp_path: Path)
     lines = str(profile).splitlines()
     assert lines[0].startswith("layers(n = 7): a call takes ")
     assert lines[1].split() == [
-        "value",
-        "operators",
-        "measured",
-        "share",
-        "predicted",
-        "bound",
-        "by",
+        *("value", "operators", "measured", "share", "predicted", "bound", "by")
     ]
     assert len(lines) == 5
     assert profile._repr_html_().startswith("<pre>layers")

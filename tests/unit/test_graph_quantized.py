@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from offcut.graph import Builder, Ref
 from offcut.graph.graph import Bound
@@ -41,9 +43,6 @@ def operands(bound: Bound, *ops: str) -> set[str]:
     return {bound.graph.values[name].dtype for node in nodes for name in node.operands[:2]}
 
 
-Zero = Callable[[Builder, str, int], Any]
-
-
 def number(made: Builder, dtype: str, count: int) -> int:
     return ENDS[dtype][1]
 
@@ -57,15 +56,18 @@ def several(made: Builder, dtype: str, count: int) -> Ref:
     return made.constant(made.fresh("z"), np.resize([low, high, 3], count).astype(np.int32))
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("a", ENDS)
-@pytest.mark.parametrize("b", ENDS)
-@pytest.mark.parametrize("rows", [None, number, unknown, several])
-@pytest.mark.parametrize("columns", [None, number, several])
-@pytest.mark.parametrize("rank", [2, 3])
-def test_matrices_of_integers(
-    a: str, b: str, rows: Zero | None, columns: Zero | None, rank: int
-) -> None:
+DTYPES = st.sampled_from([*ENDS])
+
+
+@settings(max_examples=30)
+@given(
+    a=DTYPES,
+    b=DTYPES,
+    rows=st.sampled_from([None, number, unknown, several]),
+    columns=st.sampled_from([None, number, several]),
+    rank=st.sampled_from([2, 3]),
+)
+def test_matrices_of_integers(a: str, b: str, rows: Any, columns: Any, rank: int) -> None:
     made = Builder()
     lead = (made.size("n", 0, 9),) if rank == 3 else ()
     x = made.input("x", a, (*lead, 5, 7))
@@ -91,12 +93,14 @@ def dequantized(made: Builder, x: Ref, scale: Any, zero: Any, axis: int = -1) ->
     return found
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("dtype", ENDS)
-@pytest.mark.parametrize("groups", [1, 2, 6])
-@pytest.mark.parametrize("window", [1, 3])
-@pytest.mark.parametrize("odd", [False, True], ids=["plain", "strided"])
-@pytest.mark.parametrize("zero", [0, 3])
+@settings(max_examples=20)
+@given(
+    DTYPES,
+    st.sampled_from([1, 2, 6]),
+    st.sampled_from([1, 3]),
+    st.booleans(),
+    st.sampled_from([0, 3]),
+)
 def test_convolutions(dtype: str, groups: int, window: int, odd: bool, zero: int) -> None:
     """Of channels with scales of their own, of an image whose zero point is an end of its type, of weights that have one or none."""
     made = Builder()

@@ -23,7 +23,7 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.limits import Bound
 from offcut.experiment.timing import KERNELS
 from offcut.search.job_runner import JobResult, JobStatus
-from offcut.studies import isolated, progress
+from offcut.studies import cell_processes, progress
 from offcut.studies.definition import Source, read_definition
 from offcut.studies.folder import keep_results, locked, machine_name
 from offcut.studies.groups import measure_group
@@ -504,14 +504,14 @@ def test_what_contenders_compiled_of_an_operator_goes_with_it(
     monkeypatch.setattr(Source, "read", lambda source: reads.append(source) or read(source))
     measured = []
     for name in ("dense", "next"):
-        groups = isolated.groups_of(definition, every)
+        groups = cell_processes.groups_of(definition, every)
         cells = tuple(cell for one in groups if one.operator.name == name for cell in one.cells)
-        order = isolated._Order(source, cells, {}, tmp_path, has_owner=False)
-        (tmp_path / isolated.TURN).write_text("")
-        isolated.measure_cells(order, measured.append)
-        (contender,) = isolated._READ[0].definition.contenders
+        order = cell_processes._Order(source, cells, {}, tmp_path, has_owner=False)
+        (tmp_path / cell_processes.TURN).write_text("")
+        cell_processes.measure_cells(order, measured.append)
+        (contender,) = cell_processes._READ[0].definition.contenders
         assert set(contender._compiled) == {name}
-    isolated._READ.clear()
+    cell_processes._READ.clear()
     assert sum(map(len, measured)) == 4
     assert len(reads) == 2, "once for each operator"
 

@@ -1,31 +1,35 @@
-"""The closed form of a machine of queues, held to its simulator: cycles, bytes, energy; formulas to numbers."""
+"""Machines of queues: the closed form of their cycles, bytes and energy is held to the simulator, which `oc.tune` asks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import cycle
 from math import exp, log
+from pathlib import Path
 from random import Random
 
 import accelerators
 import numpy as np
 import pytest
+from conftest import slow
 
 import offcut as oc
-from offcut import Cost, Kernel, Schedule, ops
+from offcut import Cost, Kernel, Outcome, Records, Schedule, ops
+from offcut.backends.accelerator.costs import predicted
 from offcut.backends.accelerator.executor import AcceleratorExecutor
+from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.simulator import SimulationResult
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.target import DEFAULT, TargetPlan
 from offcut.core.sizes import Dim
 from offcut.costmodel import Formulas
-from offcut.costmodel.closed.counting import count_operations
 from offcut.costmodel.periodic_fit import PeriodicFit
+from offcut.search import ScheduleSpace
 from tests.agree import nearly
 from tests.backends.accelerator.machines import in_one_window, shipped
-from tests.conftest import slow
-from tests.facade import Request, evaluate, real, requested
+from tests.facade import Request, proved_plan, real, requested
 
 # Input rows, channels, results, window, stride: layers of ResNet-18.
 LAYERS = {
@@ -140,28 +144,20 @@ def close(kernel: Kernel | Layer, **sizes: int) -> None:
     assert said.energy == nearly(sum(ran.energy.values()))
 
 
+def pairs() -> Iterator[tuple[str, str]]:
+    """One layer on every machine, and every layer on one of them."""
+    yield from (("C10", target) for target in MACHINES)
+    yield from zip(LAYERS, cycle(MACHINES), strict=False)
+
+
 @pytest.mark.every(8)
-@pytest.mark.parametrize("target", MACHINES)
-@pytest.mark.parametrize("name", [name if name == "C10" else slow(name) for name in LAYERS])
+@pytest.mark.parametrize(
+    ("name", "target"), [(*at,) if at[0] in QUICK else slow(*at) for at in dict.fromkeys(pairs())]
+)
 def test_cycles_of_a_layer_are_those_of_the_simulator_with_windows_in_turn_and_without(
     name: str, target: str
 ) -> None:
-    made = layer(name, target)
-    alone = made.alone()
-    close(made)
-    close(alone)
-    assert made.timeline().cycles <= alone.timeline().cycles
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch", [1, 3, 5])
-@pytest.mark.parametrize("target", MACHINES)
-@pytest.mark.parametrize("name", LAYERS)
-def test_cycles_of_some_images_of_odd_sizes_are_those_of_the_simulator(
-    name: str, target: str, batch: int
-) -> None:
-    h = LAYERS[name][0]
-    for images in ((batch, h, h), odd(name, batch)):
+    for images in (None, odd(name, len(name + target) % 4 + 2)) if name != "C10" else (None,):
         made = layer(name, target, images)
         alone = made.alone()
         close(made)
@@ -170,7 +166,7 @@ def test_cycles_of_some_images_of_odd_sizes_are_those_of_the_simulator(
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in LAYERS])
+@pytest.mark.parametrize("name", QUICK)
 def test_odd_images_use_the_unit_as_even_ones_do_and_cost_what_is_said(name: str) -> None:
     h, *_, stride = LAYERS[name]
     images = odd(name, 3)
@@ -182,9 +178,10 @@ def test_odd_images_use_the_unit_as_even_ones_do_and_cost_what_is_said(name: str
     assert other.timeline().cycles <= 1.01 * work * even.timeline().cycles
 
 
-@pytest.mark.every(10)
-@pytest.mark.parametrize("target", ["vta", "vta-osdi18", "gemmini"])
-@pytest.mark.parametrize("kind", ["pooling", "convolution"])
+@pytest.mark.every(3)
+@pytest.mark.parametrize(
+    ("kind", "target"), [("pooling", "vta"), ("pooling", "gemmini"), ("convolution", "vta-osdi18")]
+)
 def test_words_that_the_vector_unit_fills_and_micro_ops_take_energy(kind: str, target: str) -> None:
     """A pool's border is filled with -128; a call as small as these brings micro-ops of a hundredth of its energy."""
     inputs, output = getattr(accelerators, kind)()
@@ -202,10 +199,9 @@ def test_who_asks_for_the_bus_between_two_rows_of_another_unit_gets_it() -> None
     assert kernel.cost().cycles == kernel.timeline().cycles
 
 
-@pytest.mark.every(6)
-@pytest.mark.parametrize("n", [1, TILE - 1, TILE, TILE + 1, 3 * TILE, 3 * TILE + 5])
-def test_cycles_at_any_size_are_those_of_the_simulator(n: int) -> None:
-    close(dense(), n=n)
+def test_cycles_at_any_size_are_those_of_the_simulator() -> None:
+    for n in (1, TILE - 1, TILE, 3 * TILE + 5):
+        close(dense(), n=n)
 
 
 def test_nothing_costs_nothing_and_issues_nothing() -> None:
@@ -238,14 +234,14 @@ def cycles_said(formulas: Formulas, **sizes: int) -> float:
     return float(made.xreplace(at).doit())
 
 
-@pytest.mark.every(4)
-@pytest.mark.parametrize("n", [1, TILE, 3 * TILE + 5])
-def test_a_formula_gives_what_is_said_of_a_size(n: int) -> None:
-    formulas, at = dense().cost(), dense().cost(n=n)
+def test_a_formula_gives_what_is_said_of_a_size() -> None:
+    formulas = dense().cost()
     (size,) = formulas.flop.free_symbols
-    assert formulas.flop.subs({size: n}) == at.flop == n * 45 * (2 * 70 + 3)
-    assert cycles_said(formulas, n=n) == nearly(at.cycles, rel=0.02)
-    said_but_for_micro_ops(formulas, at, n=n)
+    for n in (1, TILE, 3 * TILE + 5):
+        at = dense().cost(n=n)
+        assert formulas.flop.subs({size: n}) == at.flop == n * 45 * (2 * 70 + 3)
+        assert cycles_said(formulas, n=n) == nearly(at.cycles, rel=0.02)
+        said_but_for_micro_ops(formulas, at, n=n)
     assert float(formulas.energy.xreplace({size: 0}).doit()) == 0
 
 
@@ -269,15 +265,8 @@ ROWS = {
 }
 
 
-@pytest.mark.every(8)
-@pytest.mark.parametrize(
-    ("kind", "target"),
-    [
-        (kind, target) if target in fast else slow(kind, target)
-        for kind, fast in ROWS.items()
-        for target in ROWS["dense"]
-    ],
-)
+@pytest.mark.every(6)
+@pytest.mark.parametrize(("kind", "target"), [(kind, on) for kind in ROWS for on in ROWS[kind]])
 def test_formulas_of_any_rows_hold_at_sizes_that_they_were_not_made_of(
     kind: str, target: str
 ) -> None:
@@ -293,28 +282,12 @@ def test_formulas_of_any_rows_hold_at_sizes_that_they_were_not_made_of(
 
 
 @pytest.mark.slow
-def test_formulas_of_two_sizes_hold() -> None:
-    n, k = oc.dim("n", min=1, max=1024), oc.dim("k", min=1, max=512)
-    x, w = oc.placeholder((n, k), "int8", name="X"), oc.placeholder((k, 64), "int8", name="W")
-    output = ops.requantize(ops.dense(x, w, name="S"), 6, name="Y")
-    kernel = oc.compile(output, inputs=[x, w], target="vta")
-    formula_holds(kernel, *({"n": a, "k": b} for a, b in ((1, 1), (33, 100), (200, 65))))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", ["vta", "vta, few bytes", "vta, slow rows"])
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_formula_over_images_is_the_simulators_on_every_layer(name: str, target: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "target"), [("C3", "vta"), ("C9", "vta, few bytes"), ("C10", "vta, slow rows")]
+)
+def test_a_formula_over_images_is_the_simulators(name: str, target: str) -> None:
     made = layer(name, target, (oc.dim("n", min=1, max=64), *[LAYERS[name][0]] * 2))
     formula_holds(made, *({"n": n} for n in IMAGES))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["C2", "C9", "C10"])
-def test_a_formula_over_rows_and_images_is_the_simulators(name: str) -> None:
-    n, h = oc.dim("n", min=1, max=64), oc.dim("h", min=1, max=128)
-    made = layer(name, "vta", (n, h, LAYERS[name][0]))
-    formula_holds(made, *({"n": a, "h": b} for a, b in ((1, 7), (1, 33), (3, 14), (5, 47))))
 
 
 def drawn(formula: Formulas, kernel: Kernel, **ends: tuple[int, int]) -> list[float]:
@@ -410,28 +383,129 @@ def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.Monke
         assert all(said[name] >= size for name, size in but_micro_ops(at.bytes).items())
 
 
-def test_operations_under_conditions_are_added_up_at_sizes_and_bounded_in_formulas() -> None:
-    program = oc.parse("""program alike
-size n in 0:5000
-input x: float32[n]
-inout c: float32[n]
-for i in 0:n
-  for j in 0:n
-    if i % 17 == j % 17
-      c[i] += x[j]
-""")
-    found = count_operations(program, {"n": 100})
-    assert found.exactness == "exact"
-    assert evaluate(found.value, {}) == sum(
-        i % 17 == j % 17 for i in range(100) for j in range(100)
-    )
-    bound = count_operations(program, {})
-    assert bound.exactness == "bound"
-    assert evaluate(bound.value, {"n": 100}) >= evaluate(found.value, {})
-
-
 def test_a_cost_is_shown_by_operand_with_what_binds() -> None:
     shown = str(dense().cost(n=TILE))
     assert shown.startswith("Y(n = 64) on vta: ")
     assert "from inputs  from weights  from outputs" in shown
     assert "bound by" in shown
+
+
+# `oc.tune` on a simulated machine of queues: nothing is timed, the simulator is the measurement.
+
+
+n = oc.dim("n", min=1, max=64)
+X = oc.placeholder((n, 64), "int8", name="X")
+W = oc.placeholder((64, 96), "int8", name="W")
+Y = ops.requantize(ops.dense(X, W, name="S"), 6, name="Y")
+WEIGHTS = np.random.default_rng(0).integers(-20, 20, (64, 96), "int8")
+
+
+def space() -> ScheduleSpace:
+    request = requested(Y, [X, W], {"W": WEIGHTS}, "test")
+    target = oc.target("vta")
+    planned = proved_plan(target, request, DEFAULT)
+    found = target.space(planned, request, DEFAULT, 1)
+    assert isinstance(found, ScheduleSpace)
+    return found
+
+
+def grouped() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    """A convolution in groups, whose space has more axes than the orders of all of them could be kept."""
+    x = oc.placeholder((n, 3, 2, 8), "int8", name="X")
+    k = oc.placeholder((1, 1, 4, 6), "int8", name="K")
+    total = ops.conv2d(x, k, groups=2, layout="NHWC")
+    return ops.requantize(total, 9, name="Y"), [x, k]
+
+
+def several() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    """Two products, one behind the other, over rows of which there may be one alone."""
+    m = oc.dim("m", min=1, max=1)
+    x = oc.placeholder((m, 40), "int8", name="X")
+    weights = [
+        oc.placeholder(shape, "int8", name=name)
+        for name, shape in (("V", (40, 24)), ("W", (24, 20)))
+    ]
+    y = x
+    for one in weights:
+        y = ops.requantize(ops.dense(y, one), 6)
+    return y, [x, *weights]
+
+
+def pooled() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    """A maximum, which no product runs, of which several layouts compete."""
+    x = oc.placeholder((n, 8, 6, 8), "int8", name="X")
+    return ops.max_pool2d(x, 2, 2, 0), [x]
+
+
+def product() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    """What is tuned below."""
+    return Y, [X, W]
+
+
+@pytest.mark.parametrize(
+    ("described", "machine"),
+    [(product, "vta"), (grouped, "vta"), slow(several, "gemmini"), (pooled, "vta")],
+)
+def test_every_default_is_a_point_of_its_space_as_is_what_that_draws(
+    described: Callable[[], tuple[oc.Tensor, list[oc.Tensor]]], machine: str
+) -> None:
+    output, inputs = described()
+    request, target = requested(output, inputs, {}, "test"), oc.target(machine)
+    assert isinstance(target, Accelerator)
+    first = next(target.policy(request.program, request.users, DEFAULT)).schedule
+    assert first is not None
+    arrays = target.arrays(request.program)
+    space, rng = Nests.of(request.program, arrays, target.spec, first).space, Random(2)
+    assert first in space
+    assert all(one in space for one in space.neighbours(first))
+    points = [space.sample(rng) for _ in range(8)]
+    assert all(one in space for one in points)
+    if described is product:
+        for point in points:
+            near = space.neighbours(point)
+            assert point not in near
+            assert len(set(near)) == len(near)
+            assert all(one in space for one in near)
+        assert len(set(space.enumerate(50))) == 50
+    other = oc.Schedule.parse(str(first).replace(" guard ", " guard 7"))
+    assert (other in space) == (other == first)
+
+
+def test_schedules_of_the_space_compute_the_same() -> None:
+    x = np.random.default_rng(1).integers(-20, 20, (29, 64), "int8")
+    exact = ((x.astype("int32") @ WEIGHTS) // 64).clip(-128, 127)
+    whole, rng, ran = space(), Random(1), 0
+    while ran < 2:
+        schedule = whole.sample(rng)
+        try:
+            kernel = oc.compile(
+                Y, inputs=[X, W], constants={"W": WEIGHTS}, target="vta", schedule=schedule
+            )
+            found = kernel(x)
+        except oc.OffcutError:  # its windows do not fit
+            continue
+        np.testing.assert_array_equal(found, exact)
+        assert kernel.timeline(n=29).races == ()
+        ran += 1
+
+
+def test_tuning_asks_the_simulator(tmp_path: Path) -> None:
+    records = tmp_path / "records.sqlite"
+    best = oc.tune(
+        Y,
+        inputs=[X, W],
+        constants=["W"],
+        sizes={"n": [7, 33]},
+        trials=2,
+        explorer="random",
+        seed=0,
+        records=records,
+        target="vta",
+    )
+    kept = [one for one in Records(records) if one.outcome is Outcome.OK]
+    kernel = oc.compile(Y, inputs=[X, W], constants={"W": WEIGHTS}, target="vta", schedule=best)
+    for size in (7, 33):
+        own = [r for r in kept if dict(r.sizes) == {"n": size} and r.schedule == str(best)]
+        assert own
+        assert all(one.seconds == kernel.timeline(n=size).seconds for one in own)
+    assert all(one.spread == 0 for one in kept)
