@@ -34,11 +34,17 @@ ENCODER = """<ir_version: 9, opset_import: ["" : 17]>
      2.2, 2.3, 2.4}, int64[1] last = {-1}>
     { e = Gather(table, input_ids)  m = Unsqueeze(attention_mask, last)  last_hidden_state = Mul(e, m) }"""
 
+CACHE = """<ir_version: 9, opset_import: ["" : 17]>
+    step (float[n, past, 4] cache, float[n, new, 4] x) => (float[n, length, 4] grown, float[n, 4] total)
+    <int64[1] axis = {1}> { grown = Concat<axis=1>(cache, x)  total = ReduceSum<keepdims=0>(grown, axis) }"""
+PRELUDE = """
+import numpy as np
+import onnx
+import onnxruntime as ort
+session, result = ort.InferenceSession(CLASSIFIER), []
+"""
 SCRIPTS = {
     "the first of every tutorial": """
-import numpy as np
-import onnxruntime as ort
-session = ort.InferenceSession(CLASSIFIER)
 input_name = session.get_inputs()[0].name
 label_name = session.get_outputs()[1].name
 x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 8)
@@ -46,7 +52,6 @@ result = session.run([label_name], {input_name: x.astype(np.float32)})
 print(input_name, label_name, result[0].dtype, result[0].tolist())
 """,
     "inputs are drawn from what a model says of them": """
-import numpy as np
 import onnxruntime as rt
 sess = rt.InferenceSession(ENCODER, providers=rt.get_available_providers()[-1:])
 kinds = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
@@ -59,8 +64,6 @@ result = sess.run(None, feed)
 print([(o.name, o.type, o.shape) for o in sess.get_outputs()], result[0].shape)
 """,
     "options of a service": """
-import numpy as np
-import onnxruntime as ort
 so = ort.SessionOptions()
 so.intra_op_num_threads = 1
 so.inter_op_num_threads = 1
@@ -75,7 +78,6 @@ result = session.run(None, {"pixels": np.ones((2, 8), np.float32)})
 print(session.get_providers(), session.get_session_options().intra_op_num_threads)
 """,
     "a model of bytes": """
-import numpy as np
 import onnxruntime
 with open(CLASSIFIER, "rb") as f:
     session = onnxruntime.InferenceSession(f.read(), None, ["CPUExecutionProvider"])
@@ -83,25 +85,18 @@ result = session.run(["probabilities"], {session.get_inputs()[0].name: np.zeros(
 print(np.argmax(result[0], axis=1).tolist(), [len(r) for r in result])
 """,
     "outputs are asked for in another order, by keyword": """
-import numpy as np
-import onnxruntime as ort
 session = ort.InferenceSession(path_or_bytes=CLASSIFIER, providers=[("CPUExecutionProvider", {})])
 outputs = [o.name for o in session.get_outputs()][::-1]
 result = session.run(output_names=outputs, input_feed={"pixels": np.full((4, 8), 0.5, np.float32)})
 print(dict(zip(outputs, [r.shape for r in result])), session.get_provider_options())
 """,
     "what a file says of itself": """
-import onnxruntime as ort
 meta = ort.InferenceSession(CLASSIFIER).get_modelmeta()
 print(meta.graph_name, meta.producer_name, meta.version, meta.description, meta.domain == "", meta.custom_metadata_map)
 labels = meta.custom_metadata_map["labels"].split(",")
 print(labels[2])
-result = []
 """,
     "wrong names are refused": """
-import numpy as np
-import onnxruntime as ort
-session = ort.InferenceSession(CLASSIFIER)
 x = np.ones((2, 8), np.float32)
 for names, feed in ((None, {}), (None, {"image": x}), (None, {"pixels": x, "image": x}), (["logits"], {"pixels": x})):
     try:
@@ -110,13 +105,9 @@ for names, feed in ((None, {}), (None, {"image": x}), (None, {"pixels": x, "imag
         print("ValueError", str(error).splitlines()[0])
     except Exception as error:
         print(type(error).__name__, str(error).splitlines()[0])
-result = []
 """,
     "wrong arrays are refused": """
-import numpy as np
-import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
-session = ort.InferenceSession(CLASSIFIER)
 for x in (np.ones((2, 8)), np.ones(8, np.float32), np.ones((2, 7), np.float32), np.ones((2, 8), np.int32)):
     try:
         session.run(None, {"pixels": x})
@@ -126,10 +117,8 @@ try:
     session.run(None, {"pixels": 1.0})
 except RuntimeError as error:
     print(error)
-result = []
 """,
     "files that are none": """
-import onnxruntime as ort
 for source in ("no such file.onnx", b"no model"):
     try:
         ort.InferenceSession(source)
@@ -137,12 +126,8 @@ for source in ("no such file.onnx", b"no model"):
         print("NoSuchFile", str(error).splitlines()[0])
     except Exception as error:
         print(type(error).__name__, str(error).splitlines()[0])
-result = []
 """,
     "memory is bound": """
-import numpy as np
-import onnxruntime as ort
-session = ort.InferenceSession(CLASSIFIER)
 x, y = np.linspace(0, 1, 16, dtype=np.float32).reshape(2, 8), np.empty((2, 3), np.float32)
 binding = session.io_binding()
 binding.bind_cpu_input("pixels", x)
@@ -168,9 +153,6 @@ for wrong in (lambda: binding.bind_cpu_input("image", x), lambda: session.run_wi
 """,
     "results are called back": """
 import threading
-import numpy as np
-import onnxruntime as ort
-session = ort.InferenceSession(CLASSIFIER)
 done, result = threading.Event(), []
 def callback(outputs, user_data, error):
     result.extend(outputs)
@@ -181,8 +163,6 @@ print(done.wait(60))
 """,
     "threads share a session": """
 import concurrent.futures
-import numpy as np
-import onnxruntime as ort
 session = ort.InferenceSession(CLASSIFIER, providers=["CPUExecutionProvider"])
 def predict(n):
     return session.run(["probabilities"], {"pixels": np.full((1 + n % 5, 8), n / 20, np.float32)})[0]
@@ -191,8 +171,6 @@ with concurrent.futures.ThreadPoolExecutor(4) as pool:
 print([r.shape for r in result][:3])
 """,
     "lists, and a batch after the other": """
-import numpy as np
-import onnxruntime as ort
 session = ort.InferenceSession(ENCODER)
 ids = [[1, 2, 3], [4, 5, 0]]
 mask = [[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]
@@ -204,8 +182,6 @@ pooled = result[0].sum(axis=1) / np.maximum(np.sum(mask, axis=1, keepdims=True),
 print(pooled.shape, ort.get_device(), "CPUExecutionProvider" in ort.get_all_providers())
 """,
     "a size is fixed": """
-import numpy as np
-import onnxruntime as ort
 options = ort.SessionOptions()
 options.add_free_dimension_override_by_name("batch", 2)
 session = ort.InferenceSession(CLASSIFIER, options)
@@ -213,8 +189,6 @@ result = session.run(None, {"pixels": np.ones((2, 8), np.float32)})
 print(result[0].shape)
 """,
     "shapes are those of the file, an axis without a name is None, a name that it does not have has no effect": """
-import onnx
-import onnxruntime as ort
 model = onnx.parser.parse_model(HALVED)
 model.graph.input[0].type.tensor_type.shape.dim[3].ClearField("dim_param")
 options = ort.SessionOptions()
@@ -223,10 +197,8 @@ options.add_free_dimension_override_by_name("nothing", 2)
 for each in (None, options):
     session = ort.InferenceSession(model.SerializeToString(), each)
     print(session.get_inputs()[0].shape, session.get_outputs()[0].shape)
-result = []
 """,
     "options are numbers, texts and truths": """
-import onnxruntime as ort
 so, ro = ort.SessionOptions(), ort.RunOptions()
 so.enable_mem_pattern = 0
 so.execution_order = ort.ExecutionOrder.MEMORY_EFFICIENT
@@ -242,11 +214,8 @@ for wrong in (
     except TypeError:
         print("TypeError")
 print(ort.preload_dlls(), ort.has_collective_ops())
-result = []
 """,
     "a run that is to terminate is refused": """
-import numpy as np
-import onnxruntime as ort
 session, x = ort.InferenceSession(CLASSIFIER), np.ones((2, 8), np.float32)
 options = ort.RunOptions()
 result = session.run(None, {"pixels": x}, options)
@@ -262,8 +231,6 @@ for names, given in ((None, {}), ([3], None), ([None], None)):
         print("TypeError")
 """,
     "an index that leads out of an array, texts in place of numbers": """
-import numpy as np
-import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 session, mask = ort.InferenceSession(ENCODER), np.ones((1, 2), np.float32)
 for ids in (np.array([[1, 6]]), np.array([["a", "b"]]), np.array([["a", "b"]], dtype=object)):
@@ -271,11 +238,8 @@ for ids in (np.array([[1, 6]]), np.array([["a", "b"]]), np.array([["a", "b"]], d
         session.run(None, {"input_ids": ids, "attention_mask": mask})
     except InvalidArgument as error:
         print(str(error).splitlines()[0].split("Non-zero")[0].split("cannot run")[0])
-result = []
 """,
     "files that are wrong have errors of the same classes": """
-import onnx
-import onnxruntime as ort
 def refused(change):
     model = onnx.load(CLASSIFIER)
     change(model)
@@ -290,11 +254,8 @@ try:
     ort.InferenceSession(FOLDER)
 except ort.capi.onnxruntime_pybind11_state.InvalidProtobuf as error:
     print(str(error).splitlines()[0].replace(FOLDER, "folder"))
-result = []
 """,
     "what cannot be bound or read is a RuntimeError": """
-import numpy as np
-import onnxruntime as ort
 session, x = ort.InferenceSession(CLASSIFIER), np.linspace(0, 1, 16, dtype=np.float32).reshape(2, 8)
 binding = session.io_binding()
 def told(function):
@@ -315,13 +276,7 @@ value.update_inplace(2 * x)
 print(ort.OrtValue.ortvalue_from_numpy(np.array(3.0)).shape(), np.from_dlpack(value).shape)
 result = [value.numpy()]
 """,
-}
-SCRIPTS["a batch of nothing, and a cache of nothing before it grows"] = """
-import numpy as np
-import onnx
-import onnxruntime as ort
-session = ort.InferenceSession(CLASSIFIER)
-result = []
+    "a batch of nothing, and a cache of nothing before it grows": """
 for n in (2, 0, 3, 0, 1):
     result += session.run(None, {"pixels": np.full((n, 8), 0.25, np.float32)})
 step = ort.InferenceSession(onnx.parser.parse_model(CACHE).SerializeToString())
@@ -335,14 +290,9 @@ for wrong in (np.zeros((0, 7), np.float32), np.zeros((2, 0), np.float32)):
     except ort.capi.onnxruntime_pybind11_state.InvalidArgument as error:
         print(str(error).splitlines()[1])
 print(cache.shape, [one.shape for one in result])
-"""
-CACHE = """<ir_version: 9, opset_import: ["" : 17]>
-    step (float[n, past, 4] cache, float[n, new, 4] x) => (float[n, length, 4] grown, float[n, 4] total)
-    <int64[1] axis = {1}> { grown = Concat<axis=1>(cache, x)  total = ReduceSum<keepdims=0>(grown, axis) }"""
-SCRIPTS["what runs take is a file of events"] = """
+""",
+    "what runs take is a file of events": """
 import json
-import numpy as np
-import onnxruntime as ort
 options = ort.SessionOptions()
 options.enable_profiling = True
 options.profile_file_prefix = FOLDER + "/profile"
@@ -355,7 +305,8 @@ print(path.startswith(FOLDER + "/profile_20"), path.endswith(".json"), sum(one["
 kernels = [one for one in events if one["cat"] == "Node" and "op_name" in one["args"]]
 print(len(kernels) >= 3, {one["ph"] for one in kernels}, all(one["dur"] >= 0 and one["ts"] >= 0 for one in kernels))
 print(repr(session.end_profiling()), repr(ort.InferenceSession(CLASSIFIER).end_profiling()))
-"""
+""",
+}
 HALVED = """<ir_version: 9, opset_import: ["" : 17]> halved (float[images, 3, high, wide] x) => (float[images, 3, h, w] y)
     <float[4] twice = {1.0, 1.0, 2.0, 2.0}>
     { a = MaxPool<kernel_shape=[2, 2], strides=[2, 2]>(x)  b = Resize<mode="nearest">(a, , twice)  y = Add(b, x) }"""
@@ -385,7 +336,7 @@ def ran(script: str, files: dict[str, str]) -> tuple[str, list[Any]]:
 def test_a_script_prints_and_computes_what_it_does_with_onnxruntime(
     name: str, files: dict[str, str]
 ) -> None:
-    script = SCRIPTS[name]
+    script = PRELUDE + SCRIPTS[name]
     mine = script.replace("import onnxruntime", "import offcut.onnxruntime").replace(
         "from onnxruntime", "from offcut.onnxruntime"
     )

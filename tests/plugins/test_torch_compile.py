@@ -10,26 +10,27 @@ pytest.importorskip("torch", reason="torch is an extra")
 
 import torch
 import torch._dynamo
-import torch.nn.functional as F
-from conftest import slow
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
+from torch._subclasses import fake_impls
+from torch._subclasses.fake_impls import get_fast_op_impls
+from torch._subclasses.fake_tensor import FakeTensor
 
 from offcut.errors import CallError, DescribeError, InternalError, TargetError
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch import program as plugin_program
 from offcut.plugins.torch.options import Options
 from offcut.plugins.torch.rule_table import TABLE
+from offcut.plugins.torch.tracing_patches import UNGUARDED
 from tests.facade import Model
 from tests.plugins.torch_models import (
+    OPTIONS,
     Bessel,
     Eighths,
     Gpt,
     Mobile,
-    Placed,
     ResNet,
-    Words,
     fresh,
     held,
     like,
@@ -70,49 +71,30 @@ def test_options_reach_the_program() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "text"),
+    ("asked", "said"),
     [
-        (
-            {"options": {"threads": 2, "nonsense": 1}},
-            """\
-torch.compile: cannot take options={'nonsense': 1}
-  because  the options are threads, the most that a call may use, distributive, whether products may be distributed over sums, parts, whether kernels may run for a part of the batch at a time: True or False, and target, which runs them: one, or several in order
-  help     options={"threads": 2}
-  help     options={"distributive": False}
-  help     options={"parts": False}
-  help     options={"target": "cpu"}""",
-        ),
-        (
-            {"mode": "reduce-overhead"},
-            """\
-torch.compile: cannot take mode='reduce-overhead'
-  because  the options are threads, the most that a call may use, distributive, whether products may be distributed over sums, parts, whether kernels may run for a part of the batch at a time: True or False, and target, which runs them: one, or several in order
-  help     options={"threads": 2}
-  help     options={"distributive": False}
-  help     options={"parts": False}
-  help     options={"target": "cpu"}""",
-        ),
-        (
-            {"options": {"threads": 9999}},
-            """\
-compile: cannot run on threads=9999
-  because  it is an int in 1…1024: the most threads that one call may use
-  help     threads=2""",
-        ),
+        ({"options": {"threads": 2, "nonsense": 1}}, "options={'nonsense': 1}"),
+        ({"mode": "reduce-overhead"}, "mode='reduce-overhead'"),
+        ({"options": {"threads": 9999}}, "threads=9999"),
     ],
 )
-def test_what_is_no_option_is_refused(asked: dict[str, Any], text: str) -> None:
+def test_what_is_no_option_is_refused(asked: dict[str, Any], said: str) -> None:
     run = torch.compile(mlp(), backend="offcut", dynamic=True, **asked)
     with pytest.raises(BackendCompilerFailed) as refused, torch.no_grad():
         run(torch.randn(3, 40))
     assert isinstance(refused.value.inner_exception, TargetError)
-    assert str(refused.value.inner_exception) == text
+    assert str(refused.value.inner_exception) == (
+        f"torch.compile: cannot take {said}\n{OPTIONS}"
+        if said != "threads=9999"
+        else "compile: cannot run on threads=9999\n"
+        "  because  it is an int in 1…1024: the most threads that one call may use\n"
+        "  help     threads=2"
+    )
 
 
-@pytest.mark.parametrize("first", [5, 1])
-def test_no_batch_compiles_again(first: int) -> None:
+def test_no_batch_compiles_again() -> None:
     model = mlp()
-    held(fast(model), model, [(torch.randn(b, 40),) for b in (first, 1, 2, 0, 37, 128, 512)])
+    held(fast(model), model, [(torch.randn(b, 40),) for b in (5, 1, 2, 0, 37, 512)])
     assert graphs() == 1
     assert left() == set()
 
@@ -135,19 +117,6 @@ def test_a_residual_network_runs_at_every_image() -> None:
 def test_a_decoder_runs_at_every_batch_and_length() -> None:
     model = Gpt().eval()
     held(fast(model), model, [(tokens(*s),) for s in [(3, 5), (1, 7), (2, 1), (1, 1), (4, 33)]])
-    assert graphs() == 1
-    assert left() == set()
-
-
-def test_words_are_looked_up() -> None:
-    model = Words().eval()
-    held(fast(model), model, [(tokens(*s),) for s in [(3, 5), (1, 7), (2, 1)]])
-    assert left() == set()
-
-
-def test_a_part_of_a_table_of_places_bounds_the_length() -> None:
-    model = Placed().eval()
-    held(fast(model), model, [(tokens(*s),) for s in [(3, 5), (1, 7), (2, 64)]])
     assert graphs() == 1
     assert left() == set()
 
@@ -267,14 +236,6 @@ def test_constants_of_other_elements_stay_with_torch() -> None:
     assert "its elements are float8_e4m3fn" in plugin.report()
 
 
-def test_a_shape_that_depends_on_data_stays_with_torch() -> None:
-    class Chosen(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(torch.relu(x)[x[:, 0] > 0])
-
-    held(fast(Chosen()), Chosen(), [(torch.randn(b, 8),) for b in (3, 1, 9)])
-
-
 def test_operators_that_draw_numbers_run_in_their_order() -> None:
     class Drawn(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -293,18 +254,9 @@ def test_complex_numbers_stay_with_torch() -> None:
         like(fast(model)(x), model(x))
 
 
-def test_a_recurrence_of_torch_gives_what_it_gives() -> None:
-    model = nn.LSTM(8, 16, batch_first=True)
-    with torch.no_grad():
-        for b, n in [(3, 5), (1, 7)]:
-            x = torch.randn(b, n, 8)
-            like(fast(model)(x), model(x))
-
-
-@pytest.mark.parametrize("dtype", [slow(torch.float64), torch.bfloat16, slow(torch.float16)])
-def test_other_floats_run(dtype: torch.dtype) -> None:
-    model = mlp().to(dtype)
-    calls = [(torch.randn(b, 40).to(dtype),) for b in (3, 1, 14)]
+def test_other_floats_run() -> None:
+    model = mlp().to(torch.bfloat16)
+    calls = [(torch.randn(b, 40).to(torch.bfloat16),) for b in (3, 1, 14)]
     held(fast(model), model, calls)
     assert left() == set()
 
@@ -317,20 +269,6 @@ def test_gradients_are_those_of_torch() -> None:
         found = torch.autograd.grad(run(x).square().sum(), [x, *model.parameters()])
         wanted = torch.autograd.grad(model(x).square().sum(), [x, *model.parameters()])
         like(found, wanted)
-
-
-def test_a_model_learns() -> None:
-    model, other = mlp(), mlp()
-    other.load_state_dict(model.state_dict())
-    for run, own in ((fast(model), model), (other, other)):
-        torch.manual_seed(1)
-        steps = torch.optim.SGD(own.parameters(), 0.01)
-        for _ in range(4):
-            steps.zero_grad()
-            F.mse_loss(run(torch.randn(6, 40)), torch.ones(6, 8)).backward()
-            steps.step()
-    for a, b in zip(model.parameters(), other.parameters(), strict=True):
-        like(a, b)
 
 
 def test_a_weight_that_changes_is_noticed() -> None:
@@ -351,14 +289,6 @@ def test_layers_that_are_alike_are_compiled_once_each_with_its_weights() -> None
     for layer in layers * 2:
         held(fast(layer), layer, [(torch.randn(b, 8),) for b in (3, 1)])
     assert graphs() == 1
-
-
-def test_a_branch_on_a_batch_of_one_is_taken() -> None:
-    class Branching(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(x) * 2 if x.shape[0] == 1 else torch.relu(x).t()
-
-    held(fast(Branching()), Branching(), [(torch.randn(b, 8),) for b in (3, 1, 2)])
 
 
 def test_results_share_no_memory_that_those_of_torch_do_not() -> None:
@@ -428,18 +358,21 @@ def test_images_with_channels_last_give_results_with_channels_last() -> None:
     assert graphs() <= 2
 
 
-def test_settings_of_torch_are_as_they_were() -> None:
+def test_torch_is_as_it_was() -> None:
     from torch.fx.experimental import _config as symbolic
 
+    def settings() -> tuple[Any, ...]:
+        flags = symbolic.backed_size_oblivious, symbolic.use_duck_shape
+        return *flags, torch.backends.mkldnn.enabled, dict(get_fast_op_impls())
+
     torch._dynamo.reset()  # forgets what is to be done when a compilation ends
-    before = symbolic.backed_size_oblivious, symbolic.use_duck_shape, torch.backends.mkldnn.enabled
-    model = mlp()
-    held(fast(model), model, [(torch.randn(3, 40),)])
-    assert before == (
-        symbolic.backed_size_oblivious,
-        symbolic.use_duck_shape,
-        torch.backends.mkldnn.enabled,
-    )
+    before, model = settings(), nn.Linear(8, 8).eval()
+    held(fast(model), model, [(torch.randn(2, 3, 8),)])
+    assert before == settings()
+    assert before[-1] != {}
+    assert not any(op.py_kernels for op in UNGUARDED)
+    assert "contiguous" not in vars(FakeTensor)
+    assert fake_impls._compute_slice_index.__module__ == fake_impls.__name__
 
 
 def test_a_copy_of_a_model_is_another() -> None:

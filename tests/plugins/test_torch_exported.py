@@ -17,7 +17,7 @@ from torch import nn
 import offcut as oc
 from offcut.errors import CallError, DescribeError, InternalError
 from offcut.plugins.torch.traced_program import Guard
-from tests.plugins.torch_models import Bessel, Eighths, Placed, fresh, held, like, mlp
+from tests.plugins.torch_models import Placed, fresh, held, like, mlp
 
 _fresh = pytest.fixture(autouse=True)(fresh)
 
@@ -255,13 +255,6 @@ def test_threads_that_meet_a_branch_at_once_trace_it_once() -> None:
     assert len(model.traced) == 2
 
 
-def test_what_is_not_ours_stays_with_torch_and_is_listed() -> None:
-    module = Bessel()
-    model = oc.from_torch(module, (torch.randn(3, 8),))
-    held(model, module, [(torch.randn(b, 8),) for b in (3, 1, 5)])
-    assert "1 × aten.i0.default: there is no rule for it" in model.report
-
-
 def test_a_view_that_torch_runs_takes_results_that_lie_otherwise_than_traced() -> None:
     class Heads(nn.Module):
         def __init__(self) -> None:
@@ -281,13 +274,6 @@ def test_a_view_that_torch_runs_takes_results_that_lie_otherwise_than_traced() -
         found = model(x.to(memory_format=torch.channels_last))
         like(found, module(x))
     assert "cannot take s" in model.report
-
-
-def test_constants_of_other_elements_stay_with_torch() -> None:
-    module = Eighths()
-    model = oc.from_torch(module, (torch.randn(3, 8),))
-    held(model, module, [(torch.randn(b, 8),) for b in (3, 1)])
-    assert "its elements are float8_e4m3fn" in model.report
 
 
 def test_a_weight_that_changes_afterwards_changes_nothing() -> None:

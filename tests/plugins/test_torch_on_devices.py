@@ -23,7 +23,7 @@ from offcut.plugins import torch as plugin
 from offcut.plugins.torch.graph_split import split
 from offcut.plugins.torch.options import Options
 from offcut.plugins.torch.size_facts import Facts
-from tests.plugins.torch_models import Bessel, fresh, held, like, wide
+from tests.plugins.torch_models import OPTIONS, Bessel, fresh, held, like, wide
 
 EMULATED = oc.target("cuda", machine="h200", device="emulated")
 
@@ -199,13 +199,7 @@ def test_token_queues_leave_floats_to_torch_and_say_which_node_and_why() -> None
 
 
 def test_a_target_that_is_none_is_refused_with_those_that_there_are() -> None:
-    with rejection("""\
-TargetError: from_torch: cannot take options={'target': 7}
-  because  the options are threads, the most that a call may use, distributive, whether products may be distributed over sums, parts, whether kernels may run for a part of the batch at a time: True or False, and target, which runs them: one, or several in order
-  help     options={"threads": 2}
-  help     options={"distributive": False}
-  help     options={"parts": False}
-  help     options={"target": "cpu"}"""):
+    with rejection(f"TargetError: from_torch: cannot take options={{'target': 7}}\n{OPTIONS}"):
         oc.from_torch(mlp(), tensors((3, 8)), target=7)
     with pytest.raises(TargetError, match="cannot plan for 'gpu'"):
         oc.from_torch(mlp(), tensors((3, 8)), target="gpu")

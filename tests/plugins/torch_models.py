@@ -17,6 +17,14 @@ from torch.utils._pytree import tree_flatten
 from tests.agree import agree, of_peer
 from tests.agree import wide as wide_array
 
+OPTIONS = """\
+  because  the options are threads, the most that a call may use, distributive, whether products may be distributed over sums, parts, whether kernels may run for a part of the batch at a time: True or False, and target, which runs them: one, or several in order
+  help     options={"threads": 2}
+  help     options={"distributive": False}
+  help     options={"parts": False}
+  help     options={"target": "cpu"}"""
+"""What is said of an option that is none."""
+
 
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin with nothing compiled, and raise errors of ours: ``_fresh = pytest.fixture(autouse=True)(fresh)`` in a file of tests."""
@@ -128,17 +136,6 @@ class Gpt(nn.Module):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
         return self.head(self.blocks(x))
-
-
-class Words(nn.Module):
-    """The mean of embedded words, and classes of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.head = nn.Embedding(50, 16), nn.Linear(16, 3)
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return F.log_softmax(self.head(self.table(ids).mean(1)), -1)
 
 
 class Placed(nn.Module):

@@ -1,7 +1,8 @@
-"""ONNX's recurrent layers, of any length, against numpy row by row."""
+"""ONNX's recurrent layers, of any length, against numpy row by row; attention under masks that places give, whose loops end where these do."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,15 @@ import pytest
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
+import onnx
+import onnx.reference
 from recurrences import cell
 
 import offcut as oc
+from offcut.graph.passes import run_passes
+from offcut.plugins.onnx.import_model import import_proto
 from tests.agree import agree, of_peer
-from tests.plugins.test_onnx import drawn, each, parsed
+from tests.plugins.test_onnx import calls, drawn, each, parsed
 
 WIDTH, WIDE = 6, 4
 ORDERS = {"LSTM": ("iofg", "ifgo"), "GRU": ("zrn", "rzn"), "RNN": ("h", "h")}
@@ -49,23 +54,15 @@ def layer(
 
 
 CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
-    "LSTM, two directions, all inputs": (
-        *("LSTM", 'direction = "bidirectional"', "x, w, r, b, lens, h0, c0, p", {}),
-    ),
-    "GRU backwards, reset before the product": (
-        *("GRU", 'direction = "reverse"', "x, w, r, b, lens", {}),
-    ),
+    "LSTM, two directions, all inputs": ("LSTM", 'direction = "bidirectional"', "x, w, r, b, lens, h0, c0, p", {}),
+    "GRU backwards, reset before the product": ("GRU", 'direction = "reverse"', "x, w, r, b, lens", {}),
     "GRU, two directions, reset after the product": (
-        "GRU",
-        'linear_before_reset = 1, direction = "bidirectional"',
-        "x, w, r, b, , h0",
-        {"linear": 1},
+        "GRU", 'linear_before_reset = 1, direction = "bidirectional"', "x, w, r, b, , h0", {"linear": 1},
     ),
     "RNN of relu, cut, without bias": (
-        *("RNN", 'activations = ["Relu"], clip = 0.5', "x, w, r"),
-        {"activation": "relu", "clip": 0.5},
+        "RNN", 'activations = ["Relu"], clip = 0.5', "x, w, r", {"activation": "relu", "clip": 0.5},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.every(4)
@@ -111,23 +108,71 @@ def test_states_that_are_zeros_are_none() -> None:
     { all = Shape (x)  n = Gather (all, one)  to = Concat <axis = 0> (one, n, six)
       h = Expand (zero, to)  y = LSTM <hidden_size = 6> (x, w, r, , , h, h) }"""
     weights = {"w": drawn(1, 1, 24, 4), "r": drawn(2, 1, 24, 6), "zero": np.float32(0)}
-    proto = parsed(text, one=np.array([1]), six=np.array([6]), **weights)
-    model = each(proto, [{"x": drawn(0, t, n, 4)} for t, n in ((3, 2), (1, 1))])
+    proto = parsed(text, one=[1], six=[6], **weights)
+    model = each(proto, calls(proto, t=(3, 1), n=(2, 1)))
     (node,) = (node for node in model.graph.nodes if node.op == "lstm")
     assert {"h", "c"}.isdisjoint(name for name, _ in node.options)
 
 
-def test_what_no_layer_of_ours_does_is_refused() -> None:
-    head = "g (float[t, n, 4] x) => (float[s, 1, n, 6] y) { y = "
-    weights = {"w": drawn(1, 1, 24, 4), "r": drawn(2, 1, 24, 6)}
-    for attributes, because in (
-        ("input_forget = 1", "input_forget=1"),
-        ('activations = ["Elu", "Tanh", "Tanh"]', "the activation Elu"),
-        (
-            'activations = ["Tanh", "Tanh", "Tanh"], activation_alpha = [0.5]',
-            "activations with parameters",
-        ),
-    ):
-        node = f"LSTM <hidden_size = 6, {attributes}> (x, w, r) }}"
-        with pytest.raises(oc.DescribeError, match=because):
-            oc.from_onnx(parsed(head + node, **weights))
+HEADS = "g (float[b, 4, s, 8] q, float[b, 2, s, 8] k, float[b, 2, s, 8] v) => (float[b, 4, s, 8] y)"
+LENGTH = "n = Shape <start = 2, end = 3> (q)"
+COUNTED = f"""{LENGTH}  at = Squeeze (n)  column = Range (zero, at, one)  row = Unsqueeze (column, last)
+    seen = LessOrEqual (column, row)"""
+MASKS = {
+    "Range and LessOrEqual": f"{COUNTED} y = Attention (q, k, v, seen)",
+    "Where and minus infinity": f"{COUNTED} mask = Where (seen, nothing, least) y = Attention (q, k, v, mask)",
+    "Trilu": f"""{LENGTH}  shape = Concat <axis = 0> (n, n)  full = Expand (one, shape)
+        low = Trilu <upper = 0> (full)  seen = Cast <to = 9> (low)  y = Attention (q, k, v, seen)""",
+    "a triangle in the file": f"""{LENGTH}  ends = Concat <axis = 0> (n, n)  seen = Slice (triangle, starts, ends)
+        y = Attention (q, k, v, seen)""",
+}
+CONSTANTS = {
+    "zero": np.int64(0),
+    "one": np.int64(1),
+    "last": [1],
+    "starts": [0, 0],
+    "nothing": np.float32(0),
+    "least": np.float32(-np.inf),
+    "triangle": np.tril(np.ones((300, 300), bool)),
+}
+
+
+@pytest.mark.parametrize("which", MASKS)
+def test_a_causal_mask_of_a_file_is_an_option(which: str) -> None:
+    words = MASKS[which].replace("(", " ").replace(")", " ").replace(",", " ").split()
+    read = {name: array for name, array in CONSTANTS.items() if name in words}
+    model = import_proto(parsed(f"{HEADS} {{ {MASKS[which]} }}", 23, **read), {"s": (0, 300)}, {})
+    (node,) = run_passes(model.bound).graph.nodes
+    assert (node.op, dict(node.options)) == ("attention", {"causal": True, "past": 0})
+
+
+def lengths(causal: int) -> Any:
+    return parsed(
+        f"""g (float[b, 4, n, 8] q, float[b, 2, t, 8] k, float[b, 2, t, 8] v, int64[b] ends) => (float[b, 4, n, 8] y)
+        {{ y = Attention <is_causal = {causal}> (q, k, v, , , , ends) }}""", 24
+    )  # fmt: skip
+
+
+def test_keys_past_the_number_that_are_no_padding_are_not_read() -> None:
+    q, k, v = drawn(0, 4, 4, 5, 8), drawn(1, 4, 2, 33, 8), drawn(2, 4, 2, 33, 8)
+    ends = np.array([1, 16, 33, 0])
+    bad = k.copy()
+    for batch, end in enumerate(ends):
+        bad[batch, :, end:] = np.nan
+    (found,) = oc.from_onnx(lengths(0))({"q": q, "k": bad, "v": v, "ends": ends}).values()
+    keys, values = (np.repeat(one.astype("f8"), 2, 1) for one in (k, v))
+    visible = np.arange(33) < ends[:, None, None, None]
+    scores = np.where(visible, q.astype("f8") @ np.swapaxes(keys, 2, 3) / math.sqrt(8), -np.inf)
+    weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e300))
+    weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-300)
+    exact, terms = weights @ values, weights @ np.abs(values)
+    agree(found, exact, terms=terms + 1e-6, units=64, sums="float32")
+
+
+def test_causal_attention_from_a_place_of_each_sequence_is_the_function_of_the_standard() -> None:
+    file = lengths(1)
+    feed = {"q": drawn(0, 3, 4, 5, 8), "k": drawn(1, 3, 2, 9, 8), "v": drawn(2, 3, 2, 9, 8)}
+    feed["ends"] = np.array([9, 5, 7])
+    (found,) = oc.from_onnx(file)(feed).values()
+    (exact,) = onnx.reference.ReferenceEvaluator(file).run(None, feed)
+    agree(found, exact.astype("f8"), terms=np.abs(feed["v"]).max(), units=64, sums="float32")
