@@ -51,196 +51,146 @@ def _instruction() -> Microkernel:
     )
 
 
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "a null address": (
-        lambda: _declare(address=0),
-        """\
+REFUSED = refusals(
+    r"""
+>>> _declare(address=0)
 external_microkernel: cannot call 0
   because  it is not an address of a function
   help     an int that is not 0
   help     a ctypes function
-  help     external.blas("sgemm")""",
-    ),
-    "no address": (
-        lambda: _declare(address=None),
-        """\
+  help     external.blas("sgemm")
+
+>>> _declare(address=None)
 external_microkernel: cannot call None
   because  it is not an address of a function
   help     an int that is not 0
   help     a ctypes function
-  help     external.blas("sgemm")""",
-    ),
-    "the name of a function": (
-        lambda: _declare(address="sgemm"),
-        """\
+  help     external.blas("sgemm")
+
+>>> _declare(address='sgemm')
 external_microkernel: cannot call 'sgemm'
   because  it is not an address of a function
   help     an int that is not 0
   help     a ctypes function
-  help     external.blas("sgemm")""",
-    ),
-    "an unknown convention": (
-        lambda: _declare(convention="fastcall"),
-        """\
+  help     external.blas("sgemm")
+
+>>> _declare(convention='fastcall')
 external_microkernel: cannot call own by convention='fastcall'
   because  there is no such convention
   help     convention="tile"
-  help     convention="blas_gemm\"""",
-    ),
-    "a type that gemm lacks": (
-        lambda: _declare(computes=product("float16"), convention="blas_gemm"),
-        """\
+  help     convention="blas_gemm"
+
+>>> _declare(computes=product('float16'), convention='blas_gemm')
 external_microkernel: cannot call own by convention='blas_gemm'
   because  A, B and C are float16, float16, float16, and gemm has one of float32, float64 for all
-  help     convention="tile\"""",
-    ),
-    "types that differ": (
-        lambda: _declare(computes=product("float32", "float64"), convention="blas_gemm"),
-        """\
+  help     convention="tile"
+
+>>> _declare(computes=product('float32', 'float64'), convention='blas_gemm')
 external_microkernel: cannot call own by convention='blas_gemm'
   because  A, B and C are float32, float32, float64, and gemm has one of float32, float64 for all
-  help     convention="tile\"""",
-    ),
-    "a routine of another type": (
-        lambda: _declare(
-            computes=product("float64"), address=_routine("sgemm"), convention="blas_gemm"
-        ),
-        """\
+  help     convention="tile"
+
+>>> _declare(computes=product('float64'), address=_routine('sgemm'), convention='blas_gemm')
 external_microkernel: cannot call sgemm by convention='blas_gemm'
   at       own
   because  A, B and C are float64, float64, float64, and of a BLAS the conventions have sgemm, of float32, and dgemm, of float64
-  help     external.blas("dgemm"), convention="blas_gemm\"""",
-    ),
-    "a routine by another convention": (
-        lambda: _declare(address=_routine("sgemm")),
-        """\
+  help     external.blas("dgemm"), convention="blas_gemm"
+
+>>> _declare(address=_routine('sgemm'))
 external_microkernel: cannot call sgemm by convention='tile'
   at       own
   because  A, B and C are float32, float32, float32, and of a BLAS the conventions have sgemm, of float32, and dgemm, of float64
-  help     external.blas("sgemm"), convention="blas_gemm\"""",
-    ),
-    "a name with a space": (
-        lambda: _declare(name="my gemm"),
-        """\
+  help     external.blas("sgemm"), convention="blas_gemm"
+
+>>> _declare(name='my gemm')
 external_microkernel: cannot name a microkernel 'my gemm'
-  because  a name is an ASCII identifier""",
-    ),
-    "no product": (
-        lambda: _declare(computes=_sum()),
-        """\
+  because  a name is an ASCII identifier
+
+>>> _declare(computes=_sum())
 external_microkernel: cannot declare own by C: float32[m]
   because  an external microkernel computes a product of matrices
-  help     compute((m, n), lambda i, j: sum(A[i, p] * B[p, j], axis=p))""",
-    ),
-    "a placeholder": (
-        lambda: _declare(computes=oc.placeholder((8, 8), name="A")),
-        """\
+  help     compute((m, n), lambda i, j: sum(A[i, p] * B[p, j], axis=p))
+
+>>> _declare(computes=oc.placeholder((8, 8), name='A'))
 external_microkernel: cannot declare own by A: float32[8, 8]
   because  an external microkernel computes a product of matrices
-  help     compute((m, n), lambda i, j: sum(A[i, p] * B[p, j], axis=p))""",
-    ),
-    "a fixed height": (
-        lambda: _declare(computes=product(rows=8)),
-        """\
+  help     compute((m, n), lambda i, j: sum(A[i, p] * B[p, j], axis=p))
+
+>>> _declare(computes=product(rows=8))
 external_microkernel: cannot declare own
   at       axis i
   because  its extent is 8, and tiles of every size from 1 on are asked for
-  help     dim("i", min=1, max=256)""",
-    ),
-    "no columns": (
-        lambda: _declare(computes=product(columns=oc.dim("n", max=0))),
-        """\
+  help     dim("i", min=1, max=256)
+
+>>> _declare(computes=product(columns=oc.dim('n', max=0)))
 external_microkernel: cannot declare own
   at       axis j
   because  its extent ends at 0, and no tile is so small
-  help     dim("j", min=1, max=256)""",
-    ),
-    "a cost beyond all": (
-        lambda: _declare(cycles=10**13),
-        """\
+  help     dim("j", min=1, max=256)
+
+>>> _declare(cycles=10 ** 13)
 external_microkernel: cannot take cycles=10000000000000
   at       own
-  because  it is a number above 0 and at most 1e+12""",
-    ),
-    "a truth for a cost": (
-        lambda: _declare(startup=np.True_),
-        f"""\
-external_microkernel: cannot take startup={np.True_!r}
+  because  it is a number above 0 and at most 1e+12
+
+>>> _declare(startup=np.True_)
+external_microkernel: cannot take startup=np.True_
   at       own
-  because  it is a number at least 0 and at most 1e+12""",
-    ),
-    "a copy that gives time back": (
-        lambda: _declare(copying=-0.5),
-        """\
+  because  it is a number at least 0 and at most 1e+12
+
+>>> _declare(copying=-0.5)
 external_microkernel: cannot take copying=-0.5
   at       own
-  because  it is a number at least 0 and at most 1e+12""",
-    ),
-    "no cost": (
-        lambda: _declare(cycles=0),
-        """\
+  because  it is a number at least 0 and at most 1e+12
+
+>>> _declare(cycles=0)
 external_microkernel: cannot take cycles=0
   at       own
-  because  it is a number above 0 and at most 1e+12""",
-    ),
-    "a cost that is no number": (
-        lambda: _declare(startup=float("nan")),
-        """\
+  because  it is a number above 0 and at most 1e+12
+
+>>> _declare(startup=float('nan'))
 external_microkernel: cannot take startup=nan
   at       own
-  because  it is a number at least 0 and at most 1e+12""",
-    ),
-    "a word for whether it is verified": (
-        lambda: _declare(verify="no"),
-        """\
+  because  it is a number at least 0 and at most 1e+12
+
+>>> _declare(verify='no')
 external_microkernel: cannot take verify='no'
-  because  it is True or False""",
-    ),
-    "no microkernel": (
-        lambda: _with("sgemm"),
-        """\
+  because  it is True or False
+
+>>> _with('sgemm')
 compile: cannot take 'sgemm' as a microkernel
   because  the CPU calls functions: its own, and those that are declared external
-  help     microkernels=[external_microkernel(…)]""",
-    ),
-    "an instruction": (
-        lambda: _with(_instruction()),
-        """\
+  help     microkernels=[external_microkernel(…)]
+
+>>> _with(_instruction())
 compile: cannot take the instruction twice as a microkernel
   because  the CPU calls functions: its own, and those that are declared external
-  help     microkernels=[external_microkernel(…)]""",
-    ),
-    "two of one name": (
-        lambda: _with(_declare(), _declare()),
-        """\
+  help     microkernels=[external_microkernel(…)]
+
+>>> _with(_declare(), _declare())
 compile: cannot take two microkernels named own
   because  a cut names the microkernel of a tile
-  help     another name for one of them""",
-    ),
-    "an order of sums that must be kept": (
-        lambda: _with(_declare(), reassociate=False),
-        """\
+  help     another name for one of them
+
+>>> _with(_declare(), reassociate=False)
 compile: cannot take microkernels= with reassociate=False
   because  in which order an external function adds is not known
-  help     microkernels=() leaves sums to functions that add in ascending order""",
-    ),
-    "a routine that no BLAS has": (
-        lambda: oc.external.blas("tgemm"),
-        """\
+  help     microkernels=() leaves sums to functions that add in ascending order
+
+>>> oc.external.blas('tgemm')
 blas: cannot find tgemm
   because  the BLAS of scipy has no routine of this name
   help     blas("sgemm")
-  help     blas("dgemm")""",
-    ),
-    "a pickle of an address": (
-        lambda: pickle.dumps(_with(Own().declared())),
-        """\
+  help     blas("dgemm")
+
+>>> pickle.dumps(_with(Own().declared()))
 pickle: cannot pickle an external microkernel
   because  its function is an address of this process
   help     external.blas("sgemm") is found again by its name
-  help     compile it there""",
-    ),
-}
+  help     compile it there
+""",
+    globals(),
+)
 
 
 @pytest.mark.parametrize("case", REFUSED)

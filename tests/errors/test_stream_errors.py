@@ -146,93 +146,71 @@ StreamError: simulate: the stream comes to a standstill
         simulate(Stream((one, one, one, one, Finish(Tokens(pop_prev=True)))), None, spec)
 
 
-GIVEN: dict[str, tuple[Callable[[], object], str]] = {
-    "no stream": (
-        lambda: simulate(None, None, VTA),  # type: ignore[arg-type]
-        """\
+GIVEN = refusals(
+    r"""
+>>> simulate(None, None, VTA)
 simulate: cannot take None as a stream
   because  it is of type NoneType, not Stream
-  help     Stream((Load(…), …, Finish()), micro_ops=(MicroOp(…), …))""",
-    ),
-    "a name for the machine": (
-        lambda: simulate_timing(Stream((Finish(),)), "vta"),  # type: ignore[arg-type]
-        """\
+  help     Stream((Load(…), …, Finish()), micro_ops=(MicroOp(…), …))
+
+>>> simulate_timing(Stream((Finish(),)), 'vta')
 timed: cannot take 'vta' as the machine
   because  it is of type str, not Spec
-  help     AcceleratorSpec.of(load("vta")) is a description in numbers""",
-    ),
-    "a name for its description": (
-        lambda: AcceleratorSpec.of("vta"),  # type: ignore[arg-type]
-        """\
+  help     AcceleratorSpec.of(load("vta")) is a description in numbers
+
+>>> AcceleratorSpec.of('vta')
 target: cannot plan for 'vta'
   because  it is of type str, not the description of a machine
-  help     AcceleratorSpec.of(load("vta"))""",
-    ),
-    "one instruction for several": (
-        lambda: simulate_timing(Stream(Finish()), VTA),  # type: ignore[arg-type]
-        """\
+  help     AcceleratorSpec.of(load("vta"))
+
+>>> simulate_timing(Stream(Finish()), VTA)
 timed: cannot take Finish(tokens=Tokens(pop_prev=False, pop_next=False, push_pr… as instructions
-  because  it is of type Finish, not a tuple""",
-    ),
-    "a text for an instruction": (
-        lambda: listing(Stream(("load",)), VTA),  # type: ignore[arg-type]
-        """\
+  because  it is of type Finish, not a tuple
+
+>>> listing(Stream(('load',)), VTA)
 listing: cannot take 'load'
   at       instruction 0
-  because  instructions are Load, Store, Gemm, Alu, Finish""",
-    ),
-    "numbers for a micro-op": (
-        lambda: simulate(Stream((OPS,), ((0, 0, 0),)), None, VTA),  # type: ignore[arg-type]
-        """\
+  because  instructions are Load, Store, Gemm, Alu, Finish
+
+>>> simulate(Stream((OPS,), ((0, 0, 0),)), None, VTA)
 simulate: cannot take (0, 0, 0)
   at       micro-op 0
-  because  it is not a MicroOp""",
-    ),
-    "half a word": (
-        lambda: encode(Finish(tokens=True), VTA),  # type: ignore[arg-type]
-        "encode: cannot take Finish(tokens=True)\n  because  tokens = True is not Tokens of True and False",
-    ),
-    "a number for a loop": (
-        lambda: encode(Gemm(0, 1, 3), VTA),  # type: ignore[arg-type]
-        """\
+  because  it is not a MicroOp
+
+>>> encode(Finish(tokens=True), VTA)
+encode: cannot take Finish(tokens=True)
+  because  tokens = True is not Tokens of True and False
+
+>>> encode(Gemm(0, 1, 3), VTA)
 encode: cannot take Gemm(begin=0, end=1, outer=3, inner=Loop(extent=1, dst=0, sr…
-  because  outer = 3 is not a Loop of integers""",
-    ),
-    "a text for bits": (
-        lambda: decode("0x8", VTA),  # type: ignore[arg-type]
-        "decode: cannot decode '0x8'\n  because  it is of type str, not an integer",
-    ),
-    "a list of arrays": (
-        lambda: simulate(Stream((OPS,), (MicroOp(0),)), [1], VTA),  # type: ignore[arg-type]
-        """\
+  because  outer = 3 is not a Loop of integers
+
+>>> decode('0x8', VTA)
+decode: cannot decode '0x8'
+  because  it is of type str, not an integer
+
+>>> simulate(Stream((OPS,), (MicroOp(0),)), [1], VTA)
 simulate: cannot take dram
   because  it is of type list, not a dict of arrays by Place
-  help     dram=None for times without values""",
-    ),
-    "an array by a name": (
-        lambda: simulate(Stream((OPS,), (MicroOp(0),)), {"inputs": np.zeros(3)}, VTA),  # type: ignore[dict-item]
-        """\
+  help     dram=None for times without values
+
+>>> simulate(Stream((OPS,), (MicroOp(0),)), {'inputs': np.zeros(3)}, VTA)
 simulate: cannot take dram['inputs']
   because  it is of type ndarray; arrays of words are given by Place
-  help     {Place.INPUTS: numpy array of words}""",
-    ),
-    "micro-ops that there are not": (
-        lambda: simulate(
-            Stream((Load(MemorySpace.MICRO_OPS, 0, 0, 1, 9, 9),), (MicroOp(0),)), None, VTA
-        ),
-        """\
+  help     {Place.INPUTS: numpy array of words}
+
+>>> simulate(Stream((Load(MemorySpace.MICRO_OPS, 0, 0, 1, 9, 9),), (MicroOp(0),)), None, VTA)
 simulate: cannot run an instruction
   at       instruction 0: load micro-ops[0] = dram[0], 1 row of 9
-  because  it touches micro-ops[0:9] of main memory, and there are 1 words""",
-    ),
-    "a load of outputs": (
-        lambda: simulate(Stream((Load(MemorySpace.OUTPUTS, 0, 0, 1, 1, 1),)), None, VTA),
-        """\
+  because  it touches micro-ops[0:9] of main memory, and there are 1 words
+
+>>> simulate(Stream((Load(MemorySpace.OUTPUTS, 0, 0, 1, 1, 1),)), None, VTA)
 simulate: cannot run an instruction
   at       instruction 0: load outputs[0] = dram[0], 1 row of 1
-  because  outputs are stored, never loaded""",
-    ),
-}
+  because  outputs are stored, never loaded
+""",
+    globals(),
+)
 
 FIELDS: dict[str, tuple[Instruction, str]] = {
     "a place by its name": (Load("inputs", 0, 0, 1, 1, 1), "place = 'inputs' is not a Place"),  # type: ignore[arg-type]
