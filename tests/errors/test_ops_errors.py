@@ -226,6 +226,21 @@ attention: cannot choose the scale
   because  1/sqrt(d) wants an int above 0, and d is h
   help     scale=0.125
 
+>>> ops.dense(A, W, dtype='half')
+dense: cannot give 'half'
+  at       argument dtype
+  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool
+
+>>> ops.cumsum(A, 2)
+cumsum: cannot take axis=2
+  at       A: float32[n, 24]
+  because  the axes of A are -2…1
+
+>>> ops.attention(H, H, H, past=0.5)
+attention: cannot take the size 0.5
+  because  a size is an int or an expression in sizes made by dim
+  help     n = dim("n"); (n, 768)
+
 >>> ops.log_softmax(A, 2)
 log_softmax: cannot take axis=2
   at       A: float32[n, 24]
