@@ -137,7 +137,7 @@ def check_schedule(target: Target, result: Tensor, inputs: list[Tensor], made: P
     assert_runs_as_it_says(kernel, inputs, made)
 
 
-@pytest.mark.every(24)
+@pytest.mark.every(40)
 @pytest.mark.parametrize(
     ("program", "strategy"),
     [

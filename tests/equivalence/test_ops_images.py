@@ -1,4 +1,4 @@
-"""Convolutions and pooling against loops over the window in numpy, with random parameters."""
+"""Convolutions and pooling against loops over the window in numpy, with random parameters; channel by channel with lanes along channels."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from operators import Operator, integers, wide
 
 import offcut as oc
 from offcut import ops
+from offcut.ir import Select, Store, Tile, expressions, walk
 
 b, h, w = (oc.dim(name, max=512) for name in "bhw")
 SIZES = [(1, 1), (1, 7), (8, 1), (7, 8), (9, 24), (29, 5)]
@@ -372,3 +373,43 @@ def test_windows_apart_hold_what_lies_at_their_places(
     meant = Window((window,) * axes, (stride,) * axes, ((edge, edge),) * axes, (by,) * axes)
     order = (0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes))
     np.testing.assert_array_equal(kernel(x), meant.views(x, 0).transpose(order))
+
+
+CHANNELS = 37  # two registers of 16 lanes, and some lanes of a third
+
+
+def by_channel(stride: int, size: int = 3, channels: int = CHANNELS) -> Operator:
+    """``relu(x convolved with v, channel by channel, + bias)`` of images of any size."""
+    x = oc.placeholder((b, h, w, channels), name="X")
+    v = oc.placeholder((size, size, 1, channels), name="V")
+    bias = oc.placeholder((channels,), name="bias")
+    options = {"stride": stride, "padding": size // 2, "groups": channels, "layout": "NHWC"}
+    return Operator(ops.conv2d(x, v, bias, activation="relu", **options), [x, v, bias])
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize(("stride", "size"), [(1, 3), (2, 3), (1, 5)])
+def test_lanes_run_along_channels_and_no_condition_stays(stride: int, size: int) -> None:
+    op = by_channel(stride, size)
+    text = op.kernel.loops
+    tiles = [stmt for stmt in walk(text.body) if isinstance(stmt, Tile)]
+    sums = [s for s in walk(text.body) if isinstance(s, Store) and s.reduce == "sum"]
+    inside = [s for t in tiles for s in walk(t.body) if isinstance(s, Store) and s.reduce]
+    assert len(sums) == len(inside) > 1
+    assert not any(
+        isinstance(node, Select)
+        for stmt in walk(text.body)
+        for expr in expressions(stmt)
+        for node in walk(expr)
+    )
+    window = Window((size, size), (stride, stride), ((size // 2,) * 2,) * 2)
+    for batch, (high, across) in product((0, 1, 2, 3), ((1, 1), (2, 5), (3, 3), (7, 8))):
+        a, f, c = floats("a", batch, CHANNELS, high, across), *weights(size)
+        exact = convolved(*wide(a, f), window, CHANNELS) + wide(c)[0][:, None, None]
+        given = [last(a), np.ascontiguousarray(f.transpose(2, 3, 1, 0)), c]
+        op.check(given, last(np.maximum(exact, 0)), interpreted=batch == 1 and high < 3)
+
+
+def weights(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """A window for each channel, and a bias."""
+    return floats("f", CHANNELS, 1, size, size), floats("c", CHANNELS)

@@ -73,7 +73,7 @@ def test_conditions_that_hold_are_counted() -> None:
     op.check([a], np.cumsum(a, dtype="int32"), interpreted=True)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("op", ["cummax", "cummin"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])

@@ -1,7 +1,5 @@
 """Every refusal of a call, word for word: the argument, the fact that failed, what would be accepted."""
 
-import re
-
 import numpy as np
 import pytest
 from compiled import build
@@ -104,14 +102,12 @@ X, B, ROWS, Z = f32(3, 16), f32(16), f32(20, 16), f32(4, 3)
 
 CASES = refusals(
     """\
-too few arrays
 given ADD, (X,), {}
 add: takes 2 arrays, got 1
   at       b
   because  its inputs are x (n, 16) float32, b (16,) float32
   help     add(x, b)
 
-too many arrays
 given ADD, (X, B, X), {}
 add: takes 2 arrays, got 3
   at       argument 3
@@ -119,7 +115,6 @@ add: takes 2 arrays, got 3
   help     add(x, b)
   help     out= takes the result's array; sizes go by keyword
 
-an array for a kernel without inputs
 given EMPTY, (B,), {'n': 3}
 fill: takes 0 arrays, got 1
   at       argument 1
@@ -127,303 +122,226 @@ fill: takes 0 arrays, got 1
   help     fill()
   help     out= takes the result's array; sizes go by keyword
 
-unknown keyword
 given ADD, (X, B), {'m': 3}
 add: has no keyword m
   at       m
   because  its keywords are x, b, out, n
   help     add(x, b)
 
-an input by position and by name
 given ADD, (X,), {'x': X, 'b': B}
 add: takes x once, got it twice
   at       x
   because  argument 1 is x, and so is a keyword
   help     add(x, b)
 
-an input by neither
 given ADD, (), {'b': B}
 add: takes 2 arrays, got 1
   at       x
   because  x is given neither by position nor by name
   help     add(x, b)
 
-element type
 given ADD, (X.astype(np.float64), B), {}
 add: x has the wrong element type
   at       x
   because  x is float64, the kernel was compiled for float32
   help     x.astype("float32")
 
-rank
 given ADD, (X[0], B), {}
 add: x has the wrong rank
   at       x
   because  x has shape (16,), the kernel takes (n, 16)
 
-static extent
 given ADD, (f32(3, 15), B), {}
 add: x has the wrong shape
   at       x
   because  axis 1 of x is 15, the kernel was compiled for 16 in (n, 16)
 
-static extent of a vector
-given ADD, (X, B[:3]), {}
-add: b has the wrong shape
-  at       b
-  because  axis 0 of b is 3, the kernel was compiled for 16 in (16,)
-
-above the maximum
 given ADD, (f32(5000, 16), B), {}
 add: n = 5000 is outside the facts
   at       n
   because  n = 5000 by axis 0 of x, and the kernel was compiled for n <= 4096
   help     dim("n", max=5000), compiled again
 
-below the minimum
 given ADD, (f32(0, 16), B), {}
 add: n = 0 is outside the facts
   at       n
   because  n = 0 by axis 0 of x, and the kernel was compiled for n >= 1
   help     dim("n", min=0), compiled again
 
-no multiple
 given ODD, (f32(3, 16), f32(7)), {}
 odd: n = 3 is outside the facts
   at       n
   because  n = 3 by axis 0 of x, and the kernel was compiled for n % 4 == 0
   help     dim("n") without multiple_of=4, compiled again
 
-two arrays disagree
 given ODD, (f32(4, 16), f32(7)), {}
 odd: w disagrees on n
   at       w
   because  axis 0 of w is 7, but 2*n + 1 = 9 with n = 4 by axis 0 of x
 
-a formula and an array disagree, and no size gives it
-given ODD, (f32(4, 16), f32(4)), {}
-odd: w disagrees on n
-  at       w
-  because  axis 0 of w is 4, but 2*n + 1 = 9 with n = 4 by axis 0 of x
-
-an extent that no size gives
 given FIRST, (f32(4),), {}
 first: w has an extent that no n gives
   at       w
   because  axis 0 of w is 4, and 2*n + 1 = 4 has no integer solution
   help     the nearest extents are 3 (n = 1) and 5 (n = 2)
 
-an extent below all that a size gives
 given FIRST, (f32(0),), {}
 first: w has an extent that no n gives
   at       w
   because  axis 0 of w is 0, and 2*n + 1 = 0 has no integer solution
   help     the nearest extent is 1 (n = 0)
 
-a quotient disagrees
 given HALF, (f32(4), f32(3)), {}
 half: h disagrees on n
   at       h
   because  axis 0 of h is 3, but (n + 1)//2 = 2 with n = 4 by axis 0 of x
 
-an inequality is broken
 given ODD, (f32(8, 4), f32(17)), {}
 odd: m and n break an assumption
   at       m
   because  m = 4 by axis 1 of x, n = 8 by axis 0 of x, and the kernel was compiled under assume(n <= m)
 
-a congruence is broken
 given MODULAR, (f32(3, 2),), {}
 modular: n and m break an assumption
   at       n
   because  n = 3 by axis 0 of x, m = 2 by axis 1 of x, and the kernel was compiled under assume((n + m) % 4 == 0)
 
-an equation is broken
 given EQUAL, (f32(3, 3),), {}
 equal: n and m break an assumption
   at       n
   because  n = 3 by axis 0 of x, m = 3 by axis 1 of x, and the kernel was compiled under assume(n == m + 1)
 
-a keyword contradicts a shape
 given ADD, (X, B), {'n': 4}
 add: x disagrees on n
   at       x
   because  axis 0 of x is 3, but n = 4 by the keyword
 
-a size that is no integer
 given ADD, (X, B), {'n': 3.5}
 add: n is not an integer
   at       n
   because  got 3.5, a float
   help     n=12
 
-a negative size
 given REPEAT, (f32(3),), {'n': -1}
 repeat: n = -1 is outside the facts
   at       n
   because  n = -1 by the keyword, and the kernel was compiled for n >= 0
   help     n=0 to n=100
 
-an array of less than its least extent
 given BORDERED, (f32(2, 4),), {}
 bordered: n = -1 is outside the facts
   at       n
   because  n = -1 by axis 0 of x (n + 3 = 2), and the kernel was compiled for n >= 0
   help     the nearest extent is 3 (n = 0)
 
-a keyword below what a multiple may be
 given EVERY_FOURTH, (), {'n': -4}
 fourth: n = -4 is outside the facts
   at       n
   because  n = -4 by the keyword, and the kernel was compiled for n >= 2
   help     n=4 to n=96, a multiple of 4
 
-a size that none may have
-given REPEAT, (f32(3),), {'n': 2 ** 40}
-repeat: n = 1099511627776 is outside the facts
-  at       n
-  because  n = 1099511627776 by the keyword, and the kernel was compiled for n <= 100
-  help     n=0 to n=100
-
-a size that no shape gives
 given REPEAT, (f32(3),), {}
 repeat: cannot know n
   at       n
   because  no shape of the inputs determines n
   help     repeat(x, n=...)
 
-a negative extent of the result
 given REPEAT, (f32(3),), {'n': 2}
 repeat: z would have a negative extent
   at       z
   because  axis 0 of z is n - 3 = -1 with n = 2
 
-one array for two results
 given REPEAT, (f32(3),), {'n': 4, 'out': Z}
 repeat: out does not match the results
   at       out
   because  the kernel has 2 results, out is a ndarray
   help     out=(y, z)
 
-three arrays for two results
-given REPEAT, (f32(3),), {'n': 4, 'out': (Z, Z, Z)}
-repeat: out does not match the results
-  at       out
-  because  the kernel has 2 results, out is a tuple of 3
-  help     out=(y, z)
-
-a tuple for one result
 given ADD, (X, B), {'out': (X,)}
 add: out is not an array
   at       out
   because  it is of type tuple; kernels take numpy and DLPack arrays
 
-one result in another
 given REPEAT, (f32(3),), {'n': 4, 'out': (Z, Z[0, :1])}
 repeat: out[1] overlaps out[0]
   at       out[1]
   because  out[1] and out[0] start at the same byte
   help     leave out= away, or give it memory of its own
 
-read-only out
 given ADD, (X, B), {'out': frozen(f32(3, 16))}
 add: out is read-only
   at       out
   because  the result is written into it
   help     leave out= away, or give it memory of its own
 
-out with a zero stride
 given ADD, (X, B), {'out': np.lib.stride_tricks.as_strided(f32(16), (3, 16), (0, 4))}
 add: out overlaps itself
   at       out
   because  axis 0 has extent 3 and stride 0
   help     leave out= away, or give it memory of its own
 
-out with overlapping rows
 given ADD, (X, B), {'out': np.lib.stride_tricks.as_strided(f32(99), (3, 16), (8, 4))}
 add: out overlaps itself
   at       out
   because  shape (3, 16) with strides (8, 4) bytes may reach one place twice
   help     leave out= away, or give it memory of its own
 
-out is an input
 given ADD, (X, B), {'out': X}
 add: out overlaps x
   at       out
   because  out and x start at the same byte
   help     leave out= away, or give it memory of its own
 
-out overlaps an input from behind
 given ADD, (ROWS[:3], B), {'out': ROWS[1:4]}
 add: out overlaps x
   at       out
   because  out and x share memory: out starts 64 bytes after x
   help     leave out= away, or give it memory of its own
 
-out overlaps an input from before
 given ADD, (X, ROWS[2]), {'out': ROWS[:3]}
 add: out overlaps b
   at       out
   because  out and b share memory: out starts 128 bytes before b
   help     leave out= away, or give it memory of its own
 
-shape of out
 given ADD, (X, B), {'out': f32(3, 15)}
 add: out has the wrong shape
   at       out
   because  out has shape (3, 15), the result is (n, 16) = (3, 16) with n = 3
 
-rank of out
 given ADD, (X, B), {'out': f32(48)}
 add: out has the wrong rank
   at       out
   because  out has shape (48,), the kernel takes (n, 16)
 
-element type of out
 given ADD, (X, B), {'out': X.astype(np.float64)}
 add: out has the wrong element type
   at       out
   because  out is float64, the kernel was compiled for float32
 
-out is no array
-given ADD, (X, B), {'out': [0.0] * 48}
-add: out is not an array
-  at       out
-  because  it is of type list; kernels take numpy and DLPack arrays
-
-a list
 given ADD, ([[0.0] * 16], B), {}
 add: x is not an array
   at       x
   because  it is of type list; kernels take numpy and DLPack arrays
   help     numpy.asarray(x, dtype=...)
 
-a scalar
-given ADD, (X, np.float32(3)), {}
-add: b is not an array
-  at       b
-  because  it is of type float32; kernels take numpy and DLPack arrays
-  help     numpy.asarray(b, dtype=...)
-
-an array on a GPU
 given ADD, (OnGpu(), B), {}
 add: x is not in CPU memory
   at       x
   because  it is on cuda:1
   help     copy it to CPU memory first
 
-an array that refuses
 given ADD, (Unwilling(), B), {}
 add: x cannot be read through DLPack
   at       x
   because  its Unwilling says: not today
 
-a masked array
 given ADD, (np.ma.masked_array(X), B), {}
 add: x is a masked array
   at       x
   because  a compiled kernel reads every element, masked or not
-  help     x.filled(0)""",
+  help     x.filled(0)
+""",
     globals(),
 )
 
@@ -467,67 +385,47 @@ def subclassed(tensor):
 
 TORCH_CASES = refusals(
     """\
-element type
 given lambda torch: ((torch.zeros(3, 16).double(), B), {})
 add: x has the wrong element type
   at       x
   because  x is float64, the kernel was compiled for float32
   help     x.to(torch.float32)
 
-records gradients
 given lambda torch: ((torch.zeros(3, 16, requires_grad=True), B), {})
 add: x requires grad
   at       x
   because  a compiled kernel records no gradient
   help     x.detach()
 
-out records gradients
 given lambda torch: ((X, B), {'out': torch.zeros(3, 16, requires_grad=True)})
 add: out requires grad
   at       out
   because  a compiled kernel records no gradient
   help     out.detach()
 
-negated lazily
 given lambda torch: ((torch.zeros(3, 16, dtype=torch.complex64).conj().imag, B), {})
 add: x is negated lazily
   at       x
   because  its memory holds the values before the sign is applied
   help     x.resolve_neg()
 
-of a subclass, negated lazily
 given lambda torch: ((subclassed(torch.zeros(3, 16, dtype=torch.complex64).conj().imag), B), {})
 add: x is negated lazily
   at       x
   because  its memory holds the values before the sign is applied
   help     x.resolve_neg()
 
-of a subclass, of another type
-given lambda torch: ((subclassed(torch.zeros(3, 16).double()), B), {})
-add: x has the wrong element type
-  at       x
-  because  x is float64, the kernel was compiled for float32
-  help     x.to(torch.float32)
-
-sparse
 given lambda torch: ((torch.zeros(3, 16).to_sparse(), B), {})
 add: x cannot be read through DLPack
   at       x
   because  its Tensor says: Can't export tensors with layout other than torch.strided
 
-complex
-given lambda torch: ((torch.zeros(3, 16, dtype=torch.complex64), B), {})
-add: x has the wrong element type
-  at       x
-  because  x is complex64, the kernel was compiled for float32
-  help     x.to(torch.float32)
-
-shares the memory of out
 given lambda torch: ((torch.from_numpy(ROWS[:3]), B), {'out': ROWS[2:5]})
 add: out overlaps x
   at       out
   because  out and x share memory: out starts 128 bytes after x
-  help     leave out= away, or give it memory of its own""",
+  help     leave out= away, or give it memory of its own
+""",
     globals(),
 )
 
@@ -565,46 +463,23 @@ CallError: Y: cannot allocate a result of shape (1048576, 2147483647)
     assert kernel(f32(2), m=3).tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
-@pytest.mark.parametrize(
-    ("op", "text"),
-    [
-        (
-            "add",
-            """\
-outer: cannot allocate a result of shape (1048576, 2147483647)
-  because  it takes 9,007,199,250,546,688 bytes""",
-        ),
-        (
-            "cumsum",
-            """\
-outer: cannot allocate a result of shape (1048576, 2147483647)
-  because  it takes 9,007,199,250,546,688 bytes""",
-        ),
-        (
-            "sum",
-            """\
-outer: cannot allocate the arena
-  because  values between kernels take 9,007,208,249,533,696 bytes""",
-        ),
-    ],
-)
-def test_a_model_without_memory_for_a_result_says_its_bytes(op, text):
+@pytest.mark.parametrize("op", ["cumsum", "sum"])
+def test_a_model_without_memory_for_a_result_says_its_bytes(op):
     builder = Builder("outer")
     n, m = builder.size("n"), builder.size("m")
     x, y = builder.input("x", "float32", (n, 1)), builder.input("y", "float32", (1, m))
-    made = builder.node("add", x, y)
-    if op == "cumsum":
-        made = builder.node("cumsum", made, 1)
-    if op == "sum":
-        made = builder.node("sum", builder.node("cumsum", made, 1), axis=0)
-    builder.output(made)
+    made = builder.node("cumsum", builder.node("add", x, y), 1)
+    builder.output(builder.node("sum", made, axis=0) if op == "sum" else made)
     model = compile_graph(builder.bound)
     with pytest.raises(CallError) as refused:
-        model(
-            np.zeros((2**20, 1), np.float32), np.zeros((1, 2**31 - 1), np.float32)
-        )  # no page is touched
-    digits = re.compile(r"(?<=,)[\d,]+(?= bytes)")  # of an arena: its rows are aligned
-    assert digits.sub("…", str(refused.value)) == digits.sub("…", text)
+        model(f32(2**20, 1), f32(1, 2**31 - 1))  # no page is touched
+    text = """\
+outer: cannot allocate a result of shape (1048576, 2147483647)
+  because  it takes 9,007,199,250,546,688 bytes"""
+    if op == "sum":  # of an arena, whose rows are aligned, not all digits are told
+        text = "outer: cannot allocate the arena\n  because  values between kernels take 9,007,"
+    assert str(refused.value).startswith(text)
+    assert str(refused.value).endswith(" bytes")
     assert model(f32(2, 1), f32(1, 3)).shape[-1] == 3
 
 

@@ -54,11 +54,6 @@ dim: cannot name a size '2n'
   because  a size is known by an ASCII identifier
   help     dim("n")
 
->>> dim(3)
-dim: cannot name a size 3
-  because  a size is known by an ASCII identifier
-  help     dim("n")
-
 >>> dim('out')
 dim: cannot name a size 'out'
   because  out= of a call says where the result goes
@@ -73,108 +68,11 @@ dim: cannot take max=4.5
 dim: cannot take min=True
   at       size n
   because  a fact of a size is an integer
-
->>> dim('n', min=9, max=8)
-dim: no size can be in 9…8 and a multiple of 1
-  at       size n
-  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
-  help     dim("n", min=1, max=4096, multiple_of=8)
-
->>> dim('n', min=9, max=15, multiple_of=8)
-dim: no size can be in 9…15 and a multiple of 8
-  at       size n
-  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
-  help     dim("n", min=1, max=4096, multiple_of=8)
-
->>> dim('n', min=-1)
-dim: no size can be in -1…2147483647 and a multiple of 1
-  at       size n
-  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
-  help     dim("n", min=1, max=4096, multiple_of=8)
-
->>> dim('n', max=2 ** 31)
-dim: no size can be in 0…2147483648 and a multiple of 1
-  at       size n
-  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
-  help     dim("n", min=1, max=4096, multiple_of=8)
-
->>> dim('n', multiple_of=0)
-dim: no size can be in 0…2147483647 and a multiple of 0
-  at       size n
-  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
-  help     dim("n", min=1, max=4096, multiple_of=8)
-"""
-# A promise is an affine relation between sizes.
-PROMISES = """
->>> assume('n <= m')
-assume: cannot promise n <= m
-  because  it is of type str, and no relation of sizes made by dim
-  help     assume(n <= m)
-
->>> assume(n == m)
-assume: cannot promise False
-  because  it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0
-  help     assume(n <= m)
-
->>> assume(True)
-assume: cannot promise True
-  because  it is True: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0
-  help     assume(n <= m)
-
->>> assume(sympy.Ne(n, m))
-assume: cannot promise Ne(n, m)
-  because  a call checks <=, <, >=, > and ==
-  help     assume(n <= m)
-
->>> assume(n <= -1)
-assume: cannot promise False
-  because  no values of the sizes meet it, by what each of them is bounded by
-  help     assume(n <= m)
-
->>> assume(n < 2.5)
-assume: cannot promise n < 2.5
-  because  a fact is of ints and of sizes: isl decides those alone
-  help     assume(n <= m)
-
->>> assume(n >= m * 2 ** 62)
-assume: cannot promise n >= 4611686018427387904*m
-  because  a call checks it in int64: factors are at most 2**31
-  help     assume(n <= m)
-
->>> assume(n <= 2 ** 31 + 1)
-assume: cannot promise n <= 2147483649
-  because  a call checks it in int64: factors are at most 2**31
-  help     assume(n <= m)
-
->>> assume(sympy.Symbol('z') <= 4)
-assume: cannot promise z <= 4
-  because  a fact is about sizes made by dim
-  help     assume(n <= m)
-
->>> assume(n * m <= 4096)
-assume: cannot promise m*n <= 4096
-  because  isl decides quasi-affine facts only: no product of two sizes
-  help     assume(n <= m)
-
->>> assume((n + 1) % 8 == 0)
-assume: cannot promise False
-  because  it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0
-  help     assume(n <= m)
-
->>> assume(n ** 2 <= m)
-assume: cannot promise n**2 <= m
-  because  isl decides quasi-affine facts only: no product of two sizes
-  help     assume(n <= m)
 """
 # A shape is a tuple of quasi affine sizes at least 0.
 SHAPES = """
 >>> oc.placeholder((n * m,))
 placeholder: cannot take the size m*n
-  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int
-  help     2*n + 1, n//4 and n % 4 are accepted
-
->>> oc.placeholder((n ** 2,))
-placeholder: cannot take the size n**2
   because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int
   help     2*n + 1, n//4 and n % 4 are accepted
 
@@ -188,20 +86,8 @@ placeholder: cannot take the size 2.5
   because  a size is an int or an expression in sizes made by dim
   help     n = dim("n"); (n, 768)
 
->>> oc.placeholder((True,))
-placeholder: cannot take the size True
-  because  a size is an int or an expression in sizes made by dim
-  help     n = dim("n"); (n, 768)
-
 >>> oc.placeholder('n')
 placeholder: cannot take the shape 'n'
-  at       tensor A
-  because  a shape is a tuple of sizes
-  help     (n, 768)
-  help     (n,)
-
->>> oc.placeholder(5)
-placeholder: cannot take the shape 5
   at       tensor A
   because  a shape is a tuple of sizes
   help     (n, 768)
@@ -212,26 +98,25 @@ placeholder: cannot take the extent -1
   at       tensor A, axis 1
   because  an extent is at least 0
 
->>> oc.placeholder((n,), name='my tensor')
-placeholder: cannot take the name 'my tensor'
-  because  names are ASCII identifiers
-
 >>> oc.placeholder((n,), 'float8', 'A')
 placeholder: cannot hold 'float8'
   at       tensor A
   because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool
-
->>> oc.reduce_axis(5, '2')
-reduce_axis: cannot take the name '2'
-  because  names are ASCII identifiers
-
->>> oc.reduce_axis('m')
-reduce_axis: cannot take the size 'm'
-  because  a size is an int or an expression in sizes made by dim
-  help     n = dim("n"); (n, 768)
 """
 # An expression is made of equal element types.
 VALUES = """
+>>> oc.where(True, 1.0, 2.0)
+where: cannot choose by True
+  because  the condition is a comparison of elements, axes or sizes
+
+>>> oc.tanh(1.0)
+compute: cannot take tanh of 1.0
+  because  tanh is for float elements
+
+>>> row(lambda i: oc.exp(F[i]))
+compute: cannot take exp of int32 F[i]
+  because  exp is for float elements
+
 >>> row(lambda i: A[i])
 compute: cannot read A with 1 indices
   at       tensor A[n, m]
@@ -249,59 +134,8 @@ compute: cannot index with F[i] of type int32
   because  an index is an integer expression in axes and sizes
   help     index(…) of an element is asked when the kernel is called
 
->>> row(lambda i: A[i + 'x', 0])
-compute: cannot take index + str
-  at       i
-  because  arithmetic is between equal element types
-  help     cast(x, "float32") converts, explicitly
-
->>> row(lambda i: A[i, 0] if F[i] > 0 else A[i, 1])
-compute: cannot decide F[i] > 0 while describing
-  because  its value is known only when the kernel runs
-  help     where(condition, a, b) chooses by element, in place of if
-  help     maximum(a, b), minimum(a, b), in place of Python's max and min
-  help     (0 <= i) & (i < n), a | b, ~a, in place of 0 <= i < n, and, or, not
-
->>> row(lambda i: A[i, 0] + F[i])
-compute: cannot take float32 + int32 F[i]
-  at       A[i, 0]
-  because  arithmetic is between equal element types
-  help     cast(x, "float32") converts, explicitly
-
->>> row(lambda i: F[i] * 1.5)
-compute: cannot take int32 * float
-  at       F[i]
-  because  arithmetic is between equal element types
-  help     cast(x, "float32") converts, explicitly
-
->>> row(lambda i: A[i, 0] * n)
-compute: cannot take float32 * a size
-  at       A[i, 0]
-  because  arithmetic is between equal element types
-  help     cast(x, "float32") converts, explicitly
-
->>> row(lambda i: A[i, 0] + 'x')
-compute: cannot take float32 + str
-  at       A[i, 0]
-  because  arithmetic is between equal element types
-  help     cast(x, "float32") converts, explicitly
-
->>> row(lambda i: (i < n) + (i < m))
-compute: cannot take bool + bool
-  at       i < n
-  because  arithmetic is between equal element types
-  help     cast(x, "float32") converts, explicitly
-
 >>> row(lambda i: A[i // m, 0])
 compute: cannot take i // m
-  because  // and % floor integers, by a positive constant
-
->>> row(lambda i: A[i % 0, 0])
-compute: cannot take i % 0
-  because  // and % floor integers, by a positive constant
-
->>> row(lambda i: A[i, 0] // 2.0)
-compute: cannot take A[i, 0] // 2.0
   because  // and % floor integers, by a positive constant
 
 >>> row(lambda i: F[i] / 2)
@@ -309,18 +143,9 @@ compute: cannot take F[i] / 2
   because  / is for floats, and these are int32
   help     // floors integers
 
->>> row(lambda i: A[i, 0] ** 2)
-compute: cannot take A[i, 0] ** 2
-  because  a power is written as a function
-  help     power(A[i, 0], 2)
-
 >>> row(lambda i: oc.where((i < n) & 1, A[i, 0], 0.0))
 compute: cannot take and of 1
   because  & | ^ ~ join conditions, such as (i >= 1) & (i < n), or bits of integers
-
->>> row(lambda i: oc.exp(F[i]))
-compute: cannot take exp of int32 F[i]
-  because  exp is for float elements
 
 >>> row(lambda i: A[i, 0] << 2)
 compute: cannot take float32 A[i, 0] << 2.0
@@ -337,39 +162,13 @@ compute: cannot take int32 & float
   because  bits are of integers of one type, or of conditions
   help     cast(…, "int32") converts, explicitly
 
->>> row(lambda i: F[i] << i)
-compute: cannot take int32 << index i
-  at       F[i]
-  because  bits are of integers of one type, or of conditions
-  help     cast(…, "int32") converts, explicitly
-
->>> row(lambda i: oc.log(F[i]))
-compute: cannot take log of int32 F[i]
-  because  log is for float elements
-
 >>> row(lambda i: A[oc.index(A[i, 0]), 0])
 index: cannot take float32 A[i, 0] as an index
   because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8
 
->>> row(lambda i: A[oc.index(i < n), 0])
-index: cannot take bool i < n as an index
-  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8
-
->>> row(lambda i: A[oc.index(1.5), 0])
-index: cannot take 1.5 as an index
-  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8
-
->>> oc.tanh(1.0)
-compute: cannot take tanh of 1.0
-  because  tanh is for float elements
-
 >>> oc.maximum(1, 2)
 compute: cannot take maximum of 1 and 2
   because  neither is an expression
-
->>> oc.where(True, 1.0, 2.0)
-where: cannot choose by True
-  because  the condition is a comparison of elements, axes or sizes
 
 >>> row(lambda i: oc.where(A[i, 0], A[i, 0], 0.0))
 where: cannot choose by A[i, 0]
@@ -396,6 +195,10 @@ cast: cannot convert 'x'
 """
 # A reduction is over reduction axes outermost.
 REDUCTIONS = """
+>>> row(lambda i: oc.max(1.0, axis=k))
+max: cannot reduce 1.0
+  because  a reduction is over tensor elements
+
 >>> row(lambda i: oc.sum(A[i, 0], axis='k'))
 sum: cannot reduce over 'k'
   because  it is not an axis made by reduce_axis
@@ -417,10 +220,6 @@ sum: cannot reduce bool i < k
   help     sum(cast(i < k, "int32"), …)
   help     sum(where(i < k, a, b), …) of elements that it chooses
 
->>> row(lambda i: oc.max(1.0, axis=k))
-max: cannot reduce 1.0
-  because  a reduction is over tensor elements
-
 >>> row(lambda i: oc.sum(oc.sum(A[i, k], axis=k) * A[i, k], axis=k))
 compute: cannot reduce inside a reduction: sum(sum(A[i, k], k) * A[i, k], k)
   at       tensor C
@@ -439,102 +238,10 @@ compute: cannot use the axis k here
   because  it is neither an axis of the tensor nor reduced by this sum, max or min
   help     sum(…, axis=k)
 """
-# A literal is a value of its element type.
-LITERALS = """
->>> row(lambda i: G[i] + 300)
-compute: cannot take 300 as int8
-  because  int8 holds -128…127
-  help     cast(x, "int64") widens, explicitly
-
->>> row(lambda i: G[i] % 256)
-compute: cannot take 256 as int8
-  because  int8 holds -128…127
-  help     cast(x, "int64") widens, explicitly
-
->>> row(lambda i: G[i] + np.int64(300))
-compute: cannot take 300 as int8
-  because  int8 holds -128…127
-  help     cast(x, "int64") widens, explicitly
-
->>> row(lambda i: oc.where(G[i] < 128, A[i, 0], 0.0))
-compute: cannot take 128 as int8
-  because  int8 holds -128…127
-  help     cast(x, "int64") widens, explicitly
-
->>> row(lambda i: F[i] * 2 ** 31)
-compute: cannot take 2147483648 as int32
-  because  int32 holds -2147483648…2147483647
-  help     cast(x, "int64") widens, explicitly
-
->>> oc.cast(-1, 'uint8')
-compute: cannot take -1 as uint8
-  because  uint8 holds 0…255
-  help     cast(x, "int64") widens, explicitly
-
->>> oc.cast(math.nan, 'int32')
-compute: cannot take nan as int32
-  because  int32 holds -2147483648…2147483647
-  help     a number within these
-
->>> oc.cast(math.inf, 'int64')
-compute: cannot take inf as int64
-  because  int64 holds -9223372036854775808…9223372036854775807
-  help     a number within these
-
->>> oc.cast(-math.inf, 'int8')
-compute: cannot take -inf as int8
-  because  int8 holds -128…127
-  help     a number within these
-
->>> oc.cast(10 ** 400, 'int64')
-compute: cannot take a scalar of 401 digits as int64
-  because  int64 holds -9223372036854775808…9223372036854775807
-  help     a number within these
-
->>> oc.cast(10 ** 400, 'float64')
-compute: cannot take a scalar of 401 digits as float64
-  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308
-  help     a number within these
-
->>> row(lambda i: A[i, 0] * 1e+39)
-compute: cannot take 1e+39 as float32
-  because  float32 holds -3.4028234663852886e+38…3.4028234663852886e+38
-  help     cast(x, "float64") widens, explicitly
-
->>> oc.cast(65520, 'float16')
-compute: cannot take 65520 as float16
-  because  float16 holds -65504.0…65504.0
-  help     cast(x, "float64") widens, explicitly
-
->>> row(lambda i: H[i] + 10 ** 400)
-compute: cannot take a scalar of 401 digits as float64
-  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308
-  help     a number within these
-
->>> oc.cast(10 ** 400, 'float32')
-compute: cannot take a scalar of 401 digits as float32
-  because  float32 holds -3.4028234663852886e+38…3.4028234663852886e+38
-  help     a number within these
-
->>> oc.cast(-1, 'uint64')
-compute: cannot take -1 as uint64
-  because  uint64 holds 0…18446744073709551615
-  help     a number within these
-"""
 # A tensor holds numbers one value for each point of named axes.
 TENSORS = """
->>> row(lambda i: A[i, 0], name='')
-compute: cannot take the name ''
-  because  names are ASCII identifiers
-
 >>> row(lambda i: None)
 compute: cannot store None
-  at       tensor C
-  because  the function gives no expression
-  help     cast(1.0, "float32") is a constant expression
-
->>> row(lambda i: 1.0)
-compute: cannot store 1.0
   at       tensor C
   because  the function gives no expression
   help     cast(1.0, "float32") is a constant expression
@@ -547,12 +254,6 @@ compute: cannot store i of type index
   help     cast(i, "int64")
 
 >>> row(lambda *ix: A[ix[0], 0])
-compute: cannot name the axes
-  at       tensor C
-  because  the function's parameters are not all plain names
-  help     axes=("i", "j")
-
->>> row(lambda *, i: A[i, 0])
 compute: cannot name the axes
   at       tensor C
   because  the function's parameters are not all plain names
@@ -575,10 +276,6 @@ compute: cannot give 2 axes the names i
   at       tensor C
   because  the shape has 2 extents and the function 1 parameters
 
->>> block(lambda *ix: A[ix], axes=('1', 'j'))
-compute: cannot take the name '1'
-  because  names are ASCII identifiers
-
 >>> block(lambda *ix: A[ix], axes=('i', 'i'))
 compute: cannot name axes ('i', 'i')
   at       tensor C
@@ -596,12 +293,6 @@ compute: cannot read two tensors of one name in A
 """
 # A program knows its inputs and each name once.
 PROGRAMS = """
->>> computation([row(lambda i: A[i, 0] + oc.placeholder((dim('n', max=8),), name='B')[i])])
-compute: cannot tell two sizes named n apart
-  at       tensor B
-  because  one is 0…64, the other 0…8
-  help     make the size once, and use it in every shape
-
 >>> computation([row(lambda i: A[i, 0] + oc.placeholder((dim('n', max=64, multiple_of=8),), name='B')[i])])
 compute: cannot tell two sizes named n apart
   at       tensor B
@@ -617,10 +308,6 @@ compile: cannot compute without A
 compile: cannot take C: float32[n] as an input
   because  an input is a placeholder
 
->>> computation([row(lambda i: A[i, 0])], inputs=['A'])
-compile: cannot take 'A' as an input
-  because  an input is a placeholder
-
 >>> computation([row(lambda i: A[i, 0]), row(lambda i: A[i, 1])])
 compile: cannot tell two tensors named C apart
   because  one is C: float32[n], the other C: float32[n]
@@ -628,9 +315,97 @@ compile: cannot tell two tensors named C apart
 """
 
 
-REFUSED = refusals(
-    "\n".join((SIZES, PROMISES, SHAPES, VALUES, REDUCTIONS, LITERALS, TENSORS, PROGRAMS)), globals()
+def rows(sentence: str, page: str) -> dict[str, str]:
+    """Return what one sentence refuses: each line of a page has a call, and what stands in the sentence."""
+    lines = (line.split(" | ") for line in page.strip().splitlines())
+    return {call: sentence.format(*said) for call, *said in lines}
+
+
+# A promise is an affine relation between sizes.
+PROMISES = rows(
+    """\
+assume: cannot promise {0}
+  because  {1}
+  help     assume(n <= m)""",
+    r"""
+assume(n * m <= 4096) | m*n <= 4096 | isl decides quasi-affine facts only: no product of two sizes
+assume(sympy.Symbol('z') <= 4) | z <= 4 | a fact is about sizes made by dim
+assume(n >= m * 2 ** 62) | n >= 4611686018427387904*m | a call checks it in int64: factors are at most 2**31
+assume(n < 2.5) | n < 2.5 | a fact is of ints and of sizes: isl decides those alone
+assume(n <= -1) | False | no values of the sizes meet it, by what each of them is bounded by
+assume(sympy.Ne(n, m)) | Ne(n, m) | a call checks <=, <, >=, > and ==
+assume(n == m) | False | it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0
+assume('n <= m') | n <= m | it is of type str, and no relation of sizes made by dim
+""",
 )
+# An expression is made of equal element types.
+OPERANDS = rows(
+    """\
+compute: cannot take {0}
+  at       {1}
+  because  arithmetic is between equal element types
+  help     cast(x, "float32") converts, explicitly""",
+    r"""
+row(lambda i: (i < n) + (i < m)) | bool + bool | i < n
+row(lambda i: A[i, 0] * n) | float32 * a size | A[i, 0]
+row(lambda i: F[i] * 1.5) | int32 * float | F[i]
+row(lambda i: A[i, 0] + F[i]) | float32 + int32 F[i] | A[i, 0]
+row(lambda i: A[i + 'x', 0]) | index + str | i
+""",
+)
+# A name is one of Python.
+NAMES = rows(
+    """\
+{0}: cannot take the name {1}
+  because  names are ASCII identifiers""",
+    r"""
+oc.reduce_axis(5, '2') | reduce_axis | '2'
+oc.placeholder((n,), name='my tensor') | placeholder | 'my tensor'
+row(lambda i: A[i, 0], name='') | compute | ''
+block(lambda *ix: A[ix], axes=('1', 'j')) | compute | '1'
+""",
+)
+# A literal is a value of its element type.
+LITERALS = rows(
+    """\
+compute: cannot take {0} as {1}
+  because  {1} holds {2}
+  help     {3}""",
+    r"""
+oc.cast(-1, 'uint64') | -1 | uint64 | 0…18446744073709551615 | a number within these
+row(lambda i: A[i, 0] * 1e+39) | 1e+39 | float32 | -3.4028234663852886e+38…3.4028234663852886e+38 | cast(x, "float64") widens, explicitly
+oc.cast(10 ** 400, 'int64') | a scalar of 401 digits | int64 | -9223372036854775808…9223372036854775807 | a number within these
+oc.cast(math.nan, 'int32') | nan | int32 | -2147483648…2147483647 | a number within these
+row(lambda i: oc.where(G[i] < 128, A[i, 0], 0.0)) | 128 | int8 | -128…127 | cast(x, "int64") widens, explicitly
+""",
+)
+IN_ROWS = PROMISES | OPERANDS | NAMES | LITERALS
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"min": 9, "max": 8},
+        {"min": 9, "max": 15, "multiple_of": 8},
+        {"min": -1},
+        {"max": 2**31},
+        {"multiple_of": 0},
+    ],
+    ids=str,
+)
+def test_facts_that_leave_a_size_no_value_are_refused(facts: dict[str, int]) -> None:
+    low, high, by = ({"min": 0, "max": 2**31 - 1, "multiple_of": 1} | facts).values()
+    refused(
+        lambda: dim("n", **facts),
+        f"""\
+dim: no size can be in {low}…{high} and a multiple of {by}
+  at       size n
+  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
+  help     dim("n", min=1, max=4096, multiple_of=8)""",
+    )
+
+
+REFUSED = refusals("\n".join((SIZES, SHAPES, VALUES, REDUCTIONS, TENSORS, PROGRAMS)), globals())
 
 
 @pytest.mark.parametrize(("describe", "text"), REFUSED.values(), ids=REFUSED)
@@ -638,6 +413,11 @@ def test_what_is_no_description_is_refused_word_for_word(
     describe: Callable[[], Any], text: str
 ) -> None:
     refused(describe, text)
+
+
+@pytest.mark.parametrize("call", IN_ROWS)
+def test_what_one_sentence_refuses_is_refused(call: str) -> None:
+    refused(lambda: eval(call, globals()), IN_ROWS[call])
 
 
 def test_an_integer_that_rounds_to_a_finite_float_is_a_literal() -> None:

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import EQUAL, proved
+from conftest import EQUAL, proved, refusals, rejection
 
-import offcut
 import offcut as oc
 from offcut import Partition, assume, dim
 from offcut.describe.computation import computation, source
@@ -133,9 +132,10 @@ partition: cannot cut by residue
     assert len(cut_of(tile={"i": 64}, tail="residue").pieces) == 64
 
 
-@pytest.mark.parametrize("most", [64, None])
-@pytest.mark.parametrize("tail", ["balance", "mix"])
-@pytest.mark.parametrize("tile", [1025, 999_999_999, 2**31 - 1])
+@pytest.mark.parametrize(
+    ("tail", "tile", "most"),
+    [("balance", 1025, 64), ("balance", 2**31 - 1, None), ("mix", 1025, None)],
+)
 def test_more_heights_than_can_be_asked_are_refused(tail: str, tile: int, most: int | None) -> None:
     size = dim("q", max=most) if most else dim("q")
     of = row(lambda i: oc.cast(1.0, "float32"), size)
@@ -151,20 +151,6 @@ partition: cannot cut by balance
   help     tail="cut" and tail="ladder" are for tiles of any size""",
     )
     assert proved(cut_of(of, {"i": 1024}, tail)) >= EQUAL
-
-
-def test_rows_of_a_triangle_take_no_strategy_of_too_many_segments() -> None:
-    triangle = offcut.parse(
-        "size n in 0:99\noutput C: int32[n, n]\nfor i in 0:n\n  for j in 0:i + 1\n    C[i, j] = 1\n"
-    )
-    refused(
-        lambda: offcut.partition(triangle, {"i": 4, "j": 65}, {"i": "cut", "j": "residue"}),
-        """\
-partition: cannot cut by residue
-  at       loop j, in tiles of 65
-  because  it gives more than 64 segments, each of them code of its own
-  help     tail="cut" and tail="ladder" are for tiles of any size""",
-    )
 
 
 SQUARE = """program square
@@ -199,18 +185,6 @@ def test_an_order_with_a_loop_around_the_one_that_its_bounds_depend_on_is_refuse
 @pytest.mark.parametrize("tile", [np.int64(4), np.uint8(4), (np.int32(8), 4)])
 def test_a_tile_may_be_an_int_of_numpy(tile: Any) -> None:
     assert proved(cut_of(tile={"i": tile})) >= EQUAL
-
-
-def test_an_array_is_no_tile() -> None:
-    refused(
-        lambda: cut_of(tile={"i": np.array([8, 4])}),
-        """\
-partition: cannot cut i by array([8, 4])
-  at       axis i
-  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     tile={"i": 8}
-  help     tile={"i": (64, 16)} in two levels""",
-    )
 
 
 def test_an_axis_that_is_not_there_is_answered_with_those_that_are() -> None:
@@ -249,7 +223,7 @@ partition: cannot cut C.i twice
     )
 
 
-@pytest.mark.parametrize("tail", ["peel", "BALANCE", "", None, 3])
+@pytest.mark.parametrize("tail", ["BALANCE", None])
 def test_a_strategy_that_is_not_there_is_answered_with_those_that_are(tail: Any) -> None:
     refused(
         lambda: cut_of(tail={"i": tail}),
@@ -286,7 +260,7 @@ partition: cannot treat the tail of j
     assert cut_of(tail={}).loops == cut_of(tail={"i": "cut"}).loops
 
 
-@pytest.mark.parametrize("tile", [0, -2, True, 8.0, "8", None, n, 2**31, 2**40])
+@pytest.mark.parametrize("tile", [0, True, 8.0, n, 2**31, np.array([8, 4])])
 def test_a_tile_is_an_int_from_1_to_the_greatest_size(tile: Any) -> None:
     refused(
         lambda: cut_of(tile={"i": tile}),
@@ -301,11 +275,11 @@ partition: cannot cut i by {tile!r}
     assert proved(cut_of(tile={"i": 2**31 - 1}, tail="guard")) >= EQUAL
 
 
-@pytest.mark.parametrize("given", [{"tile": 8}, {"tile": "i"}, {"tail": 3}, {"tail": None}])
+@pytest.mark.parametrize("given", [{"tile": 8}, {"tail": None}])
 def test_a_cut_is_given_by_axis(given: dict[str, Any]) -> None:
     ((what, value),) = given.items()
     refused(
-        lambda: offcut.partition(total(), **{"tile": {"i": 8}, **given}),
+        lambda: oc.partition(total(), **{"tile": {"i": 8}, **given}),
         f"""\
 partition: cannot take {what}={value!r}
   because  a cut is given by axis
@@ -334,22 +308,10 @@ OUTSIDE = [
         lambda: row(lambda i: oc.where(i + 1 < n, F[i + 1], 0.0)),
     ),
     (
-        lambda: row(lambda i: oc.where(i >= 2, F[i - 3], 0.0)),
-        "C[i] = where(i >= 2, F[i - 3], 0.0)",
-        "with n = 3, i = 2, it is F[-1] of a tensor of shape (n)",
-        lambda: row(lambda i: oc.where(i > 2, F[i - 3], 0.0)),
-    ),
-    (
         lambda: row(lambda i: A[i, i]),
         "C[i] = A[i, i]",
         "with n = 13, i = 12, it is A[12, 12] of a tensor of shape (n, 12)",
         lambda: row(lambda i: oc.where(i < 12, A[i, i], 0.0)),
-    ),
-    (
-        lambda: row(lambda i: F[i], m),
-        "C[i] = F[i]",
-        "with n = 0, m = 1, i = 0, it is F[0] of a tensor of shape (n)",
-        lambda: row(lambda i: oc.where(i < n, F[i], 0.0), m),
     ),
     (
         lambda: row(lambda i: oc.sum(F[i + k], axis=k)),
@@ -373,9 +335,9 @@ cannot access {access} out of bounds
   help     an if around the statement, or where(condition, …) around the access"""
     program = source(computation([wrong()]))
     refused(lambda: cut_of(wrong()), f"partition: {text}")
-    refused(lambda: offcut.partition(program), f"partition: {text}")
-    refused(lambda: offcut.compile(wrong()), f"compile: {text}")
-    refused(lambda: offcut.compile(program), f"compile: {text}")
+    refused(lambda: oc.partition(program), f"partition: {text}")
+    refused(lambda: oc.compile(wrong()), f"compile: {text}")
+    refused(lambda: oc.compile(program), f"compile: {text}")
     with assume(n >= 11):
         assert cut_of(right()).pieces
 
@@ -383,7 +345,7 @@ cannot access {access} out of bounds
 def test_an_access_out_of_bounds_is_named_as_its_user_does() -> None:
     size, given = dim("int32", max=64), oc.placeholder((dim("int32", max=64),), name="float32")
     wrong = oc.compute((size,), lambda i: given[i + size - size + 1], name="where")
-    for op, call in (("partition", offcut.partition), ("compile", offcut.compile)):
+    for op, call in (("partition", oc.partition), ("compile", oc.compile)):
         refused(
             lambda call=call: call(wrong),
             f"""\
@@ -404,8 +366,8 @@ cannot take the extent n - 5
     short = row(lambda i: F[i], n - 5)
     program = source(computation([short]))
     for what in (short, program):
-        refused(lambda what=what: offcut.partition(what), f"partition: {text}")
-        refused(lambda what=what: offcut.compile(what), f"compile: {text}")
+        refused(lambda what=what: oc.partition(what), f"partition: {text}")
+        refused(lambda what=what: oc.compile(what), f"compile: {text}")
     with assume(n >= 5):
         assert proved(cut_of(row(lambda i: F[i], n - 5))) >= EQUAL
 
@@ -433,11 +395,6 @@ compile: cannot take the extent n * m - 6
     np.testing.assert_array_equal(kernel(n=4, m=3), np.zeros(4))
 
 
-def test_a_promise_between_sizes_brings_an_access_in_bounds() -> None:
-    with assume(m <= n):
-        assert proved(cut_of(row(lambda i: F[i], m))) >= EQUAL
-
-
 UNDECIDED = {
     "an index that is not a sum": (lambda i: F[i * i], 2),
     "a condition on elements": (lambda i: oc.where(F[i] > 3.0, F[i + 1], 0.0), 5),
@@ -445,15 +402,14 @@ UNDECIDED = {
 }
 
 
-@pytest.mark.parametrize("tail", ["cut", "mask", "shift"])
-@pytest.mark.parametrize("what", UNDECIDED)
+@pytest.mark.parametrize(("what", "tail"), zip(UNDECIDED, ("cut", "mask", "shift"), strict=True))
 def test_an_access_that_sets_do_not_decide_is_cut_and_asked_at_the_call(
     what: str, tail: str
 ) -> None:
     term, least = UNDECIDED[what]
     kernel = oc.compile(row(term), strategy={"i": tail})
     made = cut_of(row(term), tail=tail)
-    for size in (0, 1, 2, 3, 4, 5, 12, 17):
+    for size in (0, 1, 2, 5, 17):
         given = np.arange(size, dtype=np.float32)
         try:
             wanted = made.source.run({"F": given})
@@ -466,39 +422,22 @@ def test_an_access_that_sets_do_not_decide_is_cut_and_asked_at_the_call(
             np.testing.assert_array_equal(made.run({"F": given}), wanted)
 
 
-def test_a_picture_needs_a_value_for_every_size() -> None:
-    p = cut_of(row(lambda i: oc.where(i < n, F[i], 0.0), m))
-    refused(
-        lambda: p.plot(),
-        """\
-plot: cannot do without n, m
-  because  the sizes of C are n, m
-  help     plot(n=…, m=…)""",
-        CallError,
-    )
-    refused(
-        lambda: p.plot(m=3),
-        """\
-plot: cannot do without n
-  because  the sizes of C are n, m
-  help     plot(n=…, m=…)""",
-        CallError,
-    )
-    refused(
-        lambda: p.plot(m=3, n=4, k=5),
-        """\
-plot: cannot take k
-  because  the sizes of C are n, m
-  help     plot(n=…, m=…)""",
-        CallError,
-    )
-    refused(
-        lambda: p.plot(m=3, n=65),
-        """\
-plot: cannot take n = 65
-  because  n is in 0…64""",
-        CallError,
-    )
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ({"m": 3}, "do without n\n  because  the sizes of C are n, m\n  help     plot(n=…, m=…)"),
+        (
+            {"m": 3, "n": 4, "k": 5},
+            "take k\n  because  the sizes of C are n, m\n  help     plot(n=…, m=…)",
+        ),
+        ({"m": 3, "n": 65}, "take n = 65\n  because  n is in 0…64"),
+        ({"m": 3, "n": 2}, "draw at n = 2, m = 3\n  because  C assumes m <= n"),
+    ],
+)
+def test_a_picture_is_of_sizes_that_are_allowed(sizes: dict[str, int], text: str) -> None:
+    with assume(m <= n):
+        p = cut_of(row(lambda i: F[i], m))
+    refused(lambda: p.plot(**sizes), f"plot: cannot {text}", CallError)
 
 
 def test_an_array_that_would_make_a_size_negative_is_named_with_its_extent() -> None:
@@ -510,18 +449,6 @@ def test_an_array_that_would_make_a_size_negative_is_named_with_its_extent() -> 
 run: cannot take n = -1
   at       axis 0, of 2, of input L: float32[n + 3]
   because  n is in 0…64""",
-        CallError,
-    )
-
-
-def test_a_picture_is_of_sizes_that_the_promises_allow() -> None:
-    with assume(m <= n):
-        p = cut_of(row(lambda i: F[i], m))
-    refused(
-        lambda: p.plot(m=3, n=2),
-        """\
-plot: cannot draw at n = 2, m = 3
-  because  C assumes m <= n""",
         CallError,
     )
 
@@ -587,3 +514,270 @@ def test_a_reduction_is_drawn_under_its_name() -> None:
         "corner 4 × 5 shift: loops, 1.28 %",
         "executed, not owned",
     ]
+
+
+UPDATED = """\
+size n in 0:1000
+input X: float32[n]
+inout A: float32[n]
+for i in 0:n
+  A[i] += X[i]
+"""
+CHAIN = """\
+size n in 0:1000
+inout B: float32[n]
+for i in 1:n
+  B[i] = B[i - 1] * 2.0
+"""
+TRIANGLE = """\
+size n in 0:99
+output C: int32[n, n]
+for i in 0:n
+  for j in 0:i + 1
+    C[i, j] = 1
+"""
+SUM_AND_COPY = """\
+size n in 0:1000
+input X: float32[n]
+output C: float32[n]
+inout S: float32[1]
+for k in 0:n
+  S[0] += X[k]
+  C[k] = X[k]
+"""
+# A program, how it is cut, and a tail that it takes.
+LOOPS = refusals(
+    """
+given TRIANGLE, {'i': 4, 'j': 4}, {'i': 'cut', 'j': 'pad'}, {'i': 'cut', 'j': 'mask'}
+cannot take tail="pad"
+  at       loop j
+  because  its bounds 0:i + 1 differ between the rows of a tile, so the tail has no single extent
+  help     cut, guard and mask treat each row by itself
+  help     cut only one of the two loops
+
+given TRIANGLE, {'i': 4, 'j': 65}, {'i': 'cut', 'j': 'residue'}, {'i': 'cut', 'j': 'guard'}
+cannot cut by residue
+  at       loop j, in tiles of 65
+  because  it gives more than 64 segments, each of them code of its own
+  help     tail="cut" and tail="ladder" are for tiles of any size
+
+given UPDATED, {'i': 4}, 'shift', 'balance'
+cannot take tail="shift"
+  at       loop i
+  because  the last tile would run A[i] += X[i] again
+  help     mask, cut, ladder, balance run each instance once
+
+given CHAIN, {'i': 4}, 'pad', 'mask'
+cannot take tail="pad"
+  at       loop i
+  because  a padded tile runs its instances together, and this loop carries dependences between them
+  help     any tail but pad and shift keeps their order
+
+given CHAIN, {'i': 4}, 'exact', 'cut'
+cannot take tail="exact"
+  at       loop i
+  because  with n = 2, 4 does not divide the extent n - 1
+  help     tail="cut" separates the last (n + 3) % 4 iterations
+  help     assume((n + 3) % 4 == 0) if every caller guarantees it
+
+given SUM_AND_COPY, {'k': 4}, 'pad', 'mask'
+cannot take tail="pad"
+  because  only the terms of a reduction can be masked to its neutral element
+  help     tail="mask" runs no instance outside
+""",
+    globals(),
+)
+
+
+@pytest.mark.parametrize("what", LOOPS)
+def test_a_cut_of_a_loop_program_is_refused_beside_one_that_is_proved(what: str) -> None:
+    text, tile, tail, accepted, refusal = LOOPS[what]
+    program = oc.parse(text)
+    with rejection(f"PartitionError: partition: {refusal}"):
+        oc.partition(program, tile=tile, tail=tail)
+    assert proved(oc.partition(program, tile=tile, tail=accepted)) >= EQUAL
+
+
+@pytest.mark.parametrize(
+    ("axis", "text"),
+    [
+        ("k", "cannot find the axis 'k'\n  because  no axis has that name\n  help     A.i, B.i"),
+        (
+            "i",
+            "cannot find the axis 'i'\n  because  several axes have that name\n  help     A.i, B.i",
+        ),
+    ],
+)
+def test_a_loop_is_found_by_a_name_of_its_own(axis: str, text: str) -> None:
+    program = oc.parse("""\
+size n in 0:1000
+output A: float32[n]
+output B: float32[n]
+for i in 0:n
+  A[i] = 1.0
+for i in 0:n
+  B[i] = 1.0
+""")
+    refused(lambda: oc.partition(program, tile={axis: 4}), f"partition: {text}")
+
+
+def test_a_nest_has_no_more_tiles_than_compile_in_seconds() -> None:
+    text = """\
+size n in 0:1000
+output C: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    C[i, j] = 1.0
+"""
+    with rejection("""\
+PartitionError: partition: cannot cut i, j so
+  because  there would be at least 257 tiles, more than 256, each of them code of its own
+  help     one loop with residue or mix, or fewer levels"""):
+        oc.partition(oc.parse(text), {"i": 32, "j": 32}, "residue")
+    assert len(oc.partition(oc.parse(text), {"i": 8, "j": 4}, "residue").pieces) == 32
+
+
+def test_a_described_sum_has_no_more_parts_than_compile_in_seconds() -> None:
+    n, m = oc.dim("n", max=4096), oc.dim("m", max=500)
+    a, b = oc.placeholder((n, m), name="A"), oc.placeholder((m, n), name="B")
+    k = oc.reduce_axis(m, "k")
+    c = oc.compute((n, n), lambda i, j: oc.sum(a[i, k] * b[k, j], axis=k), name="C")
+    with pytest.raises(oc.PartitionError, match=r"cannot cut k so\n.*more than 256, each"):
+        oc.compile(c, strategy=dict.fromkeys("ijk", "residue"))
+
+
+def test_an_assumption_that_no_set_says_is_refused() -> None:
+    text = """\
+size n in 0:60
+size m in 0:60
+assume n*m >= 3
+inout A: float32[n]
+for i in 0:n
+  A[i] = 1.0
+"""
+    with rejection("""\
+PartitionError: partition: cannot assume n * m >= 3
+  because  isl decides quasi-affine facts only: no product of two sizes
+  help     a fact of sums and integer multiples of sizes"""):
+        oc.partition(oc.parse(text), tile={"i": 4})
+    assert oc.partition(oc.parse(text.replace("n*m", "n + m")), tile={"i": 4}).prove()
+
+
+def test_an_extent_that_is_not_shown_to_be_a_multiple_has_no_witness() -> None:
+    text = """\
+size n in 0:60
+inout A: float32[n]
+for i in 0:{extent}
+  if i < n
+    A[i] = 1.0
+"""
+    with pytest.raises(PartitionError) as error:
+        oc.partition(oc.parse(text.format(extent="4*(n*n)")), tile={"i": 4}, tail="exact")
+    assert error.value.because
+    assert "with n" not in error.value.because
+
+
+def test_a_layout_of_an_array_of_the_caller_is_refused() -> None:
+    text = """\
+size n in 0:99
+input A: float32[n, 8] @panels(0, 1, 4)
+output C: float32[n, 8]
+for i in 0:n
+  for j in 0:8
+    C[i, j] = A[i, j]
+"""
+    for op, run in (("compile", oc.compile), ("partition", oc.partition)):
+        with rejection(f"""\
+PartitionError: {op}: cannot lay A out in panels(0, 1, 4)
+  at       input A: float32[n, 8]
+  because  the caller owns it, and its strides say how it lies
+  help     constant A is packed when compiled
+  help     a local buffer with the layout, and a loop that copies"""):
+            run(oc.parse(text))
+
+
+def test_a_layout_of_a_large_window_that_moves_with_a_loop_is_refused() -> None:
+    text = """\
+size n in 0:9999
+input A: float32[n, 8]
+local L: float32[n, 8]
+output C: float32[n, 8]
+for i in 0:n
+  alloc L[i +: i + 1, 0 +: 8] layout order(1, 0)
+    for j in 0:8
+      L[i, j] = A[i, j]
+    for j in 0:8
+      C[i, j] = L[i, j]
+"""
+    with (
+        rejection("""\
+PartitionError: compile: cannot lay the window of L out in order(1, 0)
+  at       alloc L[i +: i + 1, 0 +: 8] layout order(1, 0)
+  because  its extents move with a loop, or it stands in a tile, and so it lies in the whole array
+  help     local L with the layout
+  help     a window of extents that sizes give, or of at most 4096 elements along axes that move""")
+    ):
+        oc.compile(oc.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("local", "window"),
+    [(" @panels(0, 1, 4, 2, 2) bits(4)", ""), ("", " layout panels(0, 1, 4, 2, 2) bits(4)")],
+)
+def test_elements_that_share_bytes_are_refused_of_an_array_that_code_writes(
+    local: str, window: str
+) -> None:
+    text = f"""\
+size n in 0:99
+input A: int8[8, 8]
+local L: int8[8, 8]{local}
+output C: int8[8, 8]
+alloc L[0 +: 8, 0 +: 8]{window}
+  for i in 0:8
+    for j in 0:8
+      L[i, j] = A[i, j]
+  for i in 0:8
+    for j in 0:8
+      C[i, j] = L[i, j]
+"""
+    with rejection("""\
+PartitionError: compile: cannot lay L out in panels(0, 1, 4, 2, 2) bits(4)
+  at       local L: int8[8, 8]
+  because  code writes whole bytes, and local arrays are written
+  help     panels(0, 1, 4, 2, 2)"""):
+        oc.compile(oc.parse(text))
+
+
+SHORT = """\
+program short
+size n in 1:9
+input A: int8[8*n, 16]
+output C: int8[8*n, 16]
+local L: int8[8*n, 16] @scope(accumulators)
+for b in 0:n
+  alloc L[8*b +: 7, 0 +: 16]
+    tile i in 8*b +: 8, j in 0 +: 16
+      L[i, j] = A[i, j]
+    tile i in 8*b +: 8, j in 0 +: 16
+      C[i, j] = L[i, j]
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "vta", "gemmini"])
+def test_a_window_that_is_a_row_short_is_refused_by_every_target(target: str) -> None:
+    program = oc.parse(SHORT)
+    with rejection("""\
+PartitionError: compile: cannot compile short
+  at       alloc L
+  because  with n = 1, b = 0, i = 7, j = 0, element [7, 0], counted from where the window starts, \
+lies outside of it
+  help     a larger window, or L without alloc, which holds all of it"""):
+        oc.compile(program, target=target)
+
+
+def test_a_window_that_is_a_row_short_is_not_proved_equal_to_itself() -> None:
+    program = oc.parse(SHORT)
+    with pytest.raises(oc.PartitionError, match="lies outside of it"):
+        oc.prove_equal(program, program)
+    with pytest.raises(oc.PartitionError, match="lies outside of it"):
+        oc.partition(program, tile={"b": 4}, tail="mask")

@@ -67,10 +67,6 @@ update: cannot take axes=3
   because  axes are a tuple of names
   help     axes=("i", "j")
 
->>> update(A, lambda i, j: x[i], axes=('i', '2j'))
-update: cannot take the name '2j'
-  because  names are ASCII identifiers
-
 >>> update(x, lambda i: None)
 update: cannot store None
   at       tensor x
@@ -88,19 +84,8 @@ update: cannot store x[i] > 0.0 of type bool
   because  its elements are float64
   help     where(condition, a, b)
 
->>> update(x, lambda i: W[i])
-update: cannot store W[i] of type int8
-  at       tensor x
-  because  its elements are float64
-  help     cast(x, "float64") converts, explicitly
-
 >>> update(W, lambda i: 0.5)
 update: cannot store 0.5
-  at       tensor W
-  because  its elements are int8
-
->>> update(W, lambda i: 300)
-update: cannot store 300
   at       tensor W
   because  its elements are int8
 
@@ -151,12 +136,6 @@ update: cannot use the axis k here
   because  it is neither an axis of the tensor, nor the steps, nor reduced by this sum, max or min
   help     sum(…, axis=k)
 
->>> once(x, lambda i: A[i, k] + oc.sum(A[i, k], axis=k))
-update: cannot use the axis k here
-  at       tensor x
-  because  it is neither an axis of the tensor, nor the steps, nor reduced by this sum, max or min
-  help     sum(…, axis=k)
-
 >>> once(x, lambda t: x[t])
 update: cannot use t as an axis
   at       tensor x
@@ -188,24 +167,13 @@ recurrence: cannot take the size 0.5
   because  a size is an int or an expression in sizes made by dim
   help     n = dim("n"); (n, 768)
 
->>> recurrence(n * m, lambda t: oc.update(x, lambda i: x[i]))
-recurrence: cannot take the size m*n
-  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int
-  help     2*n + 1, n//4 and n % 4 are accepted
+>>> recurrence(n, lambda t: oc.update(x, lambda i: x[i]), name='2 x')
+recurrence: cannot take the name '2 x'
+  because  names are ASCII identifiers
 
 >>> recurrence(n, oc.update(x, lambda i: x[i]))
 recurrence: cannot run an update of x in each step
   because  it is not a function of the step
-  help     recurrence(steps, lambda t: [update(B, lambda i: B[i] + 1.0)])
-
->>> recurrence(n, lambda *t: oc.update(x, lambda i: x[i]))
-recurrence: cannot run a function of *t in each step
-  because  its one parameter names the steps
-  help     recurrence(steps, lambda t: [update(B, lambda i: B[i] + 1.0)])
-
->>> recurrence(n, lambda: update(x, lambda i: x[i]))
-recurrence: cannot run a function of nothing in each step
-  because  its one parameter names the steps
   help     recurrence(steps, lambda t: [update(B, lambda i: B[i] + 1.0)])
 
 >>> recurrence(n, lambda t, u: oc.update(x, lambda i: x[i]))
@@ -218,25 +186,12 @@ recurrence: cannot run [] in each step
   because  a step is an update or a list of updates, at least one
   help     lambda t: [update(B, lambda i: A[i]), update(A, lambda i: B[i])]
 
->>> recurrence(n, lambda t: None)
-recurrence: cannot run None in each step
-  because  a step is an update or a list of updates, at least one
-  help     lambda t: [update(B, lambda i: A[i]), update(A, lambda i: B[i])]
-
->>> recurrence(n, lambda t: [x])
-recurrence: cannot run [x: float64[n]] in each step
-  because  a step is an update or a list of updates, at least one
-  help     lambda t: [update(B, lambda i: A[i]), update(A, lambda i: B[i])]
-
->>> recurrence(n, lambda t: oc.update(x, lambda i: x[i]), name='2 x')
-recurrence: cannot take the name '2 x'
-  because  names are ASCII identifiers
-
 >>> recurrence(oc.dim('n', max=3), lambda t: oc.update(x, lambda i: x[i]))
 compute: cannot tell two sizes named n apart
   at       tensor x
   because  one is 0…3, the other 0…64
-  help     make the size once, and use it in every shape""",
+  help     make the size once, and use it in every shape
+""",
         globals(),
     ).values()
 ]

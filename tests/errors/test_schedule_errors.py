@@ -123,40 +123,23 @@ def covered() -> tuple[HandSchedule, tuple[Any, ...]]:
 
 REFUSED = refusals(
     """
-an input has no stage
 >>> product()['A']
 schedule: cannot tell the stage of A
   because  no stage writes it
   help     stages: C
 
-a name that nothing writes has no stage
->>> product()['D']
-schedule: cannot tell the stage of D
-  because  no stage writes it
-  help     stages: C
-
-two nests of one buffer are ambiguous
 >>> text(TWICE)['C']
 schedule: cannot tell the stage of C
   because  C_0, C_1 write it
   help     stages: C_0, C_1
 
-a program that is cut is not scheduled
 >>> text(CUT)
 create_schedule: cannot schedule a program that is cut already
   at       tile i in 0 +: n
   because  a schedule is made of plain loops, conditions and stores
 
-an axis that is not there
 >>> product()['C'].split('z', 8)
 split: cannot take z as an axis
-  at       stage C
-  because  C has no such loop
-  help     loops of C: y, x, k
-
-an axis that is no name
->>> product()['C'].split(3, 8)
-split: cannot take 3 as an axis
   at       stage C
   because  C has no such loop
   help     loops of C: y, x, k
@@ -190,35 +173,18 @@ reorder: cannot take yo as an axis of CL
   because  it is an axis of C
   help     loops of CL: y, x, k
 
-a factor of nothing
 >>> product()['C'].split('y', 0)
 split: cannot split by 0
   at       axis C.y
   because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
   help     split("y", 8)
 
-a factor that no extent has
->>> product()['C'].split('y', 2 ** 63)
-split: cannot split by 9223372036854775808
-  at       axis C.y
-  because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     split("y", 8)
-
-a symbolic factor
->>> product()['C'].split('y', n)
-split: cannot split by n
-  at       axis C.y
-  because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     split("y", 8)
-
-a tail that is none
 >>> product()['C'].split('y', 8, tail='round')
 split: cannot take tail='round'
   at       axis C.y
   because  there is no such strategy
   help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix
 
-an exact split of a ragged size
 >>> product()['C'].split('y', 8, tail='exact')
 split: cannot take tail="exact"
   at       axis C.y
@@ -235,35 +201,24 @@ split: cannot take tail="exact"
   because  the extent of yo is not one number at all sizes
   help     tail="cut"
 
-a sum that would repeat a term
 >>> product()['C'].split('k', 8, tail='shift')
 split: cannot take tail="shift" on a sum
   at       axis C.k
   because  with d = 9, 8 does not divide the extent d, and the last tile would run C[y, x] += A[k, y] * B[k, x] again
   help     any tail but shift meets each term once
 
-a tile with an axis and no factor
 >>> product()['C'].tile('y', 'x', 8)
 tile: cannot tile by 'y', 'x', 8
   at       stage C
   because  each axis has one factor: first the axes, then the factors
   help     tile("y", "x", 8, 8)
 
-a tile of nothing
->>> product()['C'].tile()
-tile: cannot tile by nothing
-  at       stage C
-  because  each axis has one factor: first the axes, then the factors
-  help     tile("y", "x", 8, 8)
-
-loops apart are not fused
 >>> product()['C'].fuse('y', 'k')
 fuse: cannot fuse y and k
   at       stage C
   because  k is not directly inside y: y > x
   help     an order brings two loops together
 
-loops in the wrong order are not fused
 >>> product()['C'].fuse('x', 'y')
 fuse: cannot fuse x and y
   at       stage C
@@ -271,51 +226,24 @@ fuse: cannot fuse x and y
   help     an order brings two loops together
   help     fuse("y", "x")
 
-a symbolic inner loop is not fused
 >>> product()['C'].fuse('y', 'x')
 fuse: cannot fuse y and x
   at       stage C
   because  the extent of x is symbolic, and isl knows no // and % by a size
   help     split("x", 8) first, and fuse with its inner loop
 
-loops with a statement between are not fused
->>> text(TRIANGLE)['y'].fuse('i', 'j')
-fuse: cannot fuse i and j
-  at       stage y
-  because  j is not directly inside i: i
-  help     an order brings two loops together
-
-a loop named twice is not reordered
 >>> product()['C'].reorder('y', 'x', 'y')
 reorder: cannot reorder y, x, y
   at       stage C
   because  y is listed twice
   help     loops of C: y, x, k
 
-a hardware index that is no name
 >>> product()['C'].bind('y', 'thread 3')
 bind: cannot bind y to 'thread 3'
   at       axis C.y
   because  a hardware index is a name
   help     bind("y", "blockIdx.x")
   help     bind("y", "threadIdx.x")
-
-time is not moved inside space
->>> s = text(SEIDEL)
->>> s['A'].reorder('i', 's')
->>> s.lower()
-prove: the emitted program does not compute what the source does
-  at       seidel
-  because  with t = 2, n = 4, A[2, 1] = (A[1, 1] + A[2, 0] + A[2, 1] + A[2, 2] + A[3, 1]) / 5.0 (s = 0, i = 2, j = 1) reads A[1, 1] of A[1, 1] = (A[0, 1] + A[1, 0] + A[1, 1] + A[1, 2] + A[2, 1]) / 5.0 (s = 1, i = 1, j = 1), not of A[1, 1] = (A[0, 1] + A[1, 0] + A[1, 1] + A[1, 2] + A[2, 1]) / 5.0 (s = 0, i = 1, j = 1)
-
-time is not parallel
->>> s = text(SEIDEL)
->>> s['A'].parallel('s')
->>> s.lower()
-partition: cannot run loop s as @thread
-  at       A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0
-  because  with t = 2, n = 3, A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0 at s = 0, i = 1, j = 1 writes what the instance s = 1, i = 1, j = 1 overwrites
-  help     the loop without @thread
 
 a row that reads itself is no vector
 >>> s = text(SEIDEL)
@@ -397,52 +325,44 @@ compute_at: cannot compute CL at C.y
   because  a depth is a number of windows, at least 1, not 0
   help     depth=2
 
-a nest is not inside itself
 >>> text(JACOBI)['B'].compute_at('A', 'i')
 compute_at: cannot compute B at A.i_
   at       stage B
   because  B and A are one nest
 
-an output is not inlined
 >>> product()['C'].compute_inline()
 compute_inline: cannot inline C
   at       stage C
   because  C is output: all of it is wanted
 
-a sum is not inlined
 >>> product().cache_write('C', 'acc').compute_inline()
 compute_inline: cannot inline CL
   at       stage CL
   because  it is a reduction, which takes more than one store
   help     CL computed at a loop of its reader
 
-a memory that is no name
 >>> product().cache_write('C', 'acc buffer')
 cache_write: cannot cache C in 'acc buffer'
   because  a memory is known by its name, an identifier
   help     "acc_buffer"
   help     "shared"
 
-a copy for a stage that does not read
 >>> chain().cache_read('A', 'in', ['E'])
 cache_read: cannot let E read a copy of A
   at       stage E
   because  it does not read A
   help     A is read by B
 
-a copy for nobody
 >>> chain().cache_read('A', 'in', [])
 cache_read: cannot cache A for nobody
   because  readers is empty, and B reads A
 
-a copy of what is updated
 >>> text(SEIDEL).cache_read('A', 'in', ['A'])
 cache_read: cannot read a copy of A
   at       stage A
   because  A writes A, and the copy would be of what was before
   help     a buffer that a stage reads and writes is updated in place
 
-an update in place has no buffer of its own
 >>> text(SEIDEL).cache_write('A', 'in')
 cache_write: cannot compute A in a buffer of its own
   at       stage A
@@ -457,21 +377,18 @@ cache_write: cannot compute C in a buffer of its own
   because  its loops are scheduled already
   help     caches come first, then loops
 
-a plain axis is not factored
 >>> product()['C'].rfactor('y')
 rfactor: cannot factor y out of C
   at       stage C
   because  y is not a reduction axis of C
   help     reduction axes: k
 
-a whole reduction is not factored
 >>> product()['C'].rfactor('k')
 rfactor: cannot factor k out of C
   at       stage C
   because  nothing is reduced inside k
   help     split("k", 8)
 
-what is no reduction is not factored
 >>> chain()['B'].rfactor('i')
 rfactor: cannot factor i out of B
   at       stage B
@@ -487,7 +404,6 @@ rfactor: cannot factor ko out of C
   because  its loops are scheduled already
   help     split the reduction axis, then rfactor, then the rest
 
-an instruction that is not declared
 >>> product()['C'].tensorize('y', 'gemm8x8')
 tensorize: cannot run 'gemm8x8'
   at       axis C.y
@@ -503,7 +419,6 @@ tensorize: cannot run C from yi inwards by gemm8x8
   because  xi has 4 iterations, and the declared extent is 8
   help     split("x", 8)
 
-an instruction on a symbolic loop
 >>> product()['C'].reorder('k', 'y', 'x').tensorize('k', gemm())
 tensorize: cannot run C from k inwards by gemm8x8
   at       axis C.k
@@ -536,13 +451,11 @@ tensorize: cannot run C from y inwards by gemm8x8
   at       axis C.y
   because  layout: A[y, k] does not lie side by side along y
 
-an instruction of another type
 >>> oc.create_schedule(matmul(8, 8, 8, 'int32'))['C'].tensorize('y', gemm())
 tensorize: cannot run C from y inwards by gemm8x8
   at       axis C.y
   because  term: its elements are int32, and those of gemm8x8 float32
 
-an instruction of another reducer
 >>> oc.create_schedule(matmul(8, 8, 8, op=oc.max))['C'].tensorize('y', gemm())
 tensorize: cannot run C from y inwards by gemm8x8
   at       axis C.y
@@ -565,41 +478,29 @@ tensorize: cannot run C from y inwards by gemm8x8
   at       axis C.y
   because  x is marked: an instruction runs it
 
-a loop of an instruction is split
 >>> covered()[0]['C'].split('ki', 2)
 split: cannot change the loops that gemm8x8 runs
   at       stage C
   because  it was given yi, xi, ki, and the loops from yi inwards would be yi, xi, kio, kii
   help     this decision before the cover
 
-the first loop of an instruction is split
 >>> covered()[0]['C'].tile('yi', 'xi', 2, 2)
 split: cannot change the loops that gemm8x8 runs
   at       stage C
   because  it was given yi, xi, ki, and the loops from yi inwards would be gone
   help     this decision before the cover
 
-loops of an instruction are fused
->>> covered()[0]['C'].fuse('yi', 'xi')
-fuse: cannot change the loops that gemm8x8 runs
-  at       stage C
-  because  it was given yi, xi, ki, and the loops from yi inwards would be gone
-  help     this decision before the cover
-
-a loop of an instruction is reordered
 >>> covered()[0]['C'].reorder('yi', 'ko')
 reorder: cannot reorder yi, ko
   at       stage C
   because  order C yo xo ko yi xi ki has decided it
   help     one order of these loops
 
-a loop of an instruction is marked
 >>> covered()[0]['C'].unroll('xi')
 unroll: cannot change the loops that gemm8x8 runs
   at       stage C
   because  xi is marked: an instruction runs it
 
-a second instruction
 >>> covered()[0]['C'].tensorize('xi', gemm())
 tensorize: cannot run C from xi inwards by gemm8x8
   at       axis C.xi
@@ -624,34 +525,28 @@ split: cannot take x as an axis
   because  C calls the loop y so, and another of its loops, which a stage that it shares them with named, has that name
   help     loops of C: y, x
 
-an instruction of symbolic shape
 >>> declared(lambda inputs, outputs: oc.hardware_intrinsic('copy'), n)
 decl_tensor_intrin: cannot declare Y
   at       tensor Y, axis 0
   because  its extent is n, and an instruction has a fixed shape
 
-a lowering that returns nothing
 >>> declared(lambda inputs, outputs: None)
 decl_tensor_intrin: cannot lower Y to None
   because  a lowering returns one instruction, or three: body, reset, update
   help     hardware_intrinsic("gemm8x8", inputs[0].access_ptr("r"), …)
 
-an instruction that computes nothing
 >>> oc.decl_tensor_intrin(oc.placeholder((4,), name='X'), lambda inputs, outputs: None)
 decl_tensor_intrin: cannot declare X: float32[4]
   because  an instruction is declared by a tensor that compute defines
 
-an access of no mode
 >>> declared(lambda inputs, outputs: inputs[0].access_ptr('x'))
 access_ptr: cannot access X as 'x'
   because  a mode is one of r, w, rw
 
-an instruction without a name
 >>> oc.hardware_intrinsic('fill zero')
 hardware_intrinsic: cannot name an instruction 'fill zero'
   because  a name is an ASCII identifier
 
-an operand that is no pointer
 >>> oc.hardware_intrinsic('fill_zero', 3)
 hardware_intrinsic: cannot take 3 as an operand of fill_zero
   because  an operand is a pointer
@@ -703,37 +598,37 @@ def refusal(text: str, **options: object) -> str:
     return str(refused.value)
 
 
-def test_an_option_that_says_no_cost_is_refused_where_nobody_counts() -> None:
-    text = CHOICE.format(rows=" costs 1e-09*float64(n)", whole="")
-    assert refusal(text) == (
-        "choose: cannot compare the option whole\n"
-        "  at       line 5: option whole\n"
-        "  because  a call takes the cheapest, and it says no cost\n"
-        "  help     option whole costs 1e-09*float64(n)"
-    )
+COSTS = " costs 1e-09*float64(n)"
+TILED = "schedule C\nsplit C.i guard 8 as i_tile i_in\norder C i_tile i_in j\n"
+LINES = refusals(
+    """
+given CHOICE.format(rows=COSTS, whole='')
+choose: cannot compare the option whole
+  at       line 5: option whole
+  because  a call takes the cheapest, and it says no cost
+  help     option whole costs 1e-09*float64(n)
+
+given CHOICE.format(rows=COSTS, whole=COSTS) + '\\nbind C.i thread'
+bind: cannot decide about C behind its options
+  at       line 7: bind C.i thread
+  because  each option says already how it runs, and this would be of none of them
+  help     the same line in each option
+  help     the line before choose
+
+given TILED + 'cover C at i_in vectors\\nbind C.i_tile warp'
+schedule: cannot bind C.i_tile to warp
+  at       line 5: bind C.i_tile warp
+  because  the target has no such unit
+  help     lane, lane tree for sums, thread, unroll, serial
+""",
+    globals(),
+)
 
 
-def test_a_decision_behind_the_options_of_its_stage_is_refused() -> None:
-    costs = " costs 1e-09*float64(n)"
-    text = CHOICE.format(rows=costs, whole=costs) + "\nbind C.i thread"
-    assert refusal(text) == (
-        "bind: cannot decide about C behind its options\n"
-        "  at       line 7: bind C.i thread\n"
-        "  because  each option says already how it runs, and this would be of none of them\n"
-        "  help     the same line in each option\n"
-        "  help     the line before choose"
-    )
-
-
-def test_a_unit_that_the_target_has_not_is_refused_for_one_loop() -> None:
-    lines = CHOICE.split("choose")[0] + "split C.i guard 8 as i_tile i_in\norder C i_tile i_in j\n"
-    cover = "cover C at i_in vectors\nbind C.i_tile warp"
-    assert refusal(lines + cover) == (
-        "schedule: cannot bind C.i_tile to warp\n"
-        "  at       line 5: bind C.i_tile warp\n"
-        "  because  the target has no such unit\n"
-        "  help     lane, lane tree for sums, thread, unroll, serial"
-    )
+@pytest.mark.parametrize("what", LINES)
+def test_a_line_that_a_processor_does_not_do_is_refused(what: str) -> None:
+    text, expected = LINES[what]
+    assert refusal(text) == expected
 
 
 @pytest.mark.parametrize("target", ["cpu", "interpret"])
@@ -755,7 +650,7 @@ def test_options_with_costs_are_taken_by_the_sizes_of_a_call() -> None:
         np.testing.assert_array_equal(kernel(a), 2 * a)
 
 
-@pytest.mark.parametrize("count", [-1, 2, True, "C"])
+@pytest.mark.parametrize("count", [2, True])
 def test_decisions_that_a_schedule_does_not_have_are_not_taken(count: Any) -> None:
     s = product()
     s["C"].split("y", 8)
@@ -875,21 +770,6 @@ def test_a_loop_that_a_line_runs_serially_is_bound_to_nothing() -> None:
     by_hand["Y"].bind("i", "serial")
     assert str(by_hand.schedule) == "schedule Y\nbind Y.i serial"
     assert "serial" not in str(oc.compile(by_hand.lower()).loops)
-
-
-def test_a_schedule_of_one_serial_loop_runs_it_one_iteration_after_the_other() -> None:
-    y = oc.compute((n,), lambda i: oc.placeholder((n,), name="A")[i] + 1.0, name="Y")
-    s = oc.create_schedule(y)
-    s["Y"].bind("i", "serial")
-    kernel = oc.compile(y, schedule=s.schedule, threads=2)
-    assert "@" not in str(kernel.loops).split("for i in", 1)[1]
-    assert "bind Y.i serial" in str(kernel.schedule).splitlines()
-    again = oc.compile(y, schedule=oc.Schedule.parse(str(kernel.schedule)), threads=2)
-    assert str(again.loops) == str(kernel.loops)
-    a = np.arange(7.0, dtype="float32")
-    np.testing.assert_array_equal(kernel(a), a + 1)
-    with pytest.raises(oc.PartitionError, match=r"cannot find the loop Y\.z"):
-        oc.compile(y, schedule=oc.Schedule.parse("schedule Y\nbind Y.z serial"))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

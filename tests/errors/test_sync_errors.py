@@ -1,13 +1,19 @@
-"""The full texts of what synchronization refuses."""
+"""What synchronization refuses, word for word: of a text for units, of what targets are given, of what runs side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
 import pytest
-from conftest import rejection
+from conftest import refusals, rejection
 
 import offcut as oc
 from offcut import parse
-from offcut.polyhedral.sync import Agents, Ends, Unit, check, check_barriers, synchronized
+from offcut.backends.gpu.executor import Limits, execute
+from offcut.polyhedral.sync import Agents, Ends, Unit, check, synchronized
 
 GPU = Agents(
     (
@@ -206,31 +212,6 @@ for j in 0:m  @thread
 """
 
 
-def test_barriers_of_threads_that_are_missing_doubled_or_not_reached_are_refused() -> None:
-    head = "sync: cannot keep the order of two on units that run side by side\n"
-    check_barriers(parse(THREADS), "thread", frozenset())
-    for old, new, text in (
-        (
-            "barrier thread\n",
-            "",
-            "  at       `for j in 0:m  @thread`\n  because  it touches what `for j in 0:m  @thread` touches, which others may "
-            "still run: they must meet in between\n  help     barrier thread, before it",
-        ),
-        (
-            "barrier thread\n",
-            "barrier thread\nbarrier thread\n",
-            "  at       `barrier thread`\n  because  without it all is ordered, too\n  help     leave it out",
-        ),
-        (
-            "  Y[j] =",
-            "  barrier thread\n  Y[j] =",
-            "  at       `barrier thread`\n  because  it stands where not every thread comes: the others would wait for ever",
-        ),
-    ):
-        with rejection("PartitionError: " + head + text):
-            check_barriers(parse(THREADS.replace(old, new)), "thread", frozenset())
-
-
 def test_threads_that_share_a_loop_whose_iterations_need_each_other_are_refused() -> None:
     threads = Agents((Unit("thread", fixed=False),), default="thread")
     check(parse(THREADS), threads)
@@ -240,3 +221,310 @@ def test_threads_that_share_a_loop_whose_iterations_need_each_other_are_refused(
     both = Agents((Unit("thread", fixed=False), Unit("load")), default="thread")
     with pytest.raises(oc.PartitionError, match="any of its agents may run any iteration, beside"):
         check(parse(THREADS), both)
+
+
+TURNED = """program turned
+size n in 0:9000
+input X: float32[n]
+local S: float32[n]
+local T: float32[n]
+output Y: float32[n]
+for i in 0:n  @thread
+  S[i] = X[i]
+barrier thread
+for i in 0:n  @thread
+  T[i] = S[n - 1 - i]
+barrier thread
+for i in 0:n  @thread
+  Y[i] = T[n - 1 - i]
+"""
+TURNED_HEAD = "sync: cannot keep the order of turned on units that run side by side\n"
+HELP = """
+  help     barrier thread
+  help     a text without synchronization, which gets what it needs"""
+ONLY = "the machine has no unit but thread, and all that its agents can do is to meet"
+MISSING = """\
+  at       `T[i] = S[n - 1 - i]` at i = 0
+  because  with n = 1, it touches what `S[i] = X[i]` at i = 0 touches, and may run before that has ended
+  help     barrier thread, before it"""
+FIRST = "barrier thread\n"
+OF_THREADS = {
+    "missing": (FIRST, "", MISSING),
+    "moved ahead": (
+        "for i in 0:n  @thread\n  S[i] = X[i]\nbarrier thread\n",
+        "barrier thread\nfor i in 0:n  @thread\n  S[i] = X[i]\n",
+        MISSING,
+    ),
+    "doubled": (
+        FIRST,
+        FIRST * 2,
+        "  at       `barrier thread`\n  because  without it all is ordered, too\n  help     leave it out",
+    ),
+    "inside of a shared loop": (
+        "  T[i] =",
+        "  barrier thread\n  T[i] =",
+        "  at       `barrier thread`\n  because  it stands where not every thread comes: the others would wait for ever",
+    ),
+    "under a condition": (
+        FIRST,
+        "barrier thread where n >= 2\n",
+        "  at       `barrier thread where n >= 2`\n  because  who meets where is known of barriers without a condition "
+        f"alone{HELP}",
+    ),
+    "of a unit it lacks": (
+        FIRST,
+        "barrier warp\n",
+        f"  at       `barrier warp`\n  because  {ONLY}{HELP}",
+    ),
+    "of groups": (FIRST, "wait group 1\n", f"  at       `wait group 1`\n  because  {ONLY}{HELP}"),
+    "of caches": (
+        FIRST,
+        f"{FIRST}fence async_shared\n",
+        f"  at       `fence async_shared`\n  because  {ONLY}{HELP}",
+    ),
+    "of tokens": (
+        "for i in 0:n  @thread\n  S",
+        "token full: thread -> thread\nfor i in 0:n  @thread\n  S",
+        f"  at       token full: thread -> thread\n  because  the machine has no unit but thread, and no tokens{HELP}",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", OF_THREADS)
+def test_a_processor_refuses_what_its_threads_would_not_keep(fault: str) -> None:
+    old, new, text = OF_THREADS[fault]
+    assert old in TURNED
+    program = oc.parse(TURNED.replace(old, new, 1))
+    for threads in (1, 2):
+        with rejection(f"PartitionError: {TURNED_HEAD}{text}"):
+            oc.compile(program, threads=threads)
+
+
+DOORS: dict[str, Callable[[oc.Program], Any]] = {
+    "partition": oc.partition,
+    "plan": lambda program: oc.target("cpu").plan(program, n=9),
+    "source": lambda program: oc.target("cpu").source(program),
+    "tune": lambda program: oc.tune(program, sizes={"n": 9}),
+    "check": lambda program: oc.sync.check(program, oc.target("cpu").agents),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_checks_it(door: str) -> None:
+    with rejection(f"PartitionError: {TURNED_HEAD}{MISSING}"):
+        DOORS[door](oc.parse(TURNED.replace("barrier thread\n", "", 1)))
+
+
+def test_machines_of_queues_compute_their_tokens_alone() -> None:
+    text = """program copied
+size m in 1:90
+input X: int32[m, 16]
+output Y: int32[m, 16]
+{}for j in 0:m
+  for i in 0:16
+    Y[j, i] = X[j, i]
+"""
+    found = "vta computes its tokens from what its units read and write, when tiles have become instructions of these"
+    kept = "the hardware of gemmini keeps the order of its units"
+    for target, because in (("vta", found), ("gemmini", kept)):
+        for line in ("barrier load", "fence main", "wait group 0", "token full: load -> compute"):
+            with pytest.raises(oc.TargetError) as refused:
+                oc.compile(oc.parse(text.format(f"{line}\n")), target=target)
+            name = "token full" if line.startswith("token") else line
+            assert str(refused.value) == (
+                "compile: cannot take the synchronization of copied\n"
+                f"  at       {name}\n"
+                f"  because  {because}\n"
+                "  help     the text without barrier, arrive, wait, fence and token"
+            )
+
+
+ARGUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "a text": (
+        lambda: oc.sync.check("program f", oc.sync.Agents((), "block")),  # type: ignore[arg-type]
+        "sync.check: cannot take 'program f'\n  because  it is of type str, not a program\n  help     oc.parse(text)",
+    ),
+    "None": (
+        lambda: oc.sync.check(oc.parse(TURNED), None),  # type: ignore[arg-type]
+        "sync.check: cannot take None\n  because  it is of type NoneType, not agents\n"
+        '  help     oc.target("cpu").agents',
+    ),
+    "an action in words": (
+        lambda: oc.ir.Sync("wait", "full"),  # type: ignore[arg-type]
+        "Sync: cannot take 'wait'\n  because  an action is one of ir.Action, and it is of type str\n"
+        + "\n".join(
+            f"  help     ir.Action.{name}"
+            for name in ("BARRIER", "ARRIVE", "WAIT", "WAIT_GROUP", "FENCE")
+        ),
+    ),
+    "less than no groups": (
+        lambda: oc.ir.Sync(oc.ir.Action.WAIT_GROUP, pending=-1),
+        "Sync: cannot wait for -1 groups\n  because  so many may still be under way: a count, from 0 on\n"
+        "  help     pending=0",
+    ),
+    **{
+        f"a layout of {what}": (
+            partial(make, *given),
+            f"layout: cannot place an operand\n  at       {at}\n  because  {because}\n  help     {help}",
+        )
+        for what, make, given, at, because, help in (
+            (
+                "half an axis",
+                oc.ir.order,
+                (1.5,),
+                "order",
+                "1.5 is of type float, not an integer",
+                "order(1, 0)",
+            ),
+            (
+                "a word",
+                oc.ir.panels,
+                ("a",),
+                "panels",
+                "'a' is of type str, not an integer",
+                "panels(16)",
+            ),
+            (
+                "one number",
+                oc.ir.words,
+                (0,),
+                "words(0)",
+                "each lane is two numbers: an axis, and the elements along it in a word",
+                "words((0, 1), (1, 16))",
+            ),
+        )
+    },
+    "no agents": (
+        lambda: oc.sync.synchronized(oc.parse(TURNED), "cpu"),
+        "sync.synchronized: cannot take 'cpu'\n  because  it is of type str, not agents\n"
+        '  help     oc.target("cpu").agents',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ARGUMENTS)
+def test_what_is_no_program_or_no_agents_is_refused(what: str) -> None:
+    call, text = ARGUMENTS[what]
+    with rejection(f"DescribeError: {text}"):
+        call()
+
+
+LINES = {
+    "wait group -1": "parse: cannot wait for -1 groups\n  at       line 3, column 12: wait group -1\n"
+    "  because  so many may still be under way: a count, from 0 on\n  help     wait group 0",
+    "wait group few": "parse: cannot read this line\n  at       line 3, column 12: wait group few\n"
+    "  because  found `few`\n  help     an integer literal is expected here",
+    "for i in 0:2  @bind()": "parse: cannot read this line\n  at       line 3, column 21: for i in 0:2  @bind()\n"
+    "  because  found `)`\n  help     the name of a unit is expected here",
+    'local D: int8[4, 4] @panels("a")': "parse: cannot read this line\n"
+    '  at       line 3, column 29: local D: int8[4, 4] @panels("a")\n  because  found `"a"`\n'
+    "  help     an integer literal is expected here",
+    "local D: int8[4, 4] @words(0: 0)": "parse: cannot read a layout\n"
+    "  at       line 3, column 22: local D: int8[4, 4] @words(0: 0)\n"
+    "  because  axis 0: element[0] // 0, times 1: axes count from 0, the rest from 1\n  help     words(0: 1, 1: 16)",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_that_say_no_synchronization_and_no_layout_are_refused(line: str) -> None:
+    with rejection("ParseError: " + LINES[line]):
+        oc.parse(f"program f\noutput C: int8[4]\n{line}\nC[0] = 1\n")
+
+
+RING_OF_WARPS = """program ring
+size n in 0:100
+input A: float32[n, 4]
+local S: float32[n, 4]
+output C: float32[n, 4]
+token empty: warp -> load count 2 room 2
+token full: load -> warp count 1 room 2
+for k in 0:n
+  alloc S[k +: 1, 0 +: 4] in shared depth 2
+    wait empty where k >= 2
+    tile m in 0 +: 4  @by(load)  @async
+      S[k, m] = A[k, m]
+    arrive full
+    for w in 0:2  @warp
+      wait full
+      tile m in 2*w +: 2
+        C[k, m] = S[k, m]
+      arrive empty
+"""
+MEETING = """program meeting
+size n in 0:100
+input A: float32[n, 4]
+local S: float32[n, 4]
+output C: float32[n, 4]
+for b in 0:n  @block
+  alloc S[b +: 1, 0 +: 4] in shared
+    for w in 0:2  @warp
+      tile m in 2*w +: 2
+        S[b, m] = A[b, m]
+    barrier warp
+    for w in 0:2  @warp
+      tile m in 2*w +: 2
+        C[b, m] = S[b, 3 - m]
+"""
+
+EXECUTED = refusals(
+    r"""
+given RING_OF_WARPS.replace('      wait full\n', '')
+execute: cannot run ring: async
+  at       `tile m in 2*w +: 2` on warp 1
+  because  it reads S[0, 2], which `tile m in 0 +: 4  @by(load)  @async` on load writes, and nothing orders the two
+  help     arrive at a token behind the first, wait for it before the second
+
+given RING_OF_WARPS.replace('    arrive full\n', '')
+execute: cannot run ring: standstill
+  at       `wait empty where k >= 2` on load
+  because  load waits at `wait empty where k >= 2` for token 0: 0 of 2 arrivals of warp; warp 0 waits at `wait full` for token 0: 0 of 1 arrivals of load; warp 1 waits at `wait full` for token 0: 0 of 1 arrivals of load
+
+given RING_OF_WARPS.replace('count 2', 'count 3')
+execute: cannot run ring: standstill
+  at       `wait empty where k >= 2` on load
+  because  load waits at `wait empty where k >= 2` for token 0: 2 of 3 arrivals of warp; warp 0 waits at `wait full` for token 2: 0 of 1 arrivals of load; warp 1 waits at `wait full` for token 2: 0 of 1 arrivals of load
+
+given RING_OF_WARPS.replace('count 1 room 2', 'count 1 room 1')
+execute: cannot run ring: phase
+  at       `arrive full` on load
+  because  it is for token 1, and the phase of token 0 may not have ended: full has room for 1
+
+given MEETING.replace('    barrier warp\n', '')
+execute: cannot run meeting: race
+  at       `tile m in 2*w +: 2` on warp 1 of block 0
+  because  it reads S[0, 1], which `tile m in 2*w +: 2` on warp 0 of block 0 writes, and nothing orders the two
+  help     barrier warp, between them
+
+given MEETING.replace('A[b, m]', 'A[b, m + 1]')
+execute: cannot run meeting: bounds
+  at       `tile m in 2*w +: 2` on warp 1 of block 0
+  because  [0, 4] is outside A of shape (3, 4): it runs at n = 3, b = 0, w = 1, m = 3
+
+given MEETING.replace('tile m in 2*w +: 2\n        C', 'tile m in 2*w +: 1\n        C')
+execute: cannot run meeting: unwritten
+  at       output C: float32[n, 4]
+  because  nobody writes C[0, 1]
+
+given MEETING.replace('in shared', 'in shared depth 16000')
+execute: cannot run meeting: room
+  at       alloc S[b +: 1, 0 +: 4] in shared depth 16000
+  because  its windows take 256000 bytes of shared memory, and there are 232448
+  help     a depth below 16000
+""",
+    globals(),
+)
+
+
+@pytest.mark.parametrize("what", EXECUTED)
+def test_a_fault_names_finder_statement_and_agents(what: str) -> None:
+    text, expected = EXECUTED[what]
+    with rejection(f"ExecutionFault: {expected}"):
+        execute(oc.parse(text), {"A": np.ones((3, 4), "float32")}, limits=Limits(), seed=4)
+
+
+@pytest.mark.parametrize("text", [RING_OF_WARPS, MEETING])
+def test_without_the_fault_it_runs(text: str) -> None:
+    array = np.arange(12, dtype="float32").reshape(3, 4)
+    for seed in range(4):
+        (found,) = execute(oc.parse(text), {"A": array}, limits=Limits(), seed=seed).values()
+        np.testing.assert_array_equal(found, oc.parse(text).run({"A": array}))

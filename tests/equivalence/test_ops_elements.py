@@ -1,4 +1,7 @@
-"""Conditions as elements: comparisons, what joins them, choices and masks, against numpy and the interpreter."""
+"""Operators by element and what stands around them: axes that are paired, bits and powers of integers, conditions.
+
+The values of each function on all its operands are in `test_ops_grids`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from compiled import Array, build, floats
-from operators import EDGES, integers
+from conftest import rejection
+from operators import EDGES, Operator, integers, specials, wide
 
 import offcut as oc
 from offcut import Tensor, ops
-from tests.facade import DTYPES, FLOATS, numpy_dtype
+from tests.facade import DTYPES, FLOATS, INTEGERS, numpy_dtype
 
 n, m = oc.dim("n"), oc.dim("m")
 
@@ -34,7 +38,7 @@ def ran(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Callable[..., li
         if 0 < arrays[0].size <= 40:
             named = {t.name: a for t, a in zip(inputs, arrays, strict=True)}
             for one, other in zip(found, kernel.loops.run(named), strict=True):
-                np.testing.assert_array_equal(one, np.asarray(other))
+                np.testing.assert_array_equal(*wide(one, np.asarray(other)))
         return found
 
     return run
@@ -50,7 +54,7 @@ def test_a_choice_gives_what_numpy_gives(dtype: str) -> None:
         [ops.where(c, x, y), ops.where(c, one, y), ops.where(c, x, one), ops.cast(c, dtype)],
         [c, x, y],
     )
-    for rows, columns in ((0, 3), (1, 1), (3, 17), (5, 65)):
+    for rows, columns in ((0, 3), (3, 17), (5, 65)):
         condition, a, b = (
             drawn("c", "bool", rows, 1),
             drawn("x", dtype, rows, columns),
@@ -116,25 +120,6 @@ def test_a_program_branches_on_elements_that_are_conditions() -> None:
             np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
 
 
-def test_what_is_converted_to_a_condition_is_whether_it_is_not_0() -> None:
-    program = oc.parse("""
-        program p
-        size n in 0:100
-        input A: int32[n]
-        output B: bool[n]
-        output D: float32[n]
-        for i in 0:n
-          B[i] = bool(where(i >= 0, 2, 0)) and bool(i) and bool(A[i])
-          D[i] = float32(bool(2.5)) + float32(bool(index(0))) + float32(bool(A[i] * 2))
-    """)
-    kernel = oc.compile(program)
-    for size in EDGES[:-1]:
-        a = integers("a", "int8", size).astype("int32") % 2
-        both, total = kernel(a)
-        np.testing.assert_array_equal(both, (a != 0) & (np.arange(size) > 0))
-        np.testing.assert_array_equal(total, 1.0 + (a != 0))
-
-
 def test_torch_gives_and_takes_conditions() -> None:
     torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     x, c = oc.placeholder((n,), name="X"), oc.placeholder((n,), "bool", "C")
@@ -144,3 +129,86 @@ def test_torch_gives_and_takes_conditions() -> None:
     assert more.dtype == torch.bool
     assert torch.equal(more, a > 0.5)
     assert torch.equal(chosen, torch.where(held, a, 0.0))
+
+
+def test_axes_are_paired_from_the_last_on_and_a_literal_one_is_repeated() -> None:
+    n, m = oc.dim("n"), oc.dim("m")
+    x = oc.placeholder((n, 1, m), name="X")
+    y, z, s = (
+        oc.placeholder((5, m), name="Y"),
+        oc.placeholder((n, 5, 1), name="Z"),
+        oc.placeholder((), name="S"),
+    )
+    made = [ops.add(x, y), ops.multiply(z, x), ops.subtract(s, y), ops.maximum(x, x)]
+    assert [tensor.shape for tensor in made] == [(n, 5, m), (n, 5, m), (5, m), (n, 1, m)]
+    run = ran(made, [x, y, z, s])
+    for rows, columns in ((0, 3), (1, 1), (2, 17), (3, 64)):
+        a, b = floats("x", rows, 1, columns), floats("y", 5, columns)
+        c, d = floats("z", rows, 5, 1), floats("s")
+        for found, exact in zip(run(a, b, c, d), (a + b, c * a, d - b, a), strict=True):
+            np.testing.assert_array_equal(found, exact)
+
+
+def test_expressions_take_python_s_operators_and_bits_index_a_table() -> None:
+    n = oc.dim("n")
+    codes, table = oc.placeholder((n,), "uint8", "Codes"), oc.placeholder((16,), "float32", "Table")
+    low = oc.compute((n,), lambda i: table[oc.index(codes[i] & 15)], "low")
+    high = oc.compute((n,), lambda i: table[oc.index(codes[i] >> 4)], "high")
+    mixed = oc.compute((n,), lambda i: (~codes[i] ^ (codes[i] << 1)) | 1, "mixed")
+    kernel = build([low, high, mixed], inputs=[codes, table])
+    values = np.arange(16, dtype="float32")
+    for size in EDGES:
+        given = integers("codes", "uint8", size)
+        found = kernel(given, values)
+        np.testing.assert_array_equal(found[0], values[given & 15])
+        np.testing.assert_array_equal(found[1], values[given >> 4])
+        np.testing.assert_array_equal(found[2], (~given ^ (given << 1)) | 1)
+
+
+@pytest.mark.every(6)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_literal_with_the_other_sign_stays_in_its_type(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = oc.placeholder((oc.dim("n", 0, 9),), dtype, name="X")
+    for value in (5, info.min, info.max):
+        y = oc.compute(x.shape, lambda i, value=value: x[i] + (-oc.cast(value, dtype)), "Y")
+        given = np.arange(3, dtype=dtype)
+        wanted = (given - np.full(3, value, dtype)).astype(dtype)
+        np.testing.assert_array_equal(oc.compile(y)(given), wanted)
+        found = oc.parse(str(oc.partition(y).source)).run({"X": given})
+        np.testing.assert_array_equal(found, wanted)
+
+
+def exactly(base: int, exponent: int, dtype: str) -> int:
+    """In as many bits as the type has; below 0 what is whole of the quotient."""
+    info = np.iinfo(dtype)
+    if exponent < 0:
+        return {1: 1, -1: 1 - 2 * (exponent % 2)}.get(base, 0)
+    return (pow(base, exponent, 2**info.bits) - info.min) % 2**info.bits + info.min
+
+
+@pytest.mark.every(6)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_power_wraps_in_its_type(dtype: str) -> None:
+    x, y = (oc.placeholder((oc.dim("n"), oc.dim("m")), dtype, name) for name in "XY")
+    op = Operator(ops.integer_power(x, y), [x, y])
+    every = np.meshgrid(specials(dtype), specials(dtype))
+    for a, b in (
+        every,
+        *((integers("x", dtype, k, 3), integers("y", dtype, k, 3)) for k in (0, 1, 17)),
+    ):
+        pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
+        exact = np.array([exactly(*pair, dtype) for pair in pairs], dtype).reshape(a.shape)
+        op.check([np.ascontiguousarray(a), np.ascontiguousarray(b)], exact, interpreted=len(a) == 1)
+
+
+def test_a_power_of_other_operands_is_refused() -> None:
+    x, y = (
+        oc.placeholder((oc.dim("n"),), "int32", "X"),
+        oc.placeholder((oc.dim("m"),), "int32", "Y"),
+    )
+    with rejection(
+        "DescribeError: integer_power: cannot pair X with Y\n  at       X: int32[n] and Y: int32[m]\n"
+        "  because  they are of one shape"
+    ):
+        ops.integer_power(x, y)
