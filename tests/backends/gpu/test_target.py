@@ -87,6 +87,16 @@ def test_a_strategy_is_right_at_sizes_around_its_tiles(strategy: str) -> None:
     assert f"i {strategy}{by} 64 as" in str(kernel.schedule)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("own")
+def test_strategies_that_are_mixed_compete_at_each_call() -> None:
+    a, w, s = product(16, 20, most=300)
+    kernel = oc.compile(s, inputs=[a, w], target=there(), strategy={"i": "mix"})
+    x, weights = arrays(16, 20)
+    check(kernel, x, weights, x.astype(np.float32) @ weights.astype(np.float32))
+    assert "\nchoose\n  option " in str(kernel.loops)
+
+
 @pytest.mark.slow  # seconds of isl
 @pytest.mark.parametrize("strategy", ["even", {"i": "balance", "j": "ladder"}], ids=str)
 def test_a_strategy_along_two_open_axes_is_proved_piece_by_piece(strategy: Any) -> None:
