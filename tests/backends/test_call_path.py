@@ -226,33 +226,30 @@ def test_scratch_lies_apart_from_the_result_in_a_page_by_either_path() -> None:
             assert ((y >= SCRATCH_OFFSET) & (y < SCRATCH_OFFSET + 64)).all()
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("m", SIZES)
-def test_plain_numpy_calls_take_the_fast_path_and_are_right(add, slow_calls, n, m):
-    x, b = random(n, m), random(m)
-    poisoned = np.full((n + 2, m + 3), np.nan, np.float32)
-    out = poisoned[1 : n + 1, :m]
-
-    result = add.fast(x, b)
-    returned = add.fast(x, b, out=out)
-
-    assert slow_calls == []
-    assert type(result) is np.ndarray
-    np.testing.assert_array_equal(result, x + b)
-    assert returned is out
-    np.testing.assert_array_equal(out, x + b)
-    assert np.isnan(poisoned).sum() == poisoned.size - n * m
-    np.testing.assert_array_equal(add.slow(x, b), result)
+def test_plain_numpy_calls_take_the_fast_path_and_are_right(add, slow_calls):
+    for n, m in itertools.product(SIZES, SIZES):
+        x, b = random(n, m), random(m)
+        poisoned = np.full((n + 2, m + 3), np.nan, np.float32)
+        out = poisoned[1 : n + 1, :m]
+        slow_calls.clear()
+        result = add.fast(x, b)
+        assert add.fast(x, b, out=out) is out
+        assert slow_calls == []
+        assert type(result) is np.ndarray
+        np.testing.assert_array_equal(result, x + b)
+        np.testing.assert_array_equal(out, x + b)
+        assert np.isnan(poisoned).sum() == poisoned.size - n * m
+        np.testing.assert_array_equal(add.slow(x, b), result)
 
 
-@pytest.mark.parametrize("n", SIZES)
-def test_sizes_inside_formulas_constants_and_the_workspace_work_both_ways(odd, slow_calls, n):
-    x, w = random(n, 5), random(2 * n + 1)
-    expected = x + w[1::2, None] + CONSTANT[:n, None]
-
-    np.testing.assert_array_equal(odd.fast(x, w), expected)
-    assert slow_calls == []
-    np.testing.assert_array_equal(odd.slow(x, w), expected)
+def test_sizes_inside_formulas_constants_and_the_workspace_work_both_ways(odd, slow_calls):
+    for n in SIZES:
+        x, w = random(n, 5), random(2 * n + 1)
+        expected = x + w[1::2, None] + CONSTANT[:n, None]
+        slow_calls.clear()
+        np.testing.assert_array_equal(odd.fast(x, w), expected)
+        assert slow_calls == []
+        np.testing.assert_array_equal(odd.slow(x, w), expected)
 
 
 def misaligned(array: np.ndarray) -> np.ndarray:
@@ -425,7 +422,7 @@ def test_calls_leave_no_references_behind(add, odd):
     watched = [x, b, w, out, swapped, bad, x.dtype, None, True, add.slow, "out"]
 
     def calls() -> None:
-        for _ in range(10_000):
+        for _ in range(2_000):
             add.fast(x, b)
             add.fast(x, b, out=out)
             odd.fast(x, w)
@@ -519,7 +516,7 @@ class Boxed:
 
 
 @pytest.mark.parametrize("versioned", [True, False])
-@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n", [0, 1, 8])
 def test_any_dlpack_array_works_and_the_result_is_of_its_kind(add, n, versioned):
     x, b = random(n, 4), random(4)
     result = add.fast(Boxed(x, versioned), b)
@@ -576,7 +573,7 @@ def test_torch_tensors_that_mean_more_than_their_memory_are_refused(torch, add):
         add.fast(x, b, out=torch.zeros(3, 1, requires_grad=True))
 
 
-@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n", [0, 9])
 def test_bfloat16_crosses_from_and_to_torch_and_ml_dtypes(torch, n):
     x = Argument("x", "bfloat16", (N, M))
     kernel = compiled(
@@ -598,7 +595,7 @@ def test_torch_calls_leave_no_references_behind(torch, add):
     gc.collect()
     watched = [x, b, out, grad, torch.Tensor, "requires_grad", True, False]
     before = [sys.getrefcount(each) for each in watched]
-    for _ in range(10_000):
+    for _ in range(2_000):
         add.fast(x, b)
         add.fast(x, b, out=out)
     for _ in range(200):

@@ -104,43 +104,6 @@ def test_what_a_warp_does_to_its_lanes_is_what_the_tile_says(kernel: Microkernel
     np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
 
 
-LANES = """
-extern "C" __global__ void product(const unsigned *a, const unsigned *b, const float *c, float *d) {{
-  a += 4 * threadIdx.x; b += 2 * threadIdx.x; c += 4 * threadIdx.x; d += 4 * threadIdx.x;
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
-      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%10, %11, %12, %13}};"
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),
-        "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
-}}
-"""
-"""A warp's own instruction on fragments that lie lane by lane."""
-
-
-@pytest.mark.parametrize("kernel", PAIRS)
-def test_a_devices_warp_finds_the_elements_in_its_lanes_where_the_layouts_say(
-    kernel: Microkernel,
-) -> None:
-    cupy = pytest.importorskip("cupy", reason="cupy, which runs code on a GPU, is not installed")
-    if not cupy.cuda.is_available():
-        pytest.skip("there is no GPU")
-    dtype = kernel.name.rpartition("_")[2]
-    random = np.random.default_rng(1)
-    a, b = (random.integers(-8, 9, s).astype(numpy_dtype(dtype)) / 4 for s in ((16, 16), (16, 8)))
-    c = random.integers(-8, 9, (16, 8)).astype(np.float32)
-    run = cupy.RawKernel(
-        LANES.format(kind={"bfloat16": "bf16", "float16": "f16"}[dtype]), "product"
-    )
-    pairs = [laid(kernel, *one).view(np.uint32) for one in (("A", a), ("B", b))]
-    given = [cupy.asarray(one) for one in (*pairs, laid(kernel, "C", c))]
-    held = cupy.full((32, 4), np.nan, np.float32)
-
-    run((1,), (32,), (*given, held))
-
-    exact = c + a.astype(np.float64) @ b.astype(np.float64)
-    np.testing.assert_array_equal(taken(kernel, "C", held.get()), exact)
-
-
 def shifting(bits: int) -> Microkernel:
     a = oc.placeholder((1, 16), "int32", name="A")
     made = oc.compute((1, 16), lambda i, j: a[i, j] // 2**bits, name="C")

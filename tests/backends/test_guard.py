@@ -9,9 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import slow
 
 import offcut as oc
-from offcut import Tensor
 from offcut.core import index as ix
 from offcut.ir import Form, Tile, walk
 
@@ -122,17 +122,6 @@ WIDE = {"float32": "float32", "float64": "float64", "int8": "int32", "bfloat16":
 n, m, depth = (oc.dim(name, max=64) for name in ("n", "m", "K"))
 
 
-def described(dtype: str) -> Tensor:
-    """A B, the terms in a type as wide as the sum."""
-    A, B = oc.placeholder((n, depth), dtype, "A"), oc.placeholder((depth, m), dtype, "B")
-    k, wide = oc.reduce_axis(depth, "k"), WIDE[dtype]
-    return oc.compute(
-        (n, m),
-        lambda i, j: oc.sum(oc.cast(A[i, k], wide) * oc.cast(B[k, j], wide), axis=k),
-        name="C",
-    )
-
-
 def written(dtype: str, start: str) -> oc.Program:
     """A B as loops, each element starting from `start`."""
     wide = WIDE[dtype]
@@ -165,7 +154,7 @@ def operands(dtype: str, rows: int, terms: int, columns: int) -> tuple[Any, Any]
     return made[0], made[1]
 
 
-def check(what: Any, dtype: str, start: float, tile: dict[str, int], tail: Any) -> None:
+def check(what: oc.Program, dtype: str, tile: dict[str, int], tail: str) -> None:
     """The cut program, interpreted and compiled, gives what numpy gives, to the bit."""
     made = oc.partition(what, tile=tile, tail=tail)
     assert {"disjoint", "covering", "ascending"} <= {t.name for t in made.prove().theorems}
@@ -173,35 +162,19 @@ def check(what: Any, dtype: str, start: float, tile: dict[str, int], tail: Any) 
     for terms in DEPTHS:
         for rows, columns in ((1, 1), (5, 17)):
             a, b = operands(dtype, rows, terms, columns)
-            wanted = (a.astype(WIDE[dtype]) @ b.astype(WIDE[dtype]) + start).astype(WIDE[dtype])
+            wanted = (a.astype(WIDE[dtype]) @ b.astype(WIDE[dtype]) + 3).astype(WIDE[dtype])
             poisoned = np.full_like(wanted, 77)
             assert np.array_equal(kernel(a, b, out=poisoned), wanted), (terms, rows, columns)
         assert np.array_equal(made.run({"A": a, "B": b}), wanted), terms
 
 
-FORMS: dict[str, tuple[Callable[[str], Any], float]] = {
-    "described": (described, 0.0),
-    "text": (lambda dtype: written(dtype, "0.0" if "float" in WIDE[dtype] else "0"), 0.0),
-    "text from three": (
-        lambda dtype: written(dtype, "3.0" if "float" in WIDE[dtype] else "3"),
-        3.0,
-    ),
-}
-SLOW = pytest.mark.slow
+@pytest.mark.every(3)
+@pytest.mark.parametrize(("tail", "dtype"), [*zip(ASCENDING, 3 * [*WIDE], strict=False)])
+def test_terms_in_tiles_add_up_to_the_same(tail: str, dtype: str) -> None:
+    check(written(dtype, "3.0" if "float" in WIDE[dtype] else "3"), dtype, {"k": TILE}, tail)
 
 
-@pytest.mark.every(8)
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    "dtype", [pytest.param(d, marks=() if d == "float32" else SLOW) for d in WIDE]
-)
-@pytest.mark.parametrize("tail", [*ASCENDING, pytest.param("mix", marks=SLOW)])
-def test_terms_in_tiles_add_up_to_the_same(form: str, dtype: str, tail: str) -> None:
-    make, start = FORMS[form]
-    check(make(dtype), dtype, start, {"k": TILE}, tail)
-
-
-@pytest.mark.parametrize("tail", ["even", "mix", *(pytest.param(t, marks=SLOW) for t in ASCENDING)])
+@pytest.mark.parametrize("tail", ["even", slow("mix"), slow("pad")])
 def test_compile_takes_a_strategy_for_the_terms(tail: str) -> None:
     deep = oc.dim("deep", max=1000)
     A, B = oc.placeholder((n, deep), name="A"), oc.placeholder((deep, 20), name="B")

@@ -83,9 +83,15 @@ def drawn(seed: int, dtype: str, *shape: int) -> Array:
     return made
 
 
-@pytest.mark.every(4)
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", ACCESSES)
+@pytest.mark.every(2)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        (name, dtype)
+        for k, name in enumerate(ACCESSES)
+        for dtype in (TYPES[k % 8], TYPES[(k + 3) % 8])
+    ],
+)
 def test_elements_are_right_and_what_lies_beside_them_is_not_touched(name: str, dtype: str) -> None:
     access = ACCESSES[name]
     kernel = oc.compile(oc.parse(access.text.format(dtype=dtype)))
@@ -277,15 +283,13 @@ for i in 0:n
 """
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
-@pytest.mark.parametrize("beside", [2, 3, 4])
-@pytest.mark.parametrize("strided", [False, True])
-def test_a_column_of_rows_is_read_at_any_stride(dtype: str, beside: int, strided: bool) -> None:
+@pytest.mark.parametrize(("dtype", "beside"), [("float32", 2), ("int8", 3), ("float64", 4)])
+def test_a_column_of_rows_is_read_at_any_stride(dtype: str, beside: int) -> None:
     kernel = oc.compile(oc.parse(PAIRS.format(dtype=dtype, beside=beside)))
     for n in SIZES:
-        a = drawn(n, dtype, n, 2 * beside)
-        a = a[:, :beside] if strided else walled(np.ascontiguousarray(a[:, :beside]))
-        np.testing.assert_array_equal(kernel(a), a[:, 1])
+        a = drawn(n, dtype, n, 2 * beside)[:, :beside]
+        for one in (a, walled(np.ascontiguousarray(a))):
+            np.testing.assert_array_equal(kernel(one), a[:, 1])
 
 
 @pytest.mark.isa("avx512f")

@@ -187,7 +187,7 @@ def ulps(got: Array, true: Array) -> Array:
 @pytest.mark.parametrize(("uses", "host"), BUILDS)
 @pytest.mark.parametrize("name", WRITERS)
 def test_float32_is_within_2_ulp_over_all_exponents(name: str, uses: str, host: bool) -> None:
-    x = samples("float32", 1_000_000)
+    x = samples("float32", 300_000)
     number = are_numbers(name, x)
 
     with np.errstate(all="ignore"):
@@ -201,7 +201,7 @@ def test_float32_is_within_2_ulp_over_all_exponents(name: str, uses: str, host: 
 @pytest.mark.parametrize(("uses", "host"), BUILDS)
 @pytest.mark.parametrize("name", WRITERS)
 def test_float64_is_within_3_ulp_of_40_digits(name: str, uses: str, host: bool) -> None:
-    x = samples("float64", 4_800)
+    x = samples("float64", 2_400)
     number = np.flatnonzero(np.all([np.abs(one) < 750 for one in arguments(name, x)], axis=0))
 
     got = mapped(name, "float64", 8, uses, host)(x)

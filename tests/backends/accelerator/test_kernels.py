@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -12,18 +11,15 @@ from accelerators import (
     Array,
     bytes_of,
     clipped,
-    convolution,
     convolved,
     dense,
     pooling,
     requantised,
-    residual,
 )
 from conftest import rejection, slow
-from machines import shipped
 
 import offcut as oc
-from offcut import Kernel, Tensor
+from offcut import Kernel
 from offcut.backends.accelerator.planning.planner import layout_labels
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.polyhedral.sync import Agents
@@ -45,31 +41,31 @@ def test_products_are_those_of_integers_at_every_size(machine: str) -> None:
         out = np.full((n, 45), -128, np.int8)
         assert kernel(a, out=out) is out
         np.testing.assert_array_equal(out, clipped(a.astype(np.int64) @ w.astype(np.int64), 6))
+        run = kernel.timeline(n=n)
+        assert not run.races
+        assert not run.unwritten
+        assert not any(run.left.values())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [slow(3, 1, 1), (3, 2, 1), slow(1, 2, 0)])
-def test_convolutions_are_those_of_integers_at_odd_sizes(
-    kernel: int, stride: int, padding: int
-) -> None:
+def test_convolutions_are_those_of_integers_at_odd_sizes() -> None:
     n, h, w = (oc.dim(name, min=0, max=64) for name in "nhw")
     x = oc.placeholder((n, 40, h, w), "int8", name="X")
-    k = oc.placeholder((24, 40, kernel, kernel), "int8", name="K")
-    total = oc.ops.conv2d(x, k, stride=stride, padding=padding)
+    k = oc.placeholder((24, 40, 3, 3), "int8", name="K")
+    total = oc.ops.conv2d(x, k, stride=2, padding=1)
     rng = np.random.default_rng(1)
-    weights = bytes_of(rng, (24, 40, kernel, kernel))
+    weights = bytes_of(rng, (24, 40, 3, 3))
     run = oc.compile(requantised(total, 9), inputs=[x, k], constants={"K": weights}, target="vta")
     for shape in ((1, 1, 1), (1, 5, 7), (2, 17, 15), (1, 33, 47), (0, 5, 7)):
         image = bytes_of(rng, (shape[0], 40, *shape[1:]))
-        wide = convolved(image, weights, stride, padding)
+        wide = convolved(image, weights, 2, 1)
         np.testing.assert_array_equal(run(image), clipped(wide, 9))
 
 
-@pytest.mark.every(4)
-@pytest.mark.parametrize("machine", ["vta", "gemmini"])
-@pytest.mark.parametrize("channels", [16, 100])
+@pytest.mark.every(2)
+@pytest.mark.parametrize(("machine", "channels"), [("vta", 16), ("gemmini", 100)])
 def test_a_convolution_of_one_pixel_is_tiled_along_its_channels_or_not_at_all(
-    channels: int, machine: str
+    machine: str, channels: int
 ) -> None:
     x = oc.placeholder((1, 1, 1, channels), "int8", name="X")
     k = oc.placeholder((1, 1, channels, 4), "int8", name="K")
@@ -311,51 +307,9 @@ def test_options_of_a_program_are_taken_by_what_they_cost() -> None:
             assert one.timeline(n=n).cycles == alone.timeline(n=n).cycles
 
 
-@pytest.mark.slow
-def test_rows_of_words_lie_along_images_or_columns_of_images() -> None:
-    machine = shipped("vta")
-    units = tuple(replace(one, rows=4, columns=8, terms=8) for one in machine.unit)
-    target = oc.target("accelerator", machine=replace(machine, unit=units))
-    n = oc.dim("n", min=1, max=64)
-    x = oc.placeholder((n, 20, 5, 5), "int8", name="X")
-    k = oc.placeholder((24, 20, 3, 3), "int8", name="K")
-    rng = np.random.default_rng(5)
-    images, weights = bytes_of(rng, (9, 20, 5, 5)), bytes_of(rng, (24, 20, 3, 3))
-    result = requantised(oc.ops.conv2d(x, k, padding=1), 9)
-    kernel = oc.compile(result, inputs=[x, k], constants={"K": weights}, target=target)
-    assert len(kernel.schedule.steps[0].options) == 2
-    for many in (1, 4, 9):
-        wide = convolved(images[:many], weights, 1, 1)
-        np.testing.assert_array_equal(kernel(images[:many]), clipped(wide, 9))
-        assert kernel.timeline(n=many).races == ()
-
-
-@pytest.mark.parametrize(
-    ("described", "machine"),
-    [
-        (lambda: dense(70, 45), "vta"),
-        slow(lambda: residual(20, 20), "gemmini"),
-        slow(pooling, "vta"),
-        slow(pooling, "gemmini"),
-        slow(convolution, "vta"),
-        slow(convolution, "gemmini"),
-    ],
-)
-def test_what_was_decided_is_read_and_done_again(
-    described: Callable[[], tuple[list[Tensor], Tensor]], machine: str
-) -> None:
-    inputs, result = described()
-    kernel = oc.compile(result, inputs=inputs, target=machine)
-    schedule = oc.Schedule.parse(str(kernel.schedule))
-    assert schedule == kernel.schedule
-    again = oc.compile(result, inputs=inputs, target=machine, schedule=schedule)
-    assert again.loops == kernel.loops
-    assert oc.parse(str(kernel.loops)) == kernel.loops
-
-
 @pytest.mark.parametrize(
     ("tail", "machine"),
-    [("balance", "vta"), *(slow(tail, "gemmini") for tail in ("auto", "shift", "pad", "ladder"))],
+    [("balance", "vta"), slow("shift", "gemmini")],
 )
 def test_several_results_of_one_sum_are_stored_from_the_same_tile(tail: str, machine: str) -> None:
     (a, w), _ = dense(20, 24)
@@ -391,47 +345,12 @@ def test_a_result_that_another_one_reads_is_stored_and_loaded_again(machine: str
         np.testing.assert_array_equal(other, np.maximum(one, 3))
 
 
-def test_a_plan_says_what_was_decided_and_how_long_it_takes() -> None:
-    inputs, result = dense(70, 45)
-    kernel = oc.compile(result, inputs=inputs, target="vta")
-    run = kernel.timeline(n=29)
-    assert run.cycles > 0
-    assert 0 < run.utilisation <= 1
-    assert "accumulators" in kernel.source("listing")
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize("machine", ["vta", "vta-osdi18"])
-def test_nothing_races_and_no_token_is_left(machine: str) -> None:
-    inputs, result = dense(70, 45)
-    kernel = oc.compile(result, inputs=inputs, target=machine)
-    for n in (0, 1, 29, 64):
-        run = kernel.timeline(n=n)
-        assert not run.races
-        assert not run.unwritten
-        assert not any(run.left.values())
-
-
-@pytest.mark.slow
 def test_a_listing_at_a_size_names_its_arrays() -> None:
-    inputs, result = residual(20, 20)
-    kernel = oc.compile(result, inputs=inputs, target="vta")
-    assert (
-        kernel.source("listing", n=3)
-        == """\
-   0  load                                 weights[0:4] = W[0:4]
-   1  load     tell compute                inputs[0:6] = A[0:6]
-   2  compute                              accumulators[12:18] = R[0:6]
-   3  compute                              micro-ops[0:4] = dram[0:4]
-   4  compute                              accumulators[0:6] = 0  of micro-ops[0:1], 6 times by 1 0 0
-   5  compute  wait load                   accumulators[0:6] += inputs[0:6] · weights[0:4]  of micro-ops[1:3], 3 times by 2 2 0, 2 times by 1 0 1
-   6  compute                              accumulators[0:6] >>= 6  of micro-ops[0:1], 6 times by 1 0 0
-   7  compute                              accumulators[0:6] += accumulators[12:18]  of micro-ops[3:4], 6 times by 1 1 0
-   8  compute                              accumulators[0:6] min= 127  of micro-ops[0:1], 6 times by 1 0 0
-   9  compute  tell store                  accumulators[0:6] max= -128  of micro-ops[0:1], 6 times by 1 0 0
-  10  store    wait compute; tell compute  Y[0:6] = int8(accumulators[0:6])
-  11  compute  wait store                  finish"""
-    )
+    kernel = pooled()
+    listing = kernel.source("listing", n=1)
+    assert " = X[" in listing
+    assert " Y[" in listing
+    assert listing.endswith("finish")
     with rejection("""\
 CallError: source: cannot take m
   because  the sizes of Y are n
@@ -457,10 +376,7 @@ def test_a_maximum_along_an_axis_that_is_cut_starts_outside_of_its_tiles(machine
         np.testing.assert_array_equal(kernel(given), given.max(axis=2))
 
 
-@pytest.mark.parametrize(("first", "step"), [(2, 4), slow(0, 1)])
-def test_the_order_of_units_is_a_text_of_which_every_line_of_tokens_is_needed(
-    first: int, step: int
-) -> None:
+def test_the_order_of_units_is_a_text_of_which_every_line_of_tokens_is_needed() -> None:
     inputs, result = dense(70, 45)
     kernel, agents = oc.compile(result, inputs=inputs, target="vta"), oc.target("vta").agents
     assert agents is not None
@@ -481,7 +397,7 @@ def test_the_order_of_units_is_a_text_of_which_every_line_of_tokens_is_needed(
 
     tokens = [at for at, line in enumerate(lines) if unit(line) is not None]
     assert len(tokens) >= 6
-    for at in tokens[first::step]:
+    for at in tokens[2::4]:
         rest = [*lines[:at], *lines[at + 1 :]]
         ahead = [*rest[: at - 1], lines[at], *rest[at - 1 :]]  # of another block, at times
         for other in (rest, [*lines[:at], lines[at], *lines[at:]]):

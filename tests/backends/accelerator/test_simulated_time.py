@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import offcut as oc
 from offcut.backends.accelerator.isa import (
     Alu,
     AluOp,
@@ -176,6 +175,7 @@ def test_a_trace_has_an_event_for_each_instruction() -> None:
     run = simulate_timing(TILE, VTA)
     events = json.loads(run.chrome_trace())["traceEvents"]
     shown = [event for event in events if event["ph"] == "X"]
+    assert max(event["ts"] + event["dur"] for event in shown) == nearly(1e6 * run.seconds)
     assert [event["args"]["name"] for event in events if event["ph"] == "M"] == [
         *("load", "compute", "store")
     ]
@@ -191,14 +191,6 @@ def test_a_trace_has_an_event_for_each_instruction() -> None:
         "dur": nearly(21e6 / VTA.hertz),
         "args": {"position": 3, "cycles": 21, "cycles waited for load": 75},
     }
-
-
-def test_a_trace_ends_when_the_machine_does() -> None:
-    for spec in (VTA, replace(VTA, hertz=2.5 * VTA.hertz)):
-        run = simulate_timing(TILE, spec)
-        events = json.loads(run.chrome_trace())["traceEvents"]
-        ends = [event["ts"] + event["dur"] for event in events if event["ph"] == "X"]
-        assert max(ends) == nearly(1e6 * run.seconds)
 
 
 def test_a_run_is_drawn_and_told(tmp_path: Path) -> None:
@@ -219,16 +211,3 @@ compute  busy 143; waited for instructions 2, load 75, store 69
 store    busy 69; waited for compute 215
 bytes    micro-ops 8, inputs 256, outputs 256"""
     )
-
-
-def test_the_streams_of_a_kernel_take_the_time_that_it_is_said_to_cost() -> None:
-    n = oc.dim("n", max=64)
-    x, w = oc.placeholder((n, 32), "int8", name="X"), oc.placeholder((32, 32), "int8", name="W")
-    shifted = oc.ops.requantize(oc.ops.dense(x, w, name="S"), 8, name="Y")
-    kernel = oc.compile(shifted, inputs=[x, w], target="vta")
-
-    for rows in (1, 17):
-        streams = kernel.streams(n=rows)
-        nearly(
-            sum(simulate_timing(one, VTA).seconds for one in streams), kernel.cost(n=rows).seconds
-        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -21,7 +20,6 @@ from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.lowering.queues import TokensError
 from offcut.backends.accelerator.planning import deadlock_fallback
 from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.plan_request import NO_REQUEST
 from offcut.backends.accelerator.planning.planner import (
     GroupDecisions,
     nest_extents,
@@ -138,36 +136,6 @@ def test_options_are_points_of_the_space_together_and_alone() -> None:
     assert all(whole.sample(rng) in whole for _ in range(8))
 
 
-def test_a_schedule_with_more_options_than_the_policy_takes_is_no_point() -> None:
-    (step,) = kernel().schedule.steps
-    others = [one.steps[0].options for one in space().neighbours(space().first)[:8]]
-    third = next(
-        o for pair in others for o in pair if o.steps not in [x.steps for x in step.options]
-    )
-    three = (*step.options, oc.schedule.Alternative("chip_3", None, third.steps))
-    assert Schedule(kernel().schedule.name, (Choose(three),)) not in space()
-
-
-@pytest.mark.slow
-def test_a_record_of_one_tiling_is_taken_as_it_is_recorded(tmp_path: Path) -> None:
-    result, inputs = layer()
-    best = oc.tune(
-        result,
-        inputs=inputs,
-        sizes={"n": [16, 64]},
-        trials=2,
-        explorer="random",
-        seed=0,
-        records=tmp_path / "records.sqlite",
-        target="vta",
-    )
-    assert best in space()
-    tuned = oc.compile(result, inputs=inputs, target="vta", schedule=best)
-    assert tuned.schedule == best
-    for n in (16, 64):
-        assert tuned.timeline(n=n).cycles <= kernel().timeline(n=n).cycles
-
-
 def plans_where(refused: str) -> Iterator[Schedule]:
     """Yield the schedules of the policy if no plan is proved whose text has a word, then the one that is taken."""
     request = requested(*layer(), {}, "test")
@@ -193,15 +161,6 @@ def test_an_option_whose_proof_fails_is_left_out(number: int) -> None:
         return
     tried = list(plans_where(line))
     assert tried == [kernel().schedule, options()[0], options()[0]]
-
-
-def test_options_leave_one_at_a_time_then_all_but_the_first() -> None:
-    (step,) = kernel().schedule.steps
-    three = Schedule("Y", (Choose((*step.options, step.options[1])),))
-    left_out = [one.left_out for one in NO_REQUEST.with_fewer_options(three)]
-    assert left_out == [{1}, {0}, {0, 1}]
-    assert not list(NO_REQUEST.with_fewer_options(options()[0]))
-    assert not list(NO_REQUEST.with_fewer_options(None))
 
 
 def test_options_that_could_come_to_a_standstill_leave_the_first(
@@ -261,6 +220,7 @@ class Nest:
         return AcceleratorExecutor(planned.program, self.target.spec).timeline(sizes).cycles
 
 
+@cache
 def nest(kind: str, machine: str) -> Nest:
     target = oc.target(machine)
     assert isinstance(target, Accelerator)
@@ -282,6 +242,7 @@ def test_turn_by_turn_a_tiling_takes_what_the_simulator_says(kind: str, machine:
         assert known.tilings.exact_cycles(tiling) == nearly(known.simulated(tiling), rel=0.02)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_the_clock_ranks_the_tilings_that_are_good_turn_by_turn_first(
@@ -291,23 +252,3 @@ def test_the_clock_ranks_the_tilings_that_are_good_turn_by_turn_first(
     few, many = (tilings.nearest(2, most) for most in (WALKED, 20 * WALKED))
     best = min(map(tilings.exact_cycles, few))
     assert all(best <= 1.01 * tilings.exact_cycles(tiling) for tiling in many[WALKED:][::7])
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("kind", PROGRAMS)
-def test_the_clock_is_near_what_good_tilings_take_turn_by_turn(kind: str, machine: str) -> None:
-    tilings = nest(kind, machine).tilings
-    off = []
-    for same in tilings.same_loops():
-        off += [cycles / tilings.exact_cycles(tiling) for cycles, tiling in same.nearest(2, 2)]
-    assert np.mean(np.abs(np.array(off) - 1)) < 0.1
-
-
-def test_where_slots_begin_anew_an_even_number_of_tiles_is_better() -> None:
-    """Of 64 rows, five tiles of 13 keep every other load waiting, and four of 16 do not."""
-    known = nest("dense", "vta")
-    thirteen, sixteen = (
-        known.tilings.exact_cycles(Tiling((("j", 128), ("i", rows)), ("j", "i"), ("j", 2)))
-        for rows in (13, 16)
-    )
-    assert sixteen < 0.95 * thirteen

@@ -16,7 +16,6 @@ import offcut as oc
 from tests.agree import Array, agree, of_program
 
 SIZES = (0, 1, 4, 5)
-FEW = (0, 1, 5)
 Described = tuple[oc.Tensor, list[oc.Tensor]]
 
 
@@ -56,16 +55,9 @@ def halves() -> Described:
 
 OPERATORS: dict[str, Callable[[], Described]] = {
     "softmax": lambda: of("softmax", ("n", 70)),
-    "layernorm": lambda: of("layernorm", ("n", 70)),
-    "rmsnorm": lambda: of("rmsnorm", (3, "n", 33)),
     "sum of columns": lambda: of("sum", ("n", 300), axis=0),
-    "greatest": lambda: of("max", ("n", 30, 7), axis=(0, 2)),
-    "sum of all": lambda: of("sum", ("n", 30), axis=(0, 1)),
     "embedding": looked_up,
     "halves": halves,
-    "convolution": lambda: of("conv2d", ("n", 3, 5, 6), (4, 3, 3, 3), padding=1),
-    "tiled convolution": lambda: of("conv2d", ("n", 5, 6, 7), (7, 5, 3, 2)),
-    "strided convolution": lambda: of("conv2d", ("n", 5, 6, 7), (7, 5, 3, 2), stride=2),
     "padded convolution": lambda: of("conv2d", ("n", 9, 6, 5), (20, 9, 3, 3), padding=1, stride=2),
     "pointwise": lambda: of("conv2d", ("n", 40, 3, 8), (20, 40, 1, 1), dtype="bfloat16"),
     "transposed convolution": lambda: of(
@@ -76,21 +68,9 @@ OPERATORS: dict[str, Callable[[], Described]] = {
     "remainder": lambda: of("remainder", ("n", 9), ("n", 9)),
     "attention": lambda: of("attention", (2, "n", 8), (2, "n", 8), (2, "n", 8), causal=True),
 }
-SLOW = (
-    "convolution",
-    "tiled convolution",
-    "strided convolution",
-    "padded convolution",
-    "transposed convolution",
-    "pointwise",
-    "attention",
-)
 FAST = ("softmax", "halves", "padded convolution")
 """Operators whose text runs in each run of the tests."""
-ALIKE = (
-    *("layernorm", "rmsnorm", "greatest", "pool", "remainder", "sum of all"),
-    *("convolution", "tiled convolution", "strided convolution", "transposed convolution"),
-)
+ALIKE = ("pool", "remainder", "transposed convolution", "pointwise")
 """Operators of which others have what is in them."""
 
 
@@ -123,7 +103,7 @@ def arrays(program: oc.Program, n: int) -> dict[str, Array]:
 @pytest.mark.parametrize("name", [slow(n) if n in ALIKE else n for n in OPERATORS])
 def test_an_operator_has_the_values_of_float64(name: str) -> None:
     made, source = kernel(name)
-    for n in FEW if name in SLOW else SIZES:
+    for n in SIZES:
         given = arrays(source, n)
         agree(made(**given), of_program(source, given, n=n))
 
@@ -143,18 +123,15 @@ def test_the_text_of_an_operator_has_its_values_on_a_cpu(name: str) -> None:
     agree(found, of_program(source, given, n=5))
 
 
-@pytest.mark.parametrize("name", ["softmax", *map(slow, ("layernorm", "convolution"))])
+@pytest.mark.parametrize("name", ["softmax", slow("padded convolution")])
 def test_a_row_has_the_same_bits_in_every_batch(name: str) -> None:
     made, source = kernel(name)
-    sizes = FEW if name in SLOW else SIZES
-    whole = np.asarray(made(**arrays(source, sizes[-1])))
-    for n in sizes[:-1]:
+    whole = np.asarray(made(**arrays(source, SIZES[-1])))
+    for n in SIZES[:-1]:
         assert np.asarray(made(**arrays(source, n))).tobytes() == whole[:n].tobytes()
 
 
-@pytest.mark.parametrize(
-    "name", [slow("tiled convolution"), "padded convolution", slow("pointwise")]
-)
+@pytest.mark.parametrize("name", ["padded convolution", slow("pointwise")])
 def test_patches_of_a_convolution_are_copied_into_shared_memory(name: str) -> None:
     made = kernel(name)[0]
     covered = "mma_m16n8k16_shared_bfloat16" if name == "pointwise" else "fma_shared_float32"
@@ -176,24 +153,7 @@ def attention_with_past() -> tuple[oc.Tensor, list[oc.Tensor]]:
 
 
 @pytest.mark.slow
-def test_a_strategy_that_multiplies_the_tiles_of_stages_in_stages_is_refused_before_its_proof() -> (
-    None
-):
-    result, inputs = attention_with_past()
-    target = oc.target("cuda", machine="h200", device="emulated")
-    with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(result, inputs=inputs, target=target, strategy="balance")
-    assert (
-        str(refused.value)
-        == """\
-partition: cannot cut y_product.i, y_product.j, y_mix.i, y_mix.j so
-  because  there would be at least 564 tiles, more than 256, each of them code of its own
-  help     strategy="cut" or strategy="pad\""""
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["cut", "mask", "pad", "shift", "ladder", "version"])
+@pytest.mark.parametrize("strategy", ["cut", "shift", "version"])
 def test_attention_whose_past_is_a_size_takes_strategies(strategy: str) -> None:
     result, inputs = attention_with_past()
     target = oc.target("cuda", machine="h200", device="emulated")
@@ -275,22 +235,14 @@ def test_a_sum_under_a_mask_is_of_tensor_cores_and_reads_nothing_behind_it(
 ) -> None:
     made = masked_sum(window)
     assert [one.microkernel for one in made.plan(n=64).pieces] == ["mma_m16n8k16_shared_bfloat16"]
-    for n in (0, 1, 33, 100):
+    for n in (0, 1, 33, 70):
         given, exact, touched = masked_arrays(n, window)
-        values = np.asarray(made(**given)).astype(np.float64)
-        np.testing.assert_array_equal(values[~touched], exact[~touched])
-        assert not np.isfinite(values[touched]).any()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
-@pytest.mark.parametrize("window", [None, 40])
-def test_the_text_of_a_sum_under_a_mask_reads_nothing_behind_it(window: int | None) -> None:
-    for n in (5, 70):
-        given, exact, touched = masked_arrays(n, window)
-        (values,) = run_text(masked_sum(window).loops, given, {"n": n}).values()
-        np.testing.assert_array_equal(values[~touched], exact[~touched])
-        assert not np.isfinite(values[touched].astype(np.float64)).any()
+        results = [np.asarray(made(**given))]
+        if COMPILER is not None and n == 70:
+            results += run_text(made.loops, given, {"n": n}).values()
+        for values in results:
+            np.testing.assert_array_equal(values[~touched], exact[~touched])
+            assert not np.isfinite(values[touched].astype(np.float64)).any()
 
 
 @pytest.mark.slow
@@ -386,11 +338,3 @@ def test_lanes_are_decisions() -> None:
     kept = oc.compile(result, inputs=inputs, target=target, reassociate=False)
     assert "softmax_A_sum.k lane" not in str(kept.schedule)
     assert "bind softmax_A_max.k lane tree" in str(kept.schedule)
-
-
-@pytest.mark.slow
-def test_the_schedule_of_a_padded_convolution_is_taken_again() -> None:
-    made, source = kernel("padded convolution")
-    schedule = oc.Schedule.parse(str(made.schedule))
-    target = oc.target("cuda", machine="h200", device="emulated")
-    assert oc.compile(source, target=target, schedule=schedule).loops == made.loops

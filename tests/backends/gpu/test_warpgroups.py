@@ -79,17 +79,6 @@ def test_an_aligned_product_is_of_warpgroups_and_right_around_its_tiles(
             np.testing.assert_array_equal(np.asarray(compiled(a, w)), exact)
 
 
-def test_a_schedule_of_warpgroups_prints_parses_and_replays() -> None:
-    compiled = kernel("kn", 200, 264)
-    text = str(compiled.schedule)
-    assert "in shared layout digits(box: 1//64, row: 0, element: 1%64)" in text
-    assert "bind S.i_warpgroup warpgroup" in text
-    again = oc.Schedule.parse(text)
-    assert again == compiled.schedule
-    c, *inputs = described("kn", 200, 264)
-    assert oc.compile(c, inputs=inputs, target=there(), schedule=again).loops == compiled.loops
-
-
 def test_a_batch_of_products_is_of_warpgroups() -> None:
     n, b = oc.dim("n", min=0, max=512), oc.dim("b", min=0, max=8)
     x, y = (
@@ -114,9 +103,7 @@ def test_a_batch_of_products_is_of_warpgroups() -> None:
 @pytest.mark.parametrize(
     ("machine", "way", "k_size", "n_size"),
     [
-        ("a100", "kn", 64, 64),
         ("h200", "kn", 63, 64),
-        slow("h200", "kn", 64, 60),
         ("h200", "kk", 36, 64),
     ],
 )
@@ -165,9 +152,9 @@ def test_a_row_has_the_same_bits_at_every_size() -> None:
 
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
-@pytest.mark.parametrize("way", ["kn", *map(slow, WAYS[1:])])
+@pytest.mark.parametrize("way", [*map(slow, WAYS[1:])])
 def test_a_text_of_warpgroups_has_its_values_on_a_cpu(way: str) -> None:
-    sizes = {"kn": (328, 24), "kk": (72, 20), "mn": (40, 24), "mk": (320, 130)}[way]
+    sizes = {"kk": (72, 20), "mn": (40, 24), "mk": (320, 130)}[way]
     for n in (8, 136):
         a, w, exact = arrays(way, n, *sizes, "bfloat16")
         (found,) = run_text(kernel(way, *sizes).loops, {"A": a, "W": w}, {"n": n}).values()
@@ -249,20 +236,19 @@ compile: cannot cover a tile by wgmma_m64nNk16_kn_bfloat16
 
 
 NO_BOXES = {
-    # what is written, old text, new text, and why it is refused
-    "an operand row by row": (f" @{LAYOUT.removeprefix(' layout ')}", "", "W_in lies row by row"),
-    "rows that begin inside of cells": ("A: bfloat16[n, 200]", "A: bfloat16[n, 204]", "rows of A are not a multiple of 16 bytes"),
+    # what is written, old text, new text, why it is refused, and what is taken
+    "an operand row by row": (f" @{LAYOUT.removeprefix(' layout ')}", "", "W_in lies row by row", "stage read"),
+    "rows that begin inside of cells": ("A: bfloat16[n, 200]", "A: bfloat16[n, 204]", "rows of A are not a multiple of 16 bytes", "a copy of rows: copy_rows, cp_async_rows"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", NO_BOXES)
 def test_a_program_whose_arrays_boxes_do_not_copy_is_refused(what: str) -> None:
-    old, new, because = NO_BOXES[what]
+    old, new, because, taken = NO_BOXES[what]
     before, found, after = str(kernel("kn", 200, 264).loops).rpartition(old)
     assert found
-    with pytest.raises(oc.PartitionError) as refused:
+    with pytest.raises(oc.PartitionError, match=f"because  {because}(.|\n)*help     {taken}"):
         check_boxes(oc.parse(before + new + after), there().microkernels())
-    assert because in refused.value.because
 
 
 def test_sums_beyond_the_registers_of_a_machine_are_refused() -> None:
@@ -272,9 +258,12 @@ def test_sums_beyond_the_registers_of_a_machine_are_refused() -> None:
 
 
 def test_a_program_of_warpgroups_is_refused_by_a_machine_that_has_none() -> None:
-    with pytest.raises(oc.PartitionError) as refused:
+    with rejection("""\
+PartitionError: compile: cannot run tma_load_2d_bfloat16 on a100
+  at       tile i in 128*i_block +: min(128, n - 128*i_block), k in 64*k_stage +: min(64, 200 - 64*k_stage)  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=i, p=k; A=A, C=A_in)
+  because  it wants sm_90a, and a100 is sm_80
+  help     a schedule that the policy of this machine writes"""):
         there("a100").check_features(kernel("kn", 200, 264).loops)  # type: ignore[attr-defined]
-    assert refused.value.because == "it wants sm_90a, and a100 is sm_80"
 
 
 SLOW_REFUSALS = {*REFUSED} - {"terms that end inside of boxes"}
@@ -286,28 +275,6 @@ def test_what_warpgroups_do_not_find_is_refused_in_full(what: str) -> None:
     c, *inputs = described("kn", 200, 264)
     with rejection(f"PartitionError: {expected}"):
         oc.compile(c, inputs=inputs, target=there(), schedule=edited(*edits))
-
-
-@pytest.mark.slow
-def test_rows_that_begin_inside_of_cells_are_not_copied_in_boxes() -> None:
-    c, *inputs = described("kn", 204, 264)
-    with rejection("""\
-PartitionError: compile: cannot run tma_load_2d_bfloat16 in C
-  at       line 18: cover A_in at i tma_load_2d_bfloat16
-  because  rows of A are not a multiple of 16 bytes
-  help     a copy of rows: copy_rows, cp_async_rows"""):
-        oc.compile(c, inputs=inputs, target=there(), schedule=edited())
-
-
-@pytest.mark.slow
-def test_a_machine_without_warpgroups_refuses_a_schedule_of_them() -> None:
-    c, *inputs = described("kn", 200, 264)
-    with rejection("""\
-PartitionError: compile: cannot run tma_load_2d_bfloat16 on a100
-  at       tile i in 128*i_block +: min(128, n - 128*i_block), k in 64*k_stage +: min(64, 200 - 64*k_stage)  @by(load)  @async  @cover(tma_load_2d_bfloat16)
-  because  it wants sm_90a, and a100 is sm_80
-  help     a schedule that the policy of this machine writes"""):
-        oc.compile(c, inputs=inputs, target=there("a100"), schedule=edited())
 
 
 def test_products_of_few_columns_are_bound_by_what_they_read_of_shared_memory() -> None:
