@@ -17,7 +17,7 @@ from conftest import slow
 
 import offcut as oc
 from offcut import Cost, Kernel, Outcome, Records, Schedule, ops
-from offcut.backends.accelerator.costs import predicted
+from offcut.backends.accelerator.costs import prediction
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.simulator import SimulationResult
@@ -331,7 +331,7 @@ def counts_of(
     output: oc.Tensor, monkeypatch: pytest.MonkeyPatch, schedule: oc.Schedule | None = None
 ) -> tuple[Kernel, Formulas]:
     """A kernel, and its formulas but for cycles, which take long."""
-    monkeypatch.setattr(predicted, "formula", lambda nest: PeriodicFit(real(0.0), 0.0))
+    monkeypatch.setattr(prediction, "formula", lambda nest: PeriodicFit(real(0.0), 0.0))
     kernel = oc.compile(output, target="vta", schedule=schedule)
     return kernel, kernel.cost()
 

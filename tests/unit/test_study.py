@@ -22,14 +22,13 @@ from offcut.experiment.timing import Ratio
 from offcut.studies import compile_options
 from offcut.studies.compile_options import change_fields
 from offcut.studies.definition import read_definition
-from offcut.studies.offcut_operators import Described
 from offcut.studies.entries import expand_table
 from offcut.studies.environment import digest, read_environments, write_environment
 from offcut.studies.errors import Place
 from offcut.studies.goals import Goal
 from offcut.studies.groups import reason
 from offcut.studies.models import TorchWorkload
-from offcut.studies.user_objects import AbsentOperator, absent_lines, load_named, missing_module
+from offcut.studies.offcut_operators import Described
 from offcut.studies.operators import read_operators
 from offcut.studies.peers.loops import as_python, compile_loops, loops_call
 from offcut.studies.peers.onnx_reference import exact_results
@@ -44,6 +43,7 @@ from offcut.studies.suites import suites
 from offcut.studies.table import Table, as_csv, as_latex
 from offcut.studies.tables import failure_lines, rows_table, tables
 from offcut.studies.target_tables import order_table, program_size
+from offcut.studies.user_objects import AbsentOperator, absent_lines, load_named, missing_module
 from tests.agree import agree
 from tests.facade import app
 from tests.studies import AUTO, DENSE, HEAD, NAMED, NUMPY, cells_of, defined

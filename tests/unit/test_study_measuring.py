@@ -24,10 +24,10 @@ from offcut.experiment.limits import Bound
 from offcut.experiment.timing import KERNELS
 from offcut.search.job_runner import JobResult, JobStatus
 from offcut.studies import cell_processes, progress
+from offcut.studies.cell_processes import GroupProcess
 from offcut.studies.definition import Source, read_definition
 from offcut.studies.folder import keep_results, locked, machine_name
 from offcut.studies.groups import measure_group
-from offcut.studies.cell_processes import GroupProcess
 from offcut.studies.progress import StudyProgress
 from offcut.studies.results import results_of
 from offcut.studies.rows import Row
@@ -417,7 +417,7 @@ def test_a_cell_whose_turn_another_one_ended_is_measured_alone(
 ) -> None:
     shared, single = pending = [FakeChildren(["b", "d"]), FakeChildren(["d"])]
     children = iter(pending)
-    monkeypatch.setattr(isolated, "JobRunner", lambda memory, environment: next(children))
+    monkeypatch.setattr(cell_processes, "JobRunner", lambda memory, environment: next(children))
     told: list[Sample] = []
     with GroupProcess(Source({}, Path("s"))) as process:
         process.measure(dict(zip("abcd", "wxyz", strict=True)), told.extend)
