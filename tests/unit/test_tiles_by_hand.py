@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def scheduled(*lines: str) -> oc.schedule.HandSchedule:
     return oc.create_schedule(result, inputs=inputs).apply(oc.Schedule.parse(text))
 
 
-@pytest.mark.parametrize("tail", ["mask", "shift", "balance", "guard"])
+@pytest.mark.parametrize("tail", ["mask", "shift", "balance"])
 def test_tiles_that_run_as_vectors_are_proved_and_compute_the_same(tail: str) -> None:
     s = scheduled(
         f"split C.i {tail} {ROWS} as io ii",
@@ -191,9 +192,12 @@ def scheduled_program(source: oc.Program, *lines: str) -> oc.schedule.HandSchedu
     return oc.create_schedule(source).apply(oc.Schedule.parse(text))
 
 
+# Each strategy on two shapes, and each shape by two strategies at least.
 @pytest.mark.every(3)
-@pytest.mark.parametrize("bounds", SHAPES)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    ("strategy", "bounds"),
+    sorted({*zip(STRATEGIES, cycle(SHAPES)), *zip(STRATEGIES, cycle(reversed(SHAPES)))}),
+)
 def test_every_instance_of_a_triangle_runs_once(bounds: str, strategy: str) -> None:
     size = "" if " of " in strategy else f" {T}"
     lines = (

@@ -23,7 +23,7 @@ def problem(name: str) -> Problem:
     return Problem(*spaces.problem(name), SIZES, seed=7)
 
 
-@pytest.mark.parametrize("name", spaces.PROGRAMS)
+@pytest.mark.parametrize("name", ["dense", "mixed", "softmax", "loops"])
 def test_a_problem_comes_back_as_it_was(name: str) -> None:
     asked = problem(name)
     found = pooled_bench.deserialize(pooled_bench.serialize(asked, LIMITS))
