@@ -299,6 +299,8 @@ class Records:
     def _check(self, connection: sqlite3.Connection) -> None:
         """See that the file is of records, and of this layout; an empty one becomes so."""
         application, schema = _header(connection)
+        if application == 0 != schema:  # another process wrote both between the two readings
+            application, schema = _header(connection)
         if (application, schema) == (0, 0):
             connection.execute("BEGIN IMMEDIATE")
             try:

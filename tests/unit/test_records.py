@@ -24,6 +24,7 @@ from offcut import Outcome, Record, Records
 from offcut.costmodel import of_plain, plain
 from offcut.errors import OffcutError
 from offcut.search import Place, ProgramText, place_of
+from offcut.search import records as module
 from offcut.search.trials import BEST, DEFAULT, recorded_verdict
 from tests import spaces
 from tests.facade import Problem, load_machine, shipped_machines
@@ -364,6 +365,16 @@ def test_several_writers_lose_nothing_from_the_first_moment_on(records: Records)
     assert [one.returncode for one in writers] == [0, 0, 0]
     wanted = {f"{name} {number}": 1 for name in "abc" for number in range(9)}
     assert Counter(record.schedule for record in records) == wanted
+
+
+def test_a_file_is_read_that_another_process_makes_between_two_readings_of_its_header(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records.add([OK])
+    header, torn = module._header, iter([(0, module.SCHEMA)])
+    monkeypatch.setattr(module, "_header", lambda opened: next(torn, None) or header(opened))
+    assert list(Records(records.path)) == [OK]
+    assert next(torn, None) is None
 
 
 def test_a_writer_that_is_killed_loses_nothing_that_was_added(records: Records) -> None:
