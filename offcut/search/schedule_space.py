@@ -173,6 +173,8 @@ class CaseOf(Decision[tuple[Hashable, Any]]):
         return case, self.cases[case].crossover(own, theirs, rng)
 
 
+SAMPLES = 16
+"""Alternatives that are drawn for a point, at most: the text of a few is that of no alternative."""
 Point = tuple[Hashable, ...]
 """One option of each choice of a `product_space`."""
 
@@ -217,19 +219,24 @@ class ScheduleSpace:
         Raises DescribeError if it is no point of this space.
         """
         near = map(self.write, self.decision.neighbours(self._alternative(point)))
-        return tuple(other for other in _distinct(near) if other != point)
+        return tuple(other for other in _distinct(near) if other != point and other in self)
 
     def step(self, point: Schedule, rng: Random) -> Schedule:
         """Return one of the neighbours of `point`; `point` if it has none.
 
         Raises DescribeError if it is no point of this space.
         """
-        near = tuple(self.decision.neighbours(self._alternative(point)))
-        return self.write(rng.choice(near)) if near else point
+        near = list(self.decision.neighbours(self._alternative(point)))
+        while near:
+            other = self.write(near.pop(rng.randrange(len(near))))
+            if other in self:  # not every alternative is read from what it writes
+                return other
+        return point
 
     def sample(self, rng: Random) -> Schedule:
-        """Return a point whose decisions are drawn one by one."""
-        return self.write(self.decision.sample(rng))
+        """Return a point whose decisions are drawn one by one; `first` if none of some is a point."""
+        drawn = (self.write(self.decision.sample(rng)) for _ in range(SAMPLES))
+        return next((one for one in drawn if one in self), self.first)
 
     def crossover(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
         """Return a point each decision of which is that of `a` or that of `b`.
@@ -237,7 +244,8 @@ class ScheduleSpace:
         Raises DescribeError if one of them is no point of this space.
         """
         one, other = self._alternative(a), self._alternative(b)
-        return self.write(self.decision.crossover(one, other, rng))
+        child = self.write(self.decision.crossover(one, other, rng))
+        return child if child in self else a
 
     crossed = RenamedAttribute("crossover")
 

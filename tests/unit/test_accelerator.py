@@ -460,12 +460,14 @@ def test_every_default_is_a_point_of_its_space_as_is_what_that_draws(
     assert all(one in space for one in space.neighbours(first))
     points = [space.sample(rng) for _ in range(8)]
     assert all(one in space for one in points)
+    for point in points if described is product else points[:2]:
+        near = space.neighbours(point)
+        assert point not in near
+        assert len(set(near)) == len(near)
+        assert all(one in space for one in near)
+        assert space.step(point, rng) in space
+        assert space.crossover(point, points[-1], rng) in space
     if described is product:
-        for point in points:
-            near = space.neighbours(point)
-            assert point not in near
-            assert len(set(near)) == len(near)
-            assert all(one in space for one in near)
         assert len(set(space.enumerate(50))) == 50
     other = oc.Schedule.parse(str(first).replace(" guard ", " guard 7"))
     assert (other in space) == (other == first)
