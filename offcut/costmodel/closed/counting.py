@@ -97,15 +97,20 @@ def count_program(
 
 
 def count_operations(program: Program, sizes: Mapping[str, int]) -> Amount:
-    """Return the operations of `program` on elements at these sizes, and over those that are not given: the same on all machines."""
+    """Return the operations of `program` on elements at these sizes, and over those that are not given: the same on all machines.
+
+    Where sums have no closed form, and are too many to add up, they are an estimate at given sizes, and a bound over others.
+    """
     return _operations(program, frozenset(sizes.items()))
 
 
 @lru_cache(1 << 8)  # a search asks for the same again and again
 def _operations(program: Program, sizes: frozenset[tuple[str, int]]) -> Amount:
     hardware = Hardware(processor(load("avx2")), {}, ITEM_BYTES["float32"], ())
+    is_open = len(sizes) < len(program.sizes)
+    last_method = SumMethod.BOUND if is_open else SumMethod.NEAR
     program_counts = count_program(
-        *(program, hardware, dict(sizes)), bytes_of=BytesOf.NOTHING, last_method=SumMethod.BOUND
+        *(program, hardware, dict(sizes)), bytes_of=BytesOf.NOTHING, last_method=last_method
     )
     return Amount(
         ix.add(*(counts.flop for counts in program_counts.counts)), program_counts.exactness
