@@ -10,6 +10,7 @@ import offcut as oc
 from offcut.costmodel.closed import sums
 from tests.agree import nearly
 from tests.facade import evaluate
+from tests.polybench import text_of
 
 HEAD = """program p
 size n in 0:5000
@@ -184,3 +185,12 @@ def test_heights_of_balanced_tiles_are_counted_where_no_tile_is() -> None:
     assert [kernel.cost(n=n).flop for n in (0, 1, 2, 3, 4, 9)] == [0, 3, 5, 6, 6, 6]
     formula = kernel.cost().flop
     assert [formula.subs(dict.fromkeys(formula.free_symbols, n)) >= 6 for n in (4, 9)] == [True] * 2
+
+
+def test_a_page_fits_a_long_count_by_its_sizes_though_it_has_bounded_values() -> None:
+    tail = {"i2": "mix", "i": "guard"}
+    cut = oc.partition(oc.parse(text_of("jacobi-1d")), tile={"i2": 4, "i": 4}, tail=tail)
+    page = str(oc.compile(cut.loops).cost())
+    (flop,) = (line for line in page.splitlines() if line.startswith("flop is about"))
+    assert "*n*steps" in flop and "q" not in flop
+    assert "q = (n - 2)//max(" in page

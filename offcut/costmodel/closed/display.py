@@ -177,9 +177,13 @@ class Page:
         return f"bound over {self._user(size)}{others}: {'; '.join(parts)}"
 
     def _terms(self) -> tuple[Term, ...]:
-        """What a sum may be made of: what divides a term of the operations, and each size."""
-        monomials = {term[:_DEGREE] for term in _terms_in(self.operations)}
-        return terms_of([*monomials, *((one.name,) for one in self.described.sizes)], self.users)
+        """What a sum may be made of: what divides a term of the operations, bounded values aside, and each size."""
+        sizes = [one.name for one in self.described.sizes]
+        grown = (
+            tuple(name for name in term if name in sizes) for term in _terms_in(self.operations)
+        )
+        monomials = {term[:_DEGREE] for term in grown}
+        return terms_of([*monomials, *((name,) for name in sizes)], self.users)
 
     def _floats(self, sampled: SampledPrediction) -> dict[str, Array]:
         """The sizes at each point, by the user's names."""
