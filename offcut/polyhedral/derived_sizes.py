@@ -20,12 +20,14 @@ from dataclasses import dataclass, field, replace
 from offcut.core import index as ix
 from offcut.core.expr import (
     Binary,
+    Const,
     Expr,
     Var,
     children,
     dtype_of,
     reads_memory,
     rebuild,
+    rewrite,
     substitute,
     variables,
 )
@@ -98,11 +100,24 @@ class DerivedSizes:
         return frozenset(names & self.lets.keys()) - self.lazy
 
     def expand(self, expr: Expr) -> Expr:
-        """Return an expression over the sizes of a call alone."""
+        """Return an expression over the sizes of a call alone, defined at all of them."""
         for name, let in reversed(self.lets.items()):
             if name in variables(expr):
-                expr = substitute(expr, {name: let.value})
+                expr = substitute(expr, {name: with_positive_divisors(let.value)})
         return expr
+
+
+def with_positive_divisors(value: Expr) -> Expr:
+    """Return the value of a `let` with each quotient and remainder by at least 1: it is evaluated even if its loops do not run."""
+
+    def by_one_at_least(node: Expr) -> Expr | None:
+        match node:
+            case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):
+                return Binary(op, a, ix.maximum(by, 1))
+            case _:
+                return None
+
+    return rewrite(value, by_one_at_least)
 
 
 def derive_sizes(program: Program) -> tuple[Program, DerivedSizes]:

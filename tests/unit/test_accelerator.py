@@ -511,3 +511,17 @@ def test_tuning_asks_the_simulator(tmp_path: Path) -> None:
         assert own
         assert all(one.seconds == kernel.timeline(n=size).seconds for one in own)
     assert all(one.spread == 0 for one in kept)
+
+
+@pytest.mark.parametrize(("machine", "strategy"), [("gemmini", "shift"), ("vta", "mix")])
+def test_a_formula_is_the_cost_of_a_call_where_no_whole_tile_is_and_where_nothing_runs(
+    machine: str, strategy: str
+) -> None:
+    n = oc.dim("n", max=600)
+    x = oc.placeholder((n, 19), "int8", name="X")
+    y = oc.compute((n, 19), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
+    kernel = oc.compile(y, inputs=[x], target=machine, strategy=strategy)
+    formula = kernel.cost().cycles
+    for rows in (0, 1, 5, 17, 22, 23):
+        cycles = float(formula.subs(dict.fromkeys(formula.free_symbols, rows)))
+        assert cycles == nearly(kernel.cost(n=rows).cycles, rel=0.02)

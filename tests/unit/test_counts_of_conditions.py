@@ -195,3 +195,13 @@ def test_a_page_fits_a_long_count_by_its_sizes_though_it_has_bounded_values() ->
     assert "*n*steps" in flop
     assert "q" not in flop
     assert "q = (n - 2)//max(" in page
+
+
+def test_of_options_that_compete_the_operations_are_counted_once() -> None:
+    program = oc.parse(
+        "program double\nsize n in 0:601\ninput x: float32[n]\noutput y: float32[n]\nfor i in 0:n\n  y[i] = x[i]*2.0"
+    )
+    kernel = oc.compile(oc.partition(program, tile={"i": 4}, tail={"i": "mix"}).loops)
+    flop = kernel.cost().flop
+    for n in (1, 3, 10):
+        assert flop.subs(dict.fromkeys(flop.free_symbols, n)) == kernel.cost(n=n).flop == n

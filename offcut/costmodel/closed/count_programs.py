@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Var, reads_memory, rewrite, variables
+from offcut.core.expr import Compare, Const, Expr, Var, reads_memory, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Sync, Tile
 from offcut.core.scan import Range
@@ -27,6 +27,7 @@ from offcut.costmodel.closed.counts import (
 )
 from offcut.costmodel.closed.sums import SumMethod, Sums, count_methods
 from offcut.costmodel.simplification import drop_decided_conditions, simplify_index
+from offcut.polyhedral.derived_sizes import with_positive_divisors
 
 
 class ProgramCounts(LoopCounts):
@@ -205,13 +206,4 @@ class ProgramCounts(LoopCounts):
 
 def bounded_value(value: Expr) -> Expr:
     """Return what a bounded value is bound to, at all sizes: quotients and remainders in it are by at least 1."""
-    return rewrite(simplify_index(value), _with_divisor)
-
-
-def _with_divisor(node: Expr) -> Expr | None:
-    """Return a quotient, or a remainder, by at least 1; None for other nodes. A bounded value is evaluated even if its loops do not run."""
-    match node:
-        case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):
-            return Binary(op, a, ix.maximum(by, 1))
-        case _:
-            return None
+    return with_positive_divisors(simplify_index(value))

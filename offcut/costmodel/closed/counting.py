@@ -59,7 +59,7 @@ from offcut.costmodel.closed.sums import Amount, SumMethod
 from offcut.costmodel.description import load
 from offcut.costmodel.machine import processor
 from offcut.costmodel.resources import Hardware
-from offcut.costmodel.simplification import simplify_index
+from offcut.costmodel.simplification import part_of_cheapest, simplify_index
 from offcut.proof.normal_forms.condition_hoisting import bound
 
 
@@ -112,9 +112,14 @@ def _operations(program: Program, sizes: frozenset[tuple[str, int]]) -> Amount:
     program_counts = count_program(
         *(program, hardware, dict(sizes)), bytes_of=BytesOf.NOTHING, last_method=last_method
     )
-    return Amount(
-        ix.add(*(counts.flop for counts in program_counts.counts)), program_counts.exactness
-    )
+    flop = dict[tuple[int, int] | None, Expr]()
+    for piece, counts in zip(program_counts.pieces, program_counts.counts, strict=True):
+        flop[piece.option] = ix.add(flop.get(piece.option, ix.const(0)), counts.flop)
+    total = flop.get(None, ix.const(0))
+    for number, options in enumerate(program_counts.choices):
+        each = [flop.get((number, at), ix.const(0)) for at in range(len(options))]
+        total = ix.add(total, part_of_cheapest([one.cost for one in options], each))
+    return Amount(total, program_counts.exactness)
 
 
 def with_known_ends(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

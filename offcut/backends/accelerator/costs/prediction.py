@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from itertools import chain
 from math import lcm
 
 from offcut.backends.accelerator.costs.counts import nest_counts
@@ -163,14 +164,21 @@ def formulas_of(
 
 def _with_tails(ran: Ran, typical: Mapping[str, int]) -> Ran:
     """Return a nest as it runs at typical sizes, with the largest instances of leaves that do not run there: of tails, where whole tiles
-    are all there is. These run at sizes that are a bit less.
+    are all there is, which run at sizes that are a bit less; and of what runs where there is no whole tile, at sizes of which each is a
+    bit less than half of the one before.
     """
-    largest, nest, less = dict(ran.largest), ran.nest, 1
+    largest, nest = dict(ran.largest), ran.nest
     least = {size.name: max(size.min, 1) for size in nest.program.sizes}
-    while len(largest) < len(nest.work) and less < max(typical.values(), default=0):
-        fewer = {name: max(size - less, least.get(name, 1)) for name, size in typical.items()}
+    powers = [1 << k for k in range(max(typical.values(), default=0).bit_length())]
+    smaller = chain(
+        ({name: size - less for name, size in typical.items()} for less in powers),
+        ({name: size // parts - 1 for name, size in typical.items()} for parts in powers[1:]),
+    )
+    for sizes in smaller:
+        if len(largest) == len(nest.work):
+            break
+        fewer = {name: max(size, least.get(name, 1)) for name, size in sizes.items()}
         largest = {**run_of(nest, fewer).largest, **largest}
-        less *= 2
     return replace(ran, largest=largest)
 
 
