@@ -301,7 +301,9 @@ def _plans_of_strategy(
             "compile",
             f"cannot take strategy={format_strategy(options.strategy)} with {program.name}",
             because="no microkernel computes a part of it",
-            help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
+            help=(
+                "oc.compile(oc.partition(program, tile={…}, tail={…}, target=target).loops, target=target)",
+            ),
         )
     unproved_of = partial(_unproved_step, program, reassociate=options.reassociate)
     schedule = plans.schedule(_levels(plans, options.strategy))

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,8 @@ from offcut.cli.programs import Certificates
 from offcut.errors import OffcutError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from offcut.search import Records
 
 records_app = typer.Typer(no_args_is_help=True, help="What was measured of schedules.")
@@ -29,6 +32,18 @@ In = Annotated[
     typer.Option("--records", help="The file; else OFFCUT_RECORDS, else the user's data folder."),
 ]
 Text = Annotated[Path, typer.Argument(help="A file of JSON lines (.jsonl) or a table (.csv).")]
+
+
+PIPE_COLUMNS = 200
+"""Columns of a table that goes to no terminal: digests in it are copied whole."""
+
+
+def console() -> Console:
+    """Return where tables are printed: as wide as the terminal, or as COLUMNS says; else `PIPE_COLUMNS`."""
+    from rich.console import Console
+
+    made = Console()
+    return made if made.is_terminal or "COLUMNS" in os.environ else Console(width=PIPE_COLUMNS)
 
 
 def kept_trials(records: Path | None) -> str:
@@ -47,13 +62,11 @@ def kept_trials(records: Path | None) -> str:
 @records_app.command("list")
 def list_command(records: In = None) -> None:
     """A row for each program, machine and version."""
-    from rich.console import Console
-
     from offcut.search import Records
     from offcut.tuning.recorded_trials import list_records
 
     with refusals():
-        Console().print(list_records(Records(records)))
+        console().print(list_records(Records(records)))
 
 
 @records_app.command()
@@ -62,7 +75,6 @@ def show(
     records: In = None,
 ) -> None:
     """All records of a program, or of a schedule behind its text."""
-    from rich.console import Console
     from rich.table import Table
 
     from offcut.search import Records
@@ -71,7 +83,7 @@ def show(
     with refusals():
         for part in show_records(Records(records), digest):
             if isinstance(part, Table):
-                Console().print(part)
+                console().print(part)
             else:
                 typer.echo(part)
 
@@ -83,14 +95,12 @@ def compare(
     records: In = None,
 ) -> None:
     """Two schedules at each size."""
-    from rich.console import Console
-
     from offcut.search import Records
     from offcut.tuning.recorded_trials import compare_records
 
     with refusals():
         for table in compare_records(Records(records), one, other):
-            Console().print(table)
+            console().print(table)
 
 
 @records_app.command()
@@ -288,8 +298,6 @@ def learn_command(
 
     Example: offcut learn --random --target vta --programs 40 --records vta.sqlite
     """
-    from rich.console import Console
-
     from offcut.backends.predict import model_path
     from offcut.core.records_path import OFF
     from offcut.errors import OffcutError
@@ -321,7 +329,7 @@ def learn_command(
         for reason, count in done.left.items():
             typer.echo(f"left out: {count} schedules, {reason}", err=True)
         lines = done.held if quick else held_out(done.rows, seed)
-        Console().print(table(lines))
+        console().print(table(lines))
         typer.echo(f"{len(done.rows)} rows in {set_}, the model in {model}")
         verdict = f"not used: {done.model.useless}" if done.model.useless else "used"
         typer.echo(f"the model is {verdict}")

@@ -292,7 +292,7 @@ def test_a_strategy_of_a_program_that_no_microkernel_computes_is_refused() -> No
     with rejection(
         "PartitionError: compile: cannot take strategy=mask with E\n"
         "  because  no microkernel computes a part of it\n"
-        "  help     oc.compile(oc.partition(program, tile={…}, tail={…}).loops)"
+        "  help     oc.compile(oc.partition(program, tile={…}, tail={…}, target=target).loops, target=target)"
     ):
         oc.compile(doubled, inputs=[X], target=Machine(unit()), strategy="mask")
 

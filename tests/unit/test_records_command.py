@@ -53,6 +53,17 @@ def test_a_list_has_a_row_for_each_program(file: Path) -> None:
     ]
 
 
+def test_a_table_for_no_terminal_has_its_digests_whole(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    rows = cells(run(file, "list").stdout)
+    assert [row[7:] for row in rows[1:]] == [
+        [ONE[:8], "2001-09-09 01:46"],
+        [ONE[:8], "1970-01-01 00:00"],
+    ]
+
+
 def test_a_program_is_shown_with_all_its_records(file: Path) -> None:
     done = run(file, "show", "abc")
     failed = Trial("x", "1", ()).digest[:8]
