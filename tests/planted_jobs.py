@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -31,11 +30,6 @@ def session(given: Any, say: Say) -> tuple[int, int]:
 def abort(given: Any, say: Say) -> None:
     say("about to")
     os.abort()
-
-
-def abort_by_name(given: Any, say: Say) -> None:
-    say(os.getpid())
-    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def wait_where_first(given: Path, say: Say) -> str:

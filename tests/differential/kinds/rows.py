@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..drawing import Draw, Drawn, listed, nest
 
-SMALLEST = {"int32": "-2147483648", "int64": "-9223372036854775807", "int8": "-128"}
-
 
 def reduction(draw: Draw) -> Drawn:
     """sum, max or min over some axes, in any order, from any start."""
