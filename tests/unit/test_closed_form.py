@@ -284,6 +284,21 @@ for i in 0:n
 """,
         {"n": 100},
     ),
+    "two passes over rows": (
+        """program passes
+size n in 1:129
+input X: float32[n, 256]
+local M: float32[n]
+output Y: float32[n, 256]
+for i in 0:n
+  M[i] = -inf
+  for j in 0:256
+    M[i] max= X[i, j]
+  for j in 0:256
+    Y[i, j] = X[i, j] - M[i]
+""",
+        {"n": 30},
+    ),
     "a stencil": (
         """program stencil
 size n in 3:129
@@ -294,6 +309,17 @@ for i in 1:n - 1
     Y[i, j] = X[i - 1, j] + X[i + 1, j] + X[i, j - 1] + X[i, j + 1]
 """,
         {"n": 40},
+    ),
+    "a transposition": (
+        """program turned
+size n in 1:129
+input X: float32[n, 64]
+output Y: float32[64, n]
+for i in 0:n
+  for j in 0:64
+    Y[j, i] = X[i, j]
+""",
+        {"n": 64},
     ),
     "a triangle": (
         """program triangle
