@@ -97,12 +97,12 @@ def probe(
             reading = measured()
             if not loaded:
                 machine_file.check_idle(reading)
-            text, table = machine_file.described(reading, name), reading.table()
+            text, table = machine_file.machine_text(reading, name), reading.table()
             complaints = machine_file.complaints(reading)
         if out is None:
             typer.echo(text)
         else:
-            machine_file.written(text, out)
+            machine_file.write_machine(text, out)
         wide_console(stderr=out is None).print(table)
         for line in complaints:
             typer.echo(line, err=True)

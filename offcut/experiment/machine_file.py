@@ -19,7 +19,7 @@ APART = 0.1
 """How far the quartiles of the rounds may lie apart, over their median, where a number is sure."""
 
 
-def described(measured: Measured, name: str, day: date | None = None) -> str:
+def machine_text(measured: Measured, name: str, day: date | None = None) -> str:
     """Return a file that `oc.target(machine=…)` reads: like the nearest description, with what was measured.
 
     day  that the file says; None: today
@@ -39,7 +39,7 @@ def check_path(path: Path) -> None:
         )
 
 
-def written(text: str, path: Path) -> None:
+def write_machine(text: str, path: Path) -> None:
     """Write a description to a file.
 
     Raises TargetError where it cannot be written.

@@ -119,7 +119,7 @@ TILE = 5
 DEPTHS = (0, 1, TILE - 1, TILE, TILE + 1, 3 * TILE + 5)
 ASCENDING = ("cut", "guard", "mask", "pad", "ladder", "balance", "even", "residue", "version")
 WIDE = {"float32": "float32", "float64": "float64", "int8": "int32", "bfloat16": "float32"}
-n, m, depth = (oc.dim(name, max=64) for name in ("n", "m", "K"))
+n, m = (oc.dim(name, max=64) for name in ("n", "m"))
 
 
 def written(dtype: str, start: str) -> oc.Program:

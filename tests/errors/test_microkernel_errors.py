@@ -294,16 +294,6 @@ def _sum() -> Tensor:
     return oc.compute((m,), lambda i: oc.sum(a[i, k], axis=k), name="C")
 
 
-def _instruction() -> Microkernel:
-    a = oc.placeholder((8,), name="A")
-    return oc.decl_tensor_intrin(
-        oc.compute((8,), lambda i: a[i] * 2.0, name="C"),
-        lambda inputs, outputs: oc.hardware_intrinsic(
-            "twice", inputs[0].access_ptr("r"), outputs[0].access_ptr("w")
-        ),
-    )
-
-
 EXTERNAL = refusals(
     r"""
 >>> _declare(address=0)

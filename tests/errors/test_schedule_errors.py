@@ -38,17 +38,6 @@ for s in 0:t
   for i in 1:n - 1
     A[i] = B[i]
 """
-TRIANGLE = """\
-program triangle
-size n in 0:40
-input L: float64[n, n]
-input x: float64[n]
-output y: float64[n]
-for i in 0:n
-  y[i] = 0.0
-  for j in 0:i + 1
-    y[i] += L[i, j] * x[j]
-"""
 TWICE = """\
 size n in 0:9
 output C: int32[n]

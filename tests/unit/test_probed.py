@@ -14,7 +14,13 @@ from conftest import rejection, slow
 from offcut.backends.cpu.machine import isa, jit
 from offcut.experiment import limits
 from offcut.experiment.limits import CLOCK_STEPS, Bound, Level, Limits, Meter, Rate, clock_loop
-from offcut.experiment.machine_file import check_idle, check_path, complaints, described, written
+from offcut.experiment.machine_file import (
+    check_idle,
+    check_path,
+    complaints,
+    machine_text,
+    write_machine,
+)
 from offcut.experiment.probe import Measured, Reading
 from tests.agree import nearly
 from tests.facade import load_machine
@@ -45,7 +51,7 @@ def zen4() -> Measured:
 
 def test_a_description_reads_back_as_it_was_measured(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    written(described(zen4(), "mine", DAY), path)
+    write_machine(machine_text(zen4(), "mine", DAY), path)
     found, like = load_machine(path), load_machine("zen4")
     by = "measured by offcut target probe on 2026-02-03"
     assert (found.name, found.title) == ("mine", 'AMD EPYC "Genoa" 9V74')
@@ -84,7 +90,9 @@ def test_a_machine_that_is_too_loaded_is_said_to_be_so() -> None:
         "  help     --loaded takes these numbers, and the description says so"
     ):
         check_idle(unsure)
-    assert "under load (this process had its core 61 % of the time)" in described(unsure, "m", DAY)
+    assert "under load (this process had its core 61 % of the time)" in machine_text(
+        unsure, "m", DAY
+    )
     assert complaints(unsure) == (
         "2 of 8 numbers are unsure: the quartiles of their rounds lie more than 10 % apart, those of L2 32 %",
     )
@@ -102,7 +110,7 @@ def test_a_file_that_is_not_read_back_is_not_written(tmp_path: Path) -> None:
         f"TargetError: probe: cannot write {path}\n  because  No such file or directory\n"
         "  help     --out of a folder that is there\n  help     without --out it is printed"
     ):
-        written("", path)
+        write_machine("", path)
 
 
 def test_the_clock_is_told_by_additions_that_wait_for_each_other() -> None:
