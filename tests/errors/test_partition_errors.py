@@ -402,7 +402,7 @@ UNDECIDED = {
 }
 
 
-@pytest.mark.parametrize(("what", "tail"), zip(UNDECIDED, ("cut", "mask", "shift"), strict=True))
+@pytest.mark.parametrize(("what", "tail"), [*zip(UNDECIDED, ("cut", "mask", "shift"), strict=True)])
 def test_an_access_that_sets_do_not_decide_is_cut_and_asked_at_the_call(
     what: str, tail: str
 ) -> None:
