@@ -42,8 +42,8 @@ def console() -> Console:
     """Return where tables are printed: as wide as the terminal, or as COLUMNS says; else `PIPE_COLUMNS`."""
     from rich.console import Console
 
-    made = Console()
-    return made if made.is_terminal or "COLUMNS" in os.environ else Console(width=PIPE_COLUMNS)
+    has_width = Console().is_terminal or "COLUMNS" in os.environ
+    return Console() if has_width else Console(width=PIPE_COLUMNS)
 
 
 def kept_trials(records: Path | None) -> str:

@@ -235,8 +235,8 @@ class ScheduleSpace:
 
     def sample(self, rng: Random) -> Schedule:
         """Return a point whose decisions are drawn one by one; `first` if none of some is a point."""
-        drawn = (self.write(self.decision.sample(rng)) for _ in range(SAMPLES))
-        return next((one for one in drawn if one in self), self.first)
+        schedules = (self.write(self.decision.sample(rng)) for _ in range(SAMPLES))
+        return next((one for one in schedules if one in self), self.first)
 
     def crossover(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
         """Return a point each decision of which is that of `a` or that of `b`.

@@ -34,7 +34,8 @@ from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_head
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.costmodel.arrays import Calls
-from offcut.costmodel.closed.prediction import OptionNumber, SampledPrediction
+from offcut.costmodel.closed.counts import OptionNumber
+from offcut.costmodel.closed.prediction import SampledPrediction
 from offcut.costmodel.grid import grid_cost, grid_of, grid_prediction, option_cost
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError, TargetError

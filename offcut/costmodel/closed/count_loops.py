@@ -137,12 +137,8 @@ class LoopCounts(ABC):
         options: Mapping[int, int],
         bytes_of: BytesOf,
     ) -> None:
-        self.program, self.piece_methods, self.options, self.fixed = (
-            program,
-            piece_methods,
-            options,
-            fixed,
-        )
+        self.program, self.fixed = program, fixed
+        self.piece_methods, self.options = piece_methods, options
         self.known = ScanContext.of(size for size in program.sizes if size.name not in fixed)
         self.held = {
             one.name: Held(

@@ -50,16 +50,19 @@ from offcut.costmodel.closed.count_loops import (
 )
 from offcut.costmodel.closed.count_microkernels import MicrokernelCounts
 from offcut.costmodel.closed.counts import (
+    ZERO,
     Counted,
     Exactness,
+    OptionNumber,
     Piece,
     least_exact,
+    total_of_options,
 )
 from offcut.costmodel.closed.sums import Amount, SumMethod
 from offcut.costmodel.description import load
 from offcut.costmodel.machine import processor
 from offcut.costmodel.resources import Hardware
-from offcut.costmodel.simplification import part_of_cheapest, simplify_index
+from offcut.costmodel.simplification import simplify_index
 from offcut.proof.normal_forms.condition_hoisting import bound
 
 
@@ -112,13 +115,10 @@ def _operations(program: Program, sizes: frozenset[tuple[str, int]]) -> Amount:
     program_counts = count_program(
         *(program, hardware, dict(sizes)), bytes_of=BytesOf.NOTHING, last_method=last_method
     )
-    flop = dict[tuple[int, int] | None, Expr]()
+    flop = dict[OptionNumber, Expr]()
     for piece, counts in zip(program_counts.pieces, program_counts.counts, strict=True):
-        flop[piece.option] = ix.add(flop.get(piece.option, ix.const(0)), counts.flop)
-    total = flop.get(None, ix.const(0))
-    for number, options in enumerate(program_counts.choices):
-        each = [flop.get((number, at), ix.const(0)) for at in range(len(options))]
-        total = ix.add(total, part_of_cheapest([one.cost for one in options], each))
+        flop[piece.option] = ix.add(flop.get(piece.option, ZERO), counts.flop)
+    total = total_of_options(flop, program_counts.choices, ZERO, ix.add)
     return Amount(total, program_counts.exactness)
 
 

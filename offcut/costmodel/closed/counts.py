@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
+from offcut.costmodel.simplification import part_of_cheapest
 
 
 class Exactness(StrEnum):
@@ -69,7 +71,7 @@ class Piece:
     role: str
     tile: tuple[tuple[str, Expr], ...]
     microkernel: str | None
-    option: tuple[int, int] | None
+    option: OptionNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,27 @@ class PricedOption:
 
     label: str
     cost: Expr
+
+
+OptionNumber: TypeAlias = tuple[int, int] | None
+"""A choice and an option of it, by number; None outside of choices."""
+
+
+def total_of_options(
+    parts: Mapping[OptionNumber, Expr],
+    choices: Sequence[Sequence[PricedOption]],
+    zero: Expr,
+    plus: Callable[[Expr, Expr], Expr],
+) -> Expr:
+    """Return what is outside of choices, and of each choice the part of the option whose cost is least.
+
+    parts  of the options that have one; `zero` of others
+    """
+    total = parts.get(None, zero)
+    for number, options in enumerate(choices):
+        each = [parts.get((number, at), zero) for at in range(len(options))]
+        total = plus(total, part_of_cheapest([one.cost for one in options], each))
+    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,15 @@ from offcut.costmodel.arrays import Calls
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import call_cycles, code_bytes, compile_seconds
 from offcut.costmodel.closed.counting import count_operations
-from offcut.costmodel.closed.counts import ZERO, HowExact, least_exact
+from offcut.costmodel.closed.counts import (
+    ZERO,
+    HowExact,
+    OptionNumber,
+    least_exact,
+    total_of_options,
+)
 from offcut.costmodel.closed.display import Page, along, curve, draw
 from offcut.costmodel.closed.prediction import (
-    OptionNumber,
     Predicted,
     Prediction,
     SampledPrediction,
@@ -39,7 +44,7 @@ from offcut.costmodel.closed.sums import Amount
 from offcut.costmodel.closed.sympy_printer import Names
 from offcut.costmodel.device import Device
 from offcut.costmodel.resources import Hardware
-from offcut.costmodel.simplification import part_of_cheapest, select
+from offcut.costmodel.simplification import select
 
 if TYPE_CHECKING:
     import sympy
@@ -161,12 +166,7 @@ class Formulas:
             runs = self._open_runs.get((option, name))
             part = part if runs is None else select(ix.compare(">", runs, 0), part, real(0.0))
             by_option[option] = _plus(by_option.get(option, real(0.0)), part)
-        total = by_option.get(None, real(0.0))
-        for number, options in enumerate(self.prediction.choices):
-            costs = [option.cost for option in options]
-            each = [by_option.get((number, k), real(0.0)) for k in range(len(options))]
-            total = _plus(total, part_of_cheapest(costs, each))
-        return total
+        return total_of_options(by_option, self.prediction.choices, real(0.0), _plus)
 
     @lazy_property
     def _open_runs(self) -> dict[Stage, Expr]:

@@ -26,7 +26,15 @@ from offcut.core.program import Program
 from offcut.costmodel.arrays import Array, Calls, Formulas
 from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.counting import count_program
-from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts, HowExact, Piece, PricedOption
+from offcut.costmodel.closed.counts import (
+    THOUSANDTHS,
+    ZERO,
+    Counts,
+    HowExact,
+    OptionNumber,
+    Piece,
+    PricedOption,
+)
 from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.resources import COMPUTE, ISSUE, Hardware, resources_of
@@ -69,9 +77,6 @@ class Prediction:
     call: float = 0.0
     loss: float = 0.0
 
-
-OptionNumber: TypeAlias = tuple[int, int] | None
-"""A choice and an option of it, by number; None outside of choices."""
 
 Stage: TypeAlias = tuple[OptionNumber, str]
 """The option that a piece is in, and what it stores."""
